@@ -1,16 +1,19 @@
 """The members of the family, for the contract; PostgreSQL where there is one.
 
-BENCHAX_TEST_POSTGRES is the URL of a database in which schemas may be made, e.g. postgresql://postgres@localhost/postgres.
+BENCHAX_TEST_POSTGRES is the URL of a database in which schemas may be made, e.g. postgresql://postgres@localhost/postgres;
+or "start", as `make test-postgres` has it: then the server that is installed is started for the session.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from postgres_server import INSTALL, PostgresServer, find_programs
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
@@ -28,13 +31,33 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseSt
         case "file":
             yield open_store(str(tmp_path / "odd ?name#1%20 ü.db"))
         case _:
-            yield from _postgresql()
+            yield from _postgresql(request.getfixturevalue("postgres_url"))
 
 
-def _postgresql() -> Iterator[DatabaseStore]:
-    if not POSTGRES:
-        pytest.skip("needs a PostgreSQL server: set BENCHAX_TEST_POSTGRES to its URL")
-    url = make_url(POSTGRES).set(drivername="postgresql+psycopg")
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of the tests' own, which may be stopped and started again."""
+    if POSTGRES != "start":
+        pytest.skip("needs a PostgreSQL server: make test-postgres")
+    programs = find_programs()
+    if programs is None:
+        pytest.skip(f"needs a PostgreSQL server: {INSTALL}")
+    # Not in a folder of pytest's, which other users may not enter; and paths of sockets are short.
+    with tempfile.TemporaryDirectory(prefix="benchax-pg-") as folder:
+        Path(folder).chmod(0o755)
+        with PostgresServer(Path(folder) / "server", programs) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    if POSTGRES and POSTGRES != "start":
+        return POSTGRES
+    return request.getfixturevalue("postgres_server").url
+
+
+def _postgresql(where: str) -> Iterator[DatabaseStore]:
+    url = make_url(where).set(drivername="postgresql+psycopg")
     schema = f"benchax_{uuid.uuid4().hex}"
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

@@ -54,6 +54,18 @@ def test_ids_grow(store: Store) -> None:
     assert ids == sorted(set(ids))
 
 
+def test_rows_that_are_stored_together_are_all_there_in_their_order(store: Store) -> None:
+    first = store.append(measured("c"))
+    ids = store.append_all([*(measured(name) for name in "bacb"), RICH])
+
+    assert [first, *ids] == sorted({first, *ids})
+    assert names(store.query()) == ["c", "b", "a", "c", "b", RICH.case.name]
+    assert repr(store.get(ids[-1])) == repr(RICH)
+    assert [store.get(id).case.name for id in ids[:4]] == [*"bacb"]
+    assert len(store.latest()) == 4
+    assert store.append_all([]) == []
+
+
 def test_everything_comes_back_oldest_first(store: Store) -> None:
     for name in "bac":
         store.append(measured(name))

@@ -99,6 +99,8 @@ def test_a_value_that_jax_refuses_is_a_failure_in_its_words() -> None:
 # ---- the rule ---------------------------------------------------------------------------------------------------
 
 CHANGES_ITS_OWN_PROCESS = {
+    "clusters/node_agent.py": "in the agent, where Ray has set a number of threads",
+    "clusters/ray_session.py": "before Ray is imported, which reads its settings then",
     "workers/process_state.py": "in the worker",
     "experiments/processes.py": "in the process of a pair",
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",

@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from benchax.case import Case, make_case
-from benchax.environment import capture
 from benchax.grids import trees
 from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
@@ -29,7 +28,7 @@ from benchax.measuring.engine import fill
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
-from benchax.model import Absent, Environment, Failure, Options, Samples
+from benchax.model import Absent, Failure, Options, Samples
 from benchax.watching.compiles import watch_compiles
 from benchax.workers.task import Say, task
 
@@ -69,13 +68,6 @@ class WrongShape(Exception):
 
 class BrokenCheck(Exception):
     """The user's check raised, which its cause says: the function has done its work."""
-
-
-@task
-def capture_environment(argument: None, say: Say) -> Environment:
-    """Where cells run, seen from a worker."""
-    say("environment")
-    return capture()
 
 
 @task

@@ -15,20 +15,22 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from benchax.clusters import open_agents
+from benchax.clusters.agents import Agents
+from benchax.clusters.shares import shares
 from benchax.errors import UsageError, one_of
 from benchax.grids.limits import limits
 from benchax.grids.plan import Plan, plan
 from benchax.grids.postprocessing import checked_clip
 from benchax.grids.result import GridResult
 from benchax.grids.resume import earlier, refuse_others
-from benchax.grids.running import CellSettings, GridRun, Runner
+from benchax.grids.running import CellSettings, GridRun
 from benchax.keywords import guard_keywords
 from benchax.measuring import timers
 from benchax.options import read_seed, resolve
 from benchax.progress import Listener, Progress, show_progress
 from benchax.store.database import open_store
 from benchax.units import parse_size
-from benchax.workers.pool import shared_pool
 
 OUTPUT_LIMIT = "1GiB"
 
@@ -58,6 +60,7 @@ def grid(
     name: str = "grid",
     axis: str = "data",
     progress: Progress = None,
+    on: str | None = None,
 ) -> GridResult:
     """Every function on every data point: outputs, times and statuses. What runs too long is killed.
 
@@ -92,12 +95,19 @@ def grid(
         name: of the grid, in the store and in figures.
         axis: what the data points vary in: the name of the index in frames.
         progress: as for `bench`.
+        on: a Ray cluster, whose nodes measure the data points: "ray" starts one on this machine and stops it again;
+            "HOST:PORT" is one that runs, "ray://HOST:PORT" one that is reached from outside. Default: this machine.
 
     What functions print is not shown; the end of what a crashed one printed is in its row (`failure.traceback`).
 
     Raises:
         UsageError: an argument that cannot work; nothing has run then. What functions do is never raised.
         KeyboardInterrupt: Ctrl-C; the finished cells are stored, and `resume=True` goes on with them.
+
+    Example:
+        >>> g = benchax.grid([jnp.sin, jnp.cos], ["f32[8]", "f32[16]"], compare=False, store="off")
+        >>> g.status.tolist()
+        [['ok', 'ok'], ['ok', 'ok']]
     """
     given = {
         "make": make, "timeout_s": timeout_s, "compile_timeout_s": compile_timeout_s,
@@ -107,8 +117,8 @@ def grid(
         "store": store, "name": name, "axis": axis,
     }  # fmt: skip
     wish = validate_spec(functions, data, given)
-    with show_progress(progress) as report:
-        run = start_run(wish, shared_pool(), report)
+    with show_progress(progress) as report, open_agents(on) as agents:
+        run = start_run(wish, agents, report)
         run.go()
     for _, error in run.unstored:
         # 3: whoever called `grid`, past its guard
@@ -129,9 +139,9 @@ class GridSpec:
 
 
 def defaults() -> dict[str, Any]:
-    """What `grid` takes beside functions and data, but for `progress`, with its defaults."""
+    """What `grid` takes beside functions and data, but for `progress` and `on`, with its defaults."""
     parameters = inspect.signature(grid).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("progress", "on")}
 
 
 def validate_spec(functions: Any, data: Any, given: Mapping[str, Any]) -> GridSpec:
@@ -189,7 +199,7 @@ def _fill(fill: Any) -> float | None:
     return fill
 
 
-def start_run(wish: GridSpec, pool: Runner, report: Listener, clock: Callable[[], float] = monotonic) -> GridRun:
+def start_run(wish: GridSpec, agents: Agents, report: Listener, clock: Callable[[], float] = monotonic) -> GridRun:
     """A run with its workers ready, and with the cells of the run that it goes on with."""
     where, resume = wish.settings.options.store, wish.resume
     store = None if where == "off" else open_store(where)
@@ -197,11 +207,11 @@ def start_run(wish: GridSpec, pool: Runner, report: Listener, clock: Callable[[]
         raise UsageError(f"resume={resume!r} without a store", "a store, whose rows tell what is finished")
     found = earlier(store, wish.plan, resume) if resume else None
     run = GridRun(
-        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, pool, store, report, clock=clock
+        wish.plan, wish.settings, found.run_id if found else uuid.uuid4().hex, agents, store, report, clock=clock
     )
     run.start()
     if found:
-        refuse_others(found, wish.plan, wish.settings.options.timer, run.environment)
+        refuse_others(found, wish.plan, wish.settings.options.timer, [node.environment for node in run.nodes])
         run.take(found.rows)
     return run
 
@@ -223,4 +233,5 @@ def result_of(run: GridRun, wish: GridSpec) -> GridResult:
         nan_to_num=wish.nan_to_num,
         reference=run.settings.reference,
         unstored=tuple(run.unstored),
+        nodes=shares(run.dispatcher),
     )

@@ -64,6 +64,8 @@ def rank(g: GridResult) -> GridRanking:
 
 
 def _rank_point(g: GridResult, label: Label) -> tuple[GridPlace, ...]:
+    if len(environments(g, label)) > 1:
+        return ()
     cells = [(f, g.by_key[f, label]) for f in g.functions]
     found = [(f, s) for f, cell in cells if (s := cell.summary_by(g.timer)) is not None and not is_wrong(cell)]
     valid = [(f, s) for f, s in found if s.median_s > 0]
@@ -73,6 +75,13 @@ def _rank_point(g: GridResult, label: Label) -> tuple[GridPlace, ...]:
         for f, s in valid
     ]
     return _share_places(ratios)
+
+
+def environments(g: GridResult, label: Label) -> set[str]:
+    """The fingerprints of where this data point was measured: of several, times are not put side by side. There are
+    several only where a node was lost, or a grid was gone on with elsewhere."""
+    cells = (g.by_key[f, label] for f in g.functions)
+    return {cell.measurement.environment.fingerprint for cell in cells if cell.status == "ok"}
 
 
 def _mean(function: str, places: Sequence[GridPlace]) -> GridPlace:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchax.grids.ranking import GridPlace, GridRanking, is_wrong
+from benchax.clusters.shares import differing, tabulate_shares
+from benchax.grids.lines import chart_lines
+from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Chart
-from benchax.reporting.document import Document, Paragraph, Style, Table, TableCell, TableColumn, tabulate
+from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
 from benchax.reporting.tables import describe_machine, estimate
 from benchax.units import number, percent, plural
 
@@ -38,7 +41,8 @@ def html(g: GridResult) -> str:
 
 
 def document(g: GridResult) -> Document:
-    return Document((Paragraph(_about(g)), table(g), *map(Paragraph, remarks(g))))
+    nodes = (tabulate_shares(g.nodes, "cells"),) if g.nodes else ()
+    return Document((Paragraph(_about(g)), table(g), *nodes, *map(Paragraph, remarks(g))))
 
 
 def table(g: GridResult) -> Table:
@@ -94,7 +98,10 @@ def cell_text(cell: Cell, timer: str | None) -> str:
 
 def remarks(g: GridResult) -> list[str]:
     """The sentences below the table."""
-    parts = (_describe_omitted(g), _words(g), _other_timers(g), _differences(g), _warnings(g), _ranking(g), total(g))
+    parts = (
+        _describe_omitted(g), _words(g), _other_timers(g), _differences(g), _warnings(g), _of_nodes(g), _ranking(g),
+        total(g),
+    )  # fmt: skip
     return [part for part in parts if part]
 
 
@@ -196,6 +203,16 @@ def _warnings(g: GridResult) -> str:
     return "\n".join(lines)
 
 
+def _of_nodes(g: GridResult) -> str:
+    """Where times of several nodes stand in one table, what keeps them from being compared."""
+    split = [str(label) for label in g.data if len(environments(g, label)) > 1]
+    at = f"{g.axis}={_truncate(', '.join(split), 60)}"
+    lines = [f"{at} was measured on several nodes: its functions are not ranked"] if split else []
+    for what, values in differing([share.node for share in g.nodes]).items():
+        lines.append(f"the nodes differ in {what}: {', '.join(values)}; compare functions within a row only")
+    return "\n".join(lines)
+
+
 def _ranking(g: GridResult) -> str:
     """Who is the fastest, where several have a place."""
     if any(len(places) > 1 for places in g.ranking.by_data.values()):
@@ -238,6 +255,13 @@ def total(g: GridResult) -> str:
     return f"{len(g.cells)} cells took {g.elapsed_s:.2f} seconds: {became}"
 
 
+def document_for_page(g: GridResult) -> Document:
+    """What `print` says, with the grid as lines over its data and as a heat map."""
+    title = Heading(g.name, 1, (_about(g),))
+    drawn = (chart_lines(g), replace(chart(g), title="median time of a call"))
+    return Document((title, table(g), *drawn, *map(Paragraph, remarks(g))))
+
+
 def figure(g: GridResult) -> Any:
     """A matplotlib Figure. Raises `MissingPackage` without matplotlib."""
     return figures.draw(chart(g))
@@ -261,7 +285,8 @@ def _about(g: GridResult) -> str:
 
 
 def _machine(g: GridResult) -> str:
-    return describe_machine(g.measurements[0].environment)
+    machine = describe_machine(g.measurements[0].environment)
+    return f"{machine} · {plural(len(g.nodes), 'node')}" if g.nodes else machine
 
 
 def _square(cell: Cell, timer: str) -> heatmap.Square:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchax.clusters.shares import NodeShare
 from benchax.errors import UsageError, one_of
 from benchax.grids import dataframes, rendering
 from benchax.grids.agreement import Agreement
@@ -23,6 +24,7 @@ from benchax.grids.plan import Label
 from benchax.grids.postprocessing import clean_arrays, stack_columns
 from benchax.grids.ranking import GridRanking, rank
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
+from benchax.reporting.pages.saving import save_page
 from benchax.stats.summary import Summary
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]  # pandas 3.1 has types, but does not say so
 
-STATUSES = ("ok", "timeout", "crashed", "out_of_memory", "error", "wrong_shape", "not_run", "interrupted")
+STATUSES = ("ok", "timeout", "crashed", "out_of_memory", "error", "wrong_shape", "not_run", "interrupted", "node_lost")
 _HOW_IT_DIED = re.compile(r"SIG[A-Z]+\d*|exit code -?\d+|the connection was closed")
 
 
@@ -111,7 +113,7 @@ def message(failure: Failure) -> str:
             return f"crashed: {found[0]} in {failure.stage}" if found else f"crashed: {failure.message}"
         case "wrong_shape":
             return f"wrong shape: {failure.message}"
-        case "not_run" | "interrupted":
+        case "not_run" | "interrupted" | "node_lost":
             return f"{failure.kind.replace('_', ' ')}: {failure.message}"
         case "out_of_memory":
             return f"out of memory in {failure.stage}: {failure.message}"
@@ -121,7 +123,13 @@ def message(failure: Failure) -> str:
 
 @dataclass(frozen=True)
 class GridResult:
-    """The grid: `functions` × `data` × `trials`. `print(g)` and, in a notebook, `g` show it."""
+    """The grid: `functions` × `data` × `trials`. `print(g)` and, in a notebook, `g` show it.
+
+    Example:
+        >>> g = benchax.grid([jnp.sin], ["f32[8]"], trials=2, store="off")
+        >>> g.timings.shape  # [functions, data, trials]
+        (1, 1, 2)
+    """
 
     name: str
     axis: str
@@ -141,6 +149,8 @@ class GridResult:
     """The function that outputs were compared with."""
     unstored: tuple[Any, ...] = field(default=(), repr=False)
     """(row, error) of the rows that the store would not take."""
+    nodes: tuple[NodeShare, ...] = ()
+    """Who measured what, where cells were spread over nodes; empty otherwise."""
 
     # ---- cells
 
@@ -314,6 +324,14 @@ class GridResult:
             MissingPackage: matplotlib is not installed.
         """
         return rendering.figure(self)
+
+    def to_html(self, file: str | os.PathLike[str]) -> None:
+        """Writes a page: as `Measurement.to_html`, with the grid as lines over its data and as a heat map.
+
+        Raises:
+            UsageError: there can be no such file; what was there before is unchanged.
+        """
+        save_page(file, [rendering.document_for_page(self)])
 
     def __str__(self) -> str:
         return self.table()

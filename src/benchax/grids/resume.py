@@ -6,7 +6,7 @@ way (trials, seed, timer) or in another environment is refused: it could not sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,16 +86,22 @@ def _rows(store: Any, plan: Plan, run: str) -> dict[Key, Measurement]:
     return {keys[row.case]: row for row in store.query(run=run) if row.case in keys}
 
 
-def refuse_others(found: Earlier, plan: Plan, timer: str, environment: Environment) -> None:
-    """Raises `UsageError` where the rows of `found` and those to come could not stand in one grid."""
+def refuse_others(found: Earlier, plan: Plan, timer: str, environments: Sequence[Environment]) -> None:
+    """Raises `UsageError` where the rows of `found` and those to come could not stand in one grid.
+
+    Args:
+        environments: those of the nodes that measure. On several nodes rows are of several environments, and what is
+            compared is of one (`ranking.py`); a node that is gone may have measured some.
+    """
     for row in found.rows.values():
         samples = row.headline
         there: dict[str, Any] = {"seed": row.options.seed, "timer": row.options.timer}
         here: dict[str, Any] = {"seed": plan.seed, "timer": timer}
         if samples is not None and row.failure is None:
             there["trials"], here["trials"] = len(samples.trials or ()), plan.trials
-        there["environment"] = row.environment.fingerprint
-        here["environment"] = environment.fingerprint
+        if len(environments) == 1:
+            there["environment"] = row.environment.fingerprint
+            here["environment"] = environments[0].fingerprint
         for name, value in there.items():
             if value != here[name]:
                 raise UsageError(

@@ -6,21 +6,23 @@ failure, which keeps what was measured before. Ctrl-C ends the run; the finished
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean as mean
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from benchax.environment import capture
+from benchax.clusters.agents import Agents, Node
+from benchax.clusters.dispatcher import Dispatcher, WorkBatch
 from benchax.errors import BenchaxError, StoreError
-from benchax.grids import cell as worker_side
 from benchax.grids import trees
 from benchax.grids.agreement import Agreement, agreement
+from benchax.grids.cell import CellRequest, measure_cell
 from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
 from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
 from benchax.grids.result import Cell
@@ -41,9 +43,9 @@ from benchax.model import (
     Stages,
 )
 from benchax.progress import Listener, ProgressEvent, quiet
-from benchax.units import seconds
+from benchax.units import seconds, size
 from benchax.workers.call_limits import CallLimits
-from benchax.workers.task import A, R, Task
+from benchax.workers.pickling import Sealed, seal
 
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
@@ -52,19 +54,31 @@ RECENT = 200
 """Cells by which it is judged how long the others will take."""
 
 
-class Runner(Protocol):
-    """What is needed of `workers.pool.Pool`."""
+@dataclass(frozen=True)
+class CellJob:
+    """The measurement of a cell, as an agent makes it."""
 
-    def call(
-        self,
-        task: Task[A, R],
-        argument: A,
-        limits: CallLimits = ...,
-        *,
-        shows_output: bool = ...,
-        on_message: Callable[[dict[str, Any]], None] = ...,
-    ) -> R | Failure: ...
-    def prepare(self) -> None: ...
+    request: CellRequest | Sealed
+    limits: CallLimits
+
+    def __call__(self, pool: Any, on_message: Callable[[dict[str, Any]], None]) -> Any:
+        return pool.call(measure_cell, self.request, self.limits, shows_output=False, on_message=on_message)
+
+    def seal(self) -> CellJob:
+        return self if isinstance(self.request, Sealed) else replace(self, request=seal(self.request, "the argument"))
+
+
+@dataclass
+class CellAttempt:
+    """A cell that is being measured."""
+
+    node: Node
+    begun: float
+    started_at: str
+    share_s: float | None
+    left: int
+    facts: dict[str, Any] = field(default_factory=lambda: {"stage": "start"})
+    """What was told of it."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +101,28 @@ class GridRun:
     plan: Plan
     settings: CellSettings
     run_id: str
-    pool: Runner
+    agents: Agents
     store: Any = None
     report: Listener = quiet
     cells: dict[Key, Cell] = field(default_factory=dict)
     unstored: list[tuple[Measurement, BenchaxError]] = field(default_factory=list)
-    environment: Environment = field(default_factory=lambda: capture(with_jax=False))
+    nodes: list[Node] = field(default_factory=list[Node])
+    """Those that were ready at the start."""
     clock: Callable[[], float] = monotonic
     """Seconds; for tests."""
     begun: float = field(init=False)
-    spent_s: list[float] = field(default_factory=list)
-    """The seconds that were spent on each of the cells of this run."""
+    spent_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=RECENT))
+    """The seconds that were spent on each of the newest cells of this run."""
     expected: dict[Label, tuple[str, str]] = field(default_factory=dict)
     """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0
     examined: set[str] = field(default_factory=set[str])
     """Functions of which a cell has been measured."""
+    attempts: dict[Key, CellAttempt] = field(default_factory=dict)
+    """Of the cells that are being measured."""
+    left: int = 0
+    """Cells that have had no turn."""
+    dispatcher: Dispatcher[tuple[str, DataPoint]] | None = None
 
     def __post_init__(self) -> None:
         self.begun = self.clock()
@@ -111,13 +131,19 @@ class GridRun:
     def elapsed_s(self) -> float:
         return self.clock() - self.begun
 
+    @property
+    def environment(self) -> Environment:
+        """That of the first node; of cells without a turn too."""
+        return self.nodes[0].environment
+
+    @property
+    def node_count(self) -> int:
+        return max(1, self.dispatcher.node_count if self.dispatcher else len(self.nodes))
+
     def start(self) -> None:
         """Workers ready, and their environment known: no cell pays for that."""
-        self.pool.prepare()
-        limits = CallLimits(lambda stage: self.settings.limits.compile_s)
-        found = self.pool.call(worker_side.capture_environment, None, limits)
-        if not isinstance(found, Failure):
-            self.environment = found
+        needed = (dict(self.plan.functions), self.settings.check, next(iter(self.plan.points)).make)
+        self.nodes = self.agents.start(needed, CallLimits(lambda stage: self.settings.limits.compile_s))
 
     def take(self, rows: Mapping[Key, Measurement]) -> None:
         """Cells that an earlier run has measured."""
@@ -130,69 +156,103 @@ class GridRun:
 
     def go(self) -> None:
         """Measures every cell that is missing. Raises KeyboardInterrupt after Ctrl-C, with all cells accounted for."""
-        missing = [(f, point) for f, point in self._in_order() if (f, point.label) not in self.cells]
+        self.left = len(self.plan.functions) * len(self.plan.points) - len(self.cells)
+        self.dispatcher = Dispatcher(self.agents, self.nodes, self._batches(), self._begin, self._listen)
         try:
             with self.store.held_open() if self.store is not None else nullcontext():
-                for i, (function, point) in enumerate(missing):
-                    self._one(function, point, missing[i:])
+                for group in self.dispatcher.groups():
+                    cells = [self._finish(*ended.item, ended.outcome) for ended in group]
+                    self._store([cell.measurement for cell in cells])
+                    self._note_time(cells)
         except KeyboardInterrupt:
-            # The first cell that no time was noted for: it was being measured.
-            self._account("interrupted", "Ctrl-C came while it was measured", missing[len(self.spent_s) :][:1])
-            self._account("not_run", "the run was interrupted before its turn", missing)
+            running = [item for item, _ in self.dispatcher.running.values()]
+            self._account("interrupted", "Ctrl-C came while it was measured", running)
+            self._account("not_run", "the run was interrupted before its turn", self.plan.cells)
             raise
+        if self.dispatcher.lost:
+            why = "; ".join(list(self.dispatcher.lost.values())[-3:])
+            self._account("not_run", f"no node is left: {why}", self.plan.cells)
 
-    def _in_order(self) -> list[tuple[str, DataPoint]]:
-        """Within a data point the reference comes first, so that each cell can be compared as soon as it is there."""
-        position = {label: i for i, label in enumerate(self.plan.labels)}
-        return sorted(self.plan.cells, key=lambda cell: (position[cell[1].label], cell[0] != self.settings.reference))
+    def _batches(self) -> Iterator[WorkBatch[tuple[str, DataPoint]]]:
+        """The cells of a data point are measured on one node, and the reference first, so that each of the others can
+        be compared as soon as it is there."""
+        first = self.settings.reference
+        functions = sorted(self.plan.functions, key=lambda function: function != first)
+        for point in self.plan.points:
+            earlier = (cell for f in functions if (cell := self.cells.get((f, point.label))) is not None)
+            host = next((cell.measurement.environment.host for cell in earlier), "")
+            yield WorkBatch(deque((f, point) for f in functions if (f, point.label) not in self.cells), host)
 
-    def _one(self, function: str, point: DataPoint, left: Sequence[tuple[str, DataPoint]]) -> None:
-        if (function, point.label) in self.cells:  # accounted for already
-            return
-        share_s, total_s = None, self.settings.limits.total_s
+    def _begin(self, item: tuple[str, DataPoint], node: Node) -> CellJob | None:
+        """The cell has its turn; None if there is no time left for it."""
+        function, point = item
+        # One whose node was lost has its turn once more.
+        is_again = self.attempts.pop((function, point.label), None) is not None
+        share_s, total_s, left = None, self.settings.limits.total_s, self.left + is_again
         if total_s is not None:
             remaining_s = total_s - self.elapsed_s
             if remaining_s < LEAST_TURN_S:
-                self._account("not_run", f"the {seconds(total_s)} for the whole grid were spent before its turn", left)
-                return
-            share_s = allowance(remaining_s, len(left), self.spent_s[-RECENT:])
-        begun = self.clock()
-        cell = self._measure(function, point, share_s, len(left))
-        self._keep(cell)
-        spent_s = self.clock() - begun
-        self.spent_s.append(spent_s)
-        self.cells[function, point.label] = replace(self.cells[function, point.label], spent_s=spent_s)
-
-    def _measure(self, function: str, point: DataPoint, share_s: float | None, left: int) -> Cell:
-        told: dict[str, Any] = {"stage": "start"}
-
-        def listen(message: dict[str, Any]) -> None:
-            _collect(told, message)
-            self._report(function, point.label, told["stage"], left)
-
+                self.left = left - 1
+                why = f"the {seconds(total_s)} for the whole grid were spent before its turn"
+                self._account("not_run", why, [item])
+                return None
+            share_s = min(remaining_s, allowance(remaining_s * self.node_count, left, self.spent_s))
+        begun, started_at = self.clock(), datetime.now(UTC).isoformat(timespec="microseconds")
+        self.attempts[function, point.label] = CellAttempt(node, begun, started_at, share_s, left)
         self._report(function, point.label, "start", left)
-        started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-        begun = self.clock()
-        answer = self.pool.call(
-            worker_side.measure_cell,
-            self._request(function, point),
-            CallLimits(self.settings.limits.of, share_s, self.settings.memory_limit_bytes),
-            shows_output=False,
-            on_message=listen,
-        )
-        facts, arrays = (told, ()) if isinstance(answer, Failure) else (told | answer[0], answer[1])
+        self.left = left - 1
+        limits = CallLimits(self.settings.limits.of, share_s, self.settings.memory_limit_bytes)
+        return CellJob(self._request(function, point), limits)
+
+    def _listen(self, item: tuple[str, DataPoint], message: dict[str, Any]) -> None:
+        function, point = item
+        attempt = self.attempts[function, point.label]
+        _collect(attempt.facts, message)
+        self._report(function, point.label, attempt.facts["stage"], attempt.left)
+
+    def _finish(self, function: str, point: DataPoint, answer: Any) -> Cell:
+        """The cell is judged and compared."""
+        attempt = self.attempts[function, point.label]
+        share_s = attempt.share_s
+        facts, arrays = (attempt.facts, ()) if isinstance(answer, Failure) else (attempt.facts | answer[0], answer[1])
         failure = answer if isinstance(answer, Failure) else _failure(facts)
         is_timeout = failure is not None and failure.kind == "timeout"
-        if failure is not None and is_timeout and share_s is not None and self.clock() - begun >= share_s:
+        if failure is not None and is_timeout and share_s is not None and self.clock() - attempt.begun >= share_s:
             failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)
-        row = self._row(function, point, facts, failure, started_at)
-        return self._cell(function, point.label, row, facts, arrays)
+        row = self._row(function, point, facts, failure, attempt.started_at, attempt.node.environment)
+        cell = self._cell(function, point.label, row, facts, arrays)
+        self.cells[function, point.label] = cell
+        if cell.status == "ok":
+            shape = next((r.message for r in row.remarks if r.code == SHAPE_REMARK), "")
+            self.expected.setdefault(cell.data, (shape, cell.function))
+        return cell
 
-    def _request(self, function: str, point: DataPoint) -> worker_side.CellRequest:
+    def _store(self, rows: Sequence[Measurement]) -> None:
+        """Before any of their nodes has its next cell; a grid whose rows cannot be stored is still a grid."""
+        if self.store is None:
+            return
+        with suppress(StoreError):  # then one by one, which says of which rows it is true
+            if len(rows) > 1:
+                self.store.append_all(rows)
+                return
+        for row in rows:
+            try:
+                self.store.append(row)
+            except StoreError as error:
+                self.unstored.append((row, error))
+
+    def _note_time(self, cells: Sequence[Cell]) -> None:
+        now = self.clock()
+        for cell in cells:
+            spent_s = now - self.attempts.pop((cell.function, cell.data)).begun
+            self.spent_s.append(spent_s)
+            self.cells[cell.function, cell.data] = replace(cell, spent_s=spent_s)
+
+    def _request(self, function: str, point: DataPoint) -> CellRequest:
         shape, giver = self.expected.get(point.label, ("", ""))
         examines = function not in self.examined
         self.examined.add(function)
-        return worker_side.CellRequest(
+        return CellRequest(
             function,
             self.plan.functions[function],
             point,
@@ -206,13 +266,19 @@ class GridRun:
         )
 
     def _row(
-        self, function: str, point: DataPoint, facts: Mapping[str, Any], failure: Failure | None, started_at: str
+        self,
+        function: str,
+        point: DataPoint,
+        facts: Mapping[str, Any],
+        failure: Failure | None,
+        started_at: str,
+        environment: Environment,
     ) -> Measurement:
         trials = (decode_value(each, Samples) for each in facts.get("trials", ()))
         shape = facts.get("shape")
         return Measurement(
             case=self.plan.case_id(function, point.label),
-            environment=self.environment,
+            environment=environment,
             options=self.settings.options,
             run_id=self.run_id,
             started_at=started_at,
@@ -236,10 +302,8 @@ class GridRun:
         if row.failure is not None:
             absent = Absent("outputs", f"the cell has the status {row.failure.kind.replace('_', ' ')}")
             return Cell(function, label, row, absent, replace(absent, what="agreement"))
-        if facts["not_kept"]:
-            return Cell(
-                function, label, row, Absent("outputs", facts["not_kept"]), Absent("agreement", facts["not_kept"])
-            )
+        if not_kept := self._why_not_kept(facts, arrays):
+            return Cell(function, label, row, Absent("outputs", not_kept), Absent("agreement", not_kept))
         outputs = tuple(
             trees.put_together(each["tree"], arrays[each["first"] : each["first"] + each["count"]])
             for each in facts["outputs"]
@@ -249,6 +313,13 @@ class GridRun:
         remark = _difference(compared)
         row = replace(row, remarks=(*row.remarks, *((remark,) if remark else ())))
         return Cell(function, label, row, outputs, compared)
+
+    def _why_not_kept(self, facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> str:
+        """Workers keep to what was left when they began; on several nodes others have ended since."""
+        limit = self.settings.output_limit_bytes
+        if not facts["not_kept"] and self.kept_bytes + trees.size_bytes(arrays) > limit:
+            return f"they would be more than the {size(limit)} that this grid keeps of outputs"
+        return facts["not_kept"]
 
     def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Agreement, ...] | Absent:
         reference = self.settings.reference
@@ -262,30 +333,18 @@ class GridRun:
             return Absent("agreement", f"there are no outputs of {reference} to compare with: {why}")
         return tuple(agreement(a, b, reference) for a, b in zip(outputs, other.outputs, strict=True))
 
-    def _keep(self, cell: Cell) -> None:
-        """Stores the row; a grid whose rows cannot be stored is still a grid."""
-        self.cells[cell.function, cell.data] = cell
-        if cell.status == "ok":
-            shape = next((r.message for r in cell.measurement.remarks if r.code == SHAPE_REMARK), "")
-            self.expected.setdefault(cell.data, (shape, cell.function))
-        if self.store is not None:
-            try:
-                self.store.append(cell.measurement)
-            except StoreError as error:
-                self.unstored.append((cell.measurement, error))
-
     def _account(self, kind: Any, why: str, left: Sequence[tuple[str, DataPoint]]) -> None:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         for function, point in left:
             if (function, point.label) not in self.cells:
-                row = self._row(function, point, {}, Failure(kind, "start", why), now)
+                row = self._row(function, point, {}, Failure(kind, "start", why), now, self.environment)
                 absent = Absent("outputs", why)
                 self.cells[function, point.label] = Cell(function, point.label, row, absent, absent)
 
     def _report(self, function: str, label: Label, stage: str, left: int) -> None:
         total = len(self.plan.functions) * len(self.plan.points)
-        left_s = mean(self.spent_s[-RECENT:]) * left if self.spent_s else None
+        left_s = mean(self.spent_s) * left / self.node_count if self.spent_s else None
         if self.settings.limits.total_s is not None and left_s is not None:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"

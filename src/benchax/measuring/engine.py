@@ -26,6 +26,7 @@ from benchax.environment import jax_config
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages
 from benchax.measuring.clock_reads import why_not_watched
+from benchax.measuring.device_shares import devices_of, record_shares
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
@@ -146,6 +147,7 @@ def _run(
         sampler.warm_up(record, subject, record.stages.first_run_s)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
+        _record_shares(record, subject)
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
         return subject
@@ -193,9 +195,24 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
         record.stages = replace(record.stages, first_run_s=first.elapsed_s)
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
     prepared.surroundings.closed_over.check(case.id.name)
+    _note_devices(record, subject)
     _tell(case, "outputs", subject.returned)
     sampler.check(record, subject)
     return subject
+
+
+def _note_devices(record: Record, subject: Subject) -> None:
+    record.devices = devices_of(subject)
+    if record.devices is not None:
+        record.memory = replace(record.memory, devices=record.devices.count)
+
+
+def _record_shares(record: Record, subject: Subject) -> None:
+    if record.devices is None:
+        return
+    record.enter("devices")
+    with record.or_absent("devices.shares"):
+        record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
 
 
 def _rise_of(subject: Subject) -> str:
@@ -297,6 +314,7 @@ def _evidence(record: Record, subject: Subject, prepared: Prepared, examines: bo
         noise=record.noise or Noise(),
         mutated=tuple(getattr(subject.outputs, "state", ())),
         notes=record.notes,
+        devices=record.devices,
         purity=record.purity,
         is_dispatch_async=jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False,
         has_glibc=platform.libc_ver()[0] == "glibc",

@@ -18,9 +18,10 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.measuring import state
+from benchax.errors import UsageError
+from benchax.measuring import meshes, state
 from benchax.measuring.state import Parts
-from benchax.specs import ArraySpec, is_spec, parse_spec, short_dtype
+from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -88,10 +89,12 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     """Calls the case's input factory and places the result.
 
     Raises:
-        UsageError: a spec that cannot be read. Whatever the factory raises passes through.
+        UsageError: a spec that cannot be read, or not lie on the mesh of the case; a mesh that no spec mentions.
+            Whatever the factory raises passes through.
     """
     args, kwargs = case.inputs()
     static = static_arguments(case, args, kwargs)
+    _check_mesh_is_used(case, (args, kwargs))
     random = np.random.default_rng(seed)
     numpy_bytes: list[int] = []
     narrowed: list[str] = []
@@ -99,7 +102,7 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     def place(leaf: Any) -> Any:
         if isinstance(leaf, np.ndarray | np.generic):
             numpy_bytes.append(leaf.nbytes)
-        asked, array = _place(leaf, random)
+        asked, array = _place(leaf, random, case.mesh)
         if asked is not None and asked != array.dtype:
             narrowed.append(f"{asked} to {array.dtype}")
         return array
@@ -125,11 +128,23 @@ def _put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, s
     return placed, {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
 
 
-def _place(leaf: Any, random: np.random.Generator) -> tuple[Any, Any]:
+def _check_mesh_is_used(case: Case, call: Any) -> None:
+    """A mesh that nothing lies on would be named in a row that knows nothing of it."""
+    if case.mesh is None:
+        return
+    specs = [leaf for leaf in jax.tree.leaves(call) if isinstance(leaf, str) and is_spec(leaf)]
+    if not any(parse_spec(spec).axes for spec in specs):
+        raise UsageError(
+            f"no input of {case.id.label!r} names an axis of the mesh {case.mesh}",
+            f"a spec such as f32[1024@{case.mesh.axes[0][0]},512]",
+        )
+
+
+def _place(leaf: Any, random: np.random.Generator, mesh: MeshSpec | None) -> tuple[Any, Any]:
     """(dtype that was asked for, leaf on the device); (None, leaf) for what stays as it is."""
     if isinstance(leaf, str) and is_spec(leaf):
         spec = parse_spec(leaf)
-        return None if spec.dtype == "key" else np.dtype(spec.dtype), make_array(spec, random)
+        return None if spec.dtype == "key" else np.dtype(spec.dtype), make_array(spec, random, mesh)
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf.dtype, make_like(leaf, random)
     if isinstance(leaf, np.ndarray | np.generic):
@@ -137,12 +152,18 @@ def _place(leaf: Any, random: np.random.Generator) -> tuple[Any, Any]:
     return None, leaf
 
 
-def make_array(spec: ArraySpec, random: np.random.Generator) -> jax.Array:
+def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | None = None) -> jax.Array:
     """Standard normal for floats and complex, 0…99 for integers, fair coins for bools, split keys for keys."""
+    sharding = meshes.sharding_of(spec, mesh)
     if spec.dtype == "key":
         key = jax.random.key(int(random.integers(2**31)))
-        return jax.random.split(key, spec.shape) if spec.shape else key
-    return jax.device_put(_host_data(np.dtype(spec.dtype), spec.shape, random))
+        keys = jax.random.split(key, spec.shape) if spec.shape else key
+        return keys if sharding is None else jax.device_put(keys, sharding)
+    host = _host_data(np.dtype(spec.dtype), spec.shape, random)
+    if sharding is None:
+        return jax.device_put(host)
+    # As `device_put` would: 64 bits become 32 unless JAX's x64 mode is on.
+    return meshes.put(host.astype(jax.dtypes.canonicalize_dtype(host.dtype)), sharding)
 
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
@@ -235,7 +256,8 @@ def _describe(value: Any, is_static: bool = False) -> str:
         return getattr(value, "__name__", None) or repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
         is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        return str(ArraySpec("key" if is_key else short_dtype(str(value.dtype)), tuple(value.shape)))
+        dtype = "key" if is_key else short_dtype(str(value.dtype))
+        return str(ArraySpec(dtype, tuple(value.shape), meshes.axes_of(value)))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -24,6 +24,7 @@ from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
+    Devices,
     Environment,
     Failure,
     Measurement,
@@ -32,6 +33,7 @@ from benchax.model import (
     Numerics,
     Options,
     Program,
+    Ranks,
     Remark,
     Samples,
     Stages,
@@ -72,6 +74,8 @@ class Record:
     """The amounts of the work that one call does, where its author says it."""
     source: str = ""
     """Digest of what the program is exported from, where there is a store that may have it."""
+    devices: Devices | None = None
+    ranks: Ranks | None = None
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)
@@ -116,6 +120,8 @@ class Record:
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
             work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
+            devices=self.devices,
+            ranks=self.ranks,
             remarks=self.remarks,
             not_measured=tuple(self.absent),
         )

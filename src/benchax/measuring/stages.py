@@ -159,13 +159,17 @@ def transfer_in(inputs: Inputs) -> Transfer | None:
     On CPU `device_put` may alias the NumPy buffer (when it is aligned to 64 bytes) and copy nothing: told by the
     pointers, since the time alone would be reported as an absurd bandwidth.
     """
-    host = [np.asarray(leaf) for leaf in inputs.data if leaf.is_fully_addressable]
+    leaves = [leaf for leaf in inputs.data if leaf.is_fully_addressable]
+    host = [np.asarray(leaf) for leaf in leaves]
     if not host:
         return None
+    # To where each lies: an array over several devices is not put on the first.
+    places = [leaf.sharding if len(leaf.sharding.device_set) > 1 else None for leaf in leaves]
+    put_all = jax.device_put if not any(places) else lambda fresh: list(map(jax.device_put, fresh, places))
     times, aliased = [], []
     for _ in range(TRANSFERS):
         fresh = [array.copy() for array in host]
-        put, seconds = timed(lambda fresh=fresh: jax.block_until_ready(jax.device_put(fresh)))
+        put, seconds = timed(lambda fresh=fresh: jax.block_until_ready(put_all(fresh)))
         times.append(seconds)
         aliased.append(all(map(shares_memory, put, fresh)))
     # Alignment is luck: one real copy among the views makes it a measurement of copies.

@@ -30,10 +30,10 @@ NEAR = 0.8
 
 PROCESSES = 5
 """By default, where a case is short: Student's quantile is 2.8 then, and more processes buy little for what they cost
-(docs/decisions.md)."""
+(docs/about/decisions.md)."""
 SHORT_LOOK = 0.2
 """20 ms for each of five processes by default, over a hundred samples: they scatter by 2 to 5 %, which readings of one
-of them for five times as long do not tell (docs/decisions.md)."""
+of them for five times as long do not tell (docs/about/decisions.md)."""
 SHORT_CALL_S = 10e-3
 SHORT_BUILD_S = 1.0
 """A further process builds the programs again, or reads them from a file; the first of them always builds."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchax.case import Case, check_work
+from benchax.amounts import check_work
+from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.inputs import Inputs
 

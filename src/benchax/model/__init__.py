@@ -11,6 +11,8 @@
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
     Noise         what else the machine did meanwhile
+    Devices       on how many devices a program ran, and how busy each was             parallel.py
+    Ranks         the processes of a program, and what each took
     Remark        a sentence that belongs beside the numbers                           measurement.py
     Failure       why there is no number
     Rate          how much work is done in a second
@@ -23,8 +25,20 @@ Raw readings are kept; everything else (`per_call_s`, summaries) is derived when
 """
 
 from benchax.model.comparison import METRICS, Block, Comparison, Method, Metric, Version
-from benchax.model.identity import CaseId, Environment, Opaque, Options, Program, Reach, Scalar, WorkPerCall, param_text
+from benchax.model.identity import (
+    NOT_COMPARED,
+    CaseId,
+    Environment,
+    Opaque,
+    Options,
+    Program,
+    Reach,
+    Scalar,
+    WorkPerCall,
+    param_text,
+)
 from benchax.model.measurement import Absent, Failure, FailureKind, Measurement, Rate, Remark, Severity, find_why
+from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
 from benchax.model.readings import (
     OTHER_PROCESSES,
     Cache,
@@ -44,6 +58,7 @@ from benchax.model.readings import (
 
 __all__ = [
     "METRICS",
+    "NOT_COMPARED",
     "OTHER_PROCESSES",
     "Absent",
     "Block",
@@ -54,6 +69,8 @@ __all__ = [
     "Cold",
     "Comparison",
     "Cost",
+    "DeviceShare",
+    "Devices",
     "Environment",
     "Failure",
     "FailureKind",
@@ -67,6 +84,8 @@ __all__ = [
     "Opaque",
     "Options",
     "Program",
+    "RankTimes",
+    "Ranks",
     "Rate",
     "Reach",
     "Remark",

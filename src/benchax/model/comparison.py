@@ -62,7 +62,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions of a case, judged by one metric. Ratios are candidate over baseline."""
+    """Two versions of a case, judged by one metric. Ratios are candidate over baseline.
+
+    Example:
+        >>> from benchax.model import CaseId, Version
+        >>> c = benchax.Comparison(CaseId("fft"), "run", Version("v1"), Version("now"), "slower", ratio=1.25)
+        >>> c.verdict, c.speedup
+        ('slower', 0.8)
+    """
 
     case: CaseId
     metric: Metric

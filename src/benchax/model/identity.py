@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 Scalar = str | int | float | bool | None
@@ -15,7 +16,12 @@ Reach = Literal["build", "first_run", "samples", "all"]
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure and when to stop: what was in force, after all sources were merged (`options.resolve`)."""
+    """How to measure and when to stop: what was in force, after all sources were merged (`options.resolve`).
+
+    Example:
+        >>> benchax.bench(abs, "f32[8]", stages="build", store="off", seed=7).options.seed
+        7
+    """
 
     timer: str
     """"auto", or timer names separated by commas; the first is the headline."""
@@ -51,6 +57,8 @@ class Options:
     processes: int = 1
     """Readings of so many processes, which share the time for sampling; 0: the engine chooses by how long the case
     is, and a row says how many it chose."""
+    nprocs: int | None = None
+    """So many processes make one program (`jax.distributed`); None: one, as usual."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,19 @@ def param_text(value: Any) -> str:
     return value.text if isinstance(value, Opaque) else str(value)
 
 
+NOT_COMPARED = frozenset({"commit", "branch", "is_dirty", "benchax"})
+"""What may differ between environments whose times may be put side by side."""
+
+
 @dataclass(frozen=True)
 class Environment:
-    """Where it ran. Unknown is `None`."""
+    """Where it ran. Unknown is `None`.
+
+    Example:
+        >>> row = benchax.bench(abs, "f32[8]", stages="build", store="off")
+        >>> row.environment.backend == jax.default_backend()
+        True
+    """
 
     host: str
     os: str
@@ -115,10 +133,16 @@ class Environment:
     is_dirty: bool | None = None
 
     @property
+    def fake_devices(self) -> int:
+        """How many devices one processor pretends to be, over all processes; 0 where they are real. On a CPU each
+        process has one that is."""
+        count = self.device_count or 0
+        return count if self.backend == "cpu" and count > (self.process_count or 1) else 0
+
+    @cached_property  # a history asks it of each of its comparisons
     def fingerprint(self) -> str:
         """12 hex digits, equal for rows whose times may be put side by side. Commit and process do not enter."""
-        skip = {"commit", "branch", "is_dirty", "benchax"}
-        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skip}
+        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in NOT_COMPARED}
         # The order in which settings were read does not matter.
         facts |= {"config": sorted(self.config.items()), "flags": sorted(self.flags.items())}
         text = repr(sorted(facts.items()))

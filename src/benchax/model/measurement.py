@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
+from benchax.model.parallel import Devices, Ranks
 from benchax.model.readings import Cost, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize_processes
 
 Severity = Literal["info", "warning", "error"]
 FailureKind = Literal[
-    "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted"
+    "error", "out_of_memory", "wrong_output", "wrong_shape", "crashed", "timeout", "not_run", "interrupted", "node_lost"
 ]
 
 
@@ -68,7 +69,15 @@ class Rate:
 
 @dataclass(frozen=True)
 class Measurement(SelfRendering):
-    """One case, one environment, one run: one row."""
+    """One case, one environment, one run: one row.
+
+    Example:
+        >>> m = benchax.bench(abs, "f32[8]", stages="build", store="off")
+        >>> m.case.name, m.signature, m.stages.compile_s > 0
+        ('abs', 'f32[8]', True)
+        >>> m.why_absent("samples.wall")
+        "only stages='build' was asked for"
+    """
 
     case: CaseId
     environment: Environment
@@ -87,6 +96,10 @@ class Measurement(SelfRendering):
     noise: Noise = Noise()
     program: Program | None = None
     work: WorkPerCall = WorkPerCall()
+    devices: Devices | None = None
+    """None: the program runs on one."""
+    ranks: Ranks | None = None
+    """None: it is of one process."""
     remarks: tuple[Remark, ...] = ()
     not_measured: tuple[Absent, ...] = ()
 

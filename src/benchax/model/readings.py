@@ -191,11 +191,13 @@ class Memory:
     """The least of its readings, where they are more than 3 % apart."""
     method: str | None = None
     """How the two rises were observed."""
+    devices: int = 1
+    """The plan is of one device of so many, and the rises are of all of them."""
 
     @property
     def observed_peak_bytes(self) -> int | None:
-        """Arguments + observed rise of the compiled call."""
-        if self.compiled_rise_bytes is None or self.argument_bytes is None:
+        """Arguments + observed rise of the compiled call. None on several devices: who holds what is not known."""
+        if self.compiled_rise_bytes is None or self.argument_bytes is None or self.devices > 1:
             return None
         return self.argument_bytes + self.compiled_rise_bytes
 

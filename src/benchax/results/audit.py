@@ -39,7 +39,7 @@ class Finding:
     advice: str
     """What to do."""
     page: str
-    """docs/rules/not-jitted.md"""
+    """docs/reference/rules/not-jitted.md"""
     where: Where | None = None
     """None: it is not about one line, or the source cannot be read."""
     gain: str | None = None
@@ -76,7 +76,13 @@ class Suppressed:
 
 @dataclass(frozen=True)
 class Audit(Displayed):
-    """What an audit found, and what it looked for."""
+    """What an audit found, and what it looked for.
+
+    Example:
+        >>> a = benchax.audit(jnp.sin, "f32[8]", rules=["key-reuse"])
+        >>> a.findings, a.reaches("warning")
+        ((), False)
+    """
 
     name: str
     signature: str = ""
@@ -115,7 +121,13 @@ class Tick:
 
 @dataclass(frozen=True)
 class Checklist(Displayed):
-    """All of it, for one function."""
+    """All of it, for one function.
+
+    Example:
+        >>> c = benchax.Checklist("step", "f32[8]", ticks=())  # as `checklist` returns it, with ticks
+        >>> [tick.text for tick in c.ticks if tick.answer == "no"]
+        []
+    """
 
     name: str
     signature: str

@@ -37,7 +37,14 @@ class Folder:
 
 @dataclass(eq=False)
 class CacheUse(Displayed):
-    """Settings as they were when the block ended; programs of all threads, in order."""
+    """Settings as they were when the block ended; programs of all threads, in order.
+
+    Example:
+        >>> with benchax.watch_cache() as found:
+        ...     pass
+        >>> found.is_enabled or found.why_off != ""
+        True
+    """
 
     programs: list[CachedProgram] = field(default_factory=list[CachedProgram])
     directory: str | None = None

@@ -112,7 +112,13 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Experiment(Displayed):
-    """A function as it is, and variants of it, each measured beside it."""
+    """A function as it is, and variants of it, each measured beside it.
+
+    Example:
+        >>> e = benchax.experiment(lambda x: x + 1, "f32[8]", variants=["f32"])
+        >>> e.row("f32").status  # its inputs are f32 already
+        'not_available'
+    """
 
     name: str
     signature: str

@@ -6,7 +6,8 @@
     Constants     arrays that the function closes over, and those that the compiled program holds
     Donation      what was to be donated, what an output reused, and why not
     Collectives   communication between devices, and how the arguments are sharded
-    Buffers       the memory of the plan, buffer by buffer, largest first
+
+The memory of the plan, buffer by buffer and at its peak, is in `memory.py`.
 
 Bytes and counts are of one call on one device. `None` means not known; `Inspection.why_absent` says why.
 """
@@ -14,12 +15,10 @@ Bytes and counts are of one call on one device. `None` means not known; `Inspect
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from benchax.model import Absent, Cost, Memory, Remark, find_why
 from benchax.results import Displayed
-
-BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
+from benchax.results.memory import Buffers, PeakMemory
 
 
 @dataclass(frozen=True)
@@ -189,6 +188,9 @@ class Donation:
     """Every array that was to be donated; empty where none was."""
 
     arguments: tuple[DonatedArgument, ...]
+    possible_bytes: int | None = None
+    """Of arguments that are not donated and have the shape and dtype of an output with memory of its own: donating them
+    saves so much at most. None where it is not known."""
 
     @property
     def asked_bytes(self) -> int:
@@ -243,49 +245,14 @@ class Collectives:
 
 
 @dataclass(frozen=True)
-class HeldValue:
-    """A value that the program keeps in a buffer for a while."""
-
-    size_bytes: int
-    name: str
-    """The name of the instruction that makes it."""
-    spec: str
-    """f32[8,128]; empty where the program does not tell."""
-    op_name: str = ""
-    """As JAX tells XLA: jit(f)/dot_general."""
-    source: str = ""
-    """file:line; empty where the program does not tell."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A piece of memory in the compiler's plan."""
-
-    size_bytes: int
-    kind: BufferKind
-    what: str
-    """The path of an argument or output; else the largest value that it holds."""
-    op_name: str = ""
-    """The scope of the largest value, as its source."""
-    source: str = ""
-    values: tuple[HeldValue, ...] = ()
-    """The largest of what it holds, first; not all at one time, so that their sum may exceed the size."""
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """The memory of one call, buffer by buffer, largest first."""
-
-    buffers: tuple[Buffer, ...]
-    method: Literal["buffer assignment", "program text"]
-    """"program text": only arguments, outputs and constants, since the plan itself could not be read."""
-    unattributed: tuple[tuple[BufferKind, int], ...] = ()
-    """Bytes of the memory plan that no buffer here accounts for, by kind; empty where the sums agree."""
-
-
-@dataclass(frozen=True)
 class Inspection(Displayed):
-    """What the compiler makes of one call. Nothing was run."""
+    """What the compiler makes of one call. Nothing was run.
+
+    Example:
+        >>> i = benchax.inspect(jnp.sin, "f32[1000]")
+        >>> i.memory.argument_bytes, i.hlo.split()[0]
+        (4000, 'HloModule')
+    """
 
     name: str
     signature: str
@@ -304,6 +271,8 @@ class Inspection(Displayed):
     memory: Memory | None = None
     """The plan; nothing observed."""
     buffers: Buffers | None = None
+    peak: PeakMemory | None = None
+    """What of the temporaries is needed at one time; None also where there are none."""
     constants: Constants | None = None
     donation: Donation | None = None
     collectives: Collectives | None = None

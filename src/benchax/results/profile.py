@@ -45,6 +45,13 @@ class Op:
     """Its line in the program."""
     shape: str | None = None
     """The shape of its result: f32[64,64]."""
+    flops: float | None = None
+    """Of all its calls together, counted in the program; what runs inside it counts there, where the trace shows it.
+    None: a custom call, or the trace does not hold the program."""
+    bytes_accessed: float | None = None
+    """Read and written by all its calls, cached or not; as `flops`."""
+    named_scope: str = ""
+    """Of `scope` what the program named itself, and derivatives: layer0/attention. Empty: none."""
 
     @property
     def per_call_s(self) -> float:
@@ -100,6 +107,23 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Lane:
+    """The calls of operations on one device and thread, in the order in which they began; of very many the longest."""
+
+    device: str
+    thread: str
+    """As the trace calls it."""
+    names: tuple[str, ...]
+    starts_s: tuple[float, ...]
+    """Since the recording began."""
+    ends_s: tuple[float, ...]
+    depths: tuple[int, ...]
+    """How many calls it is inside of."""
+    n_calls: int
+    """All that there were, also those that are left out."""
+
+
+@dataclass(frozen=True)
 class Step:
     """A marked piece of the program: `jax.profiler.StepTraceAnnotation`."""
 
@@ -119,6 +143,21 @@ class CompilePass:
 
 
 @dataclass(frozen=True)
+class ProgramSize:
+    """How much there was to compile, and the line that most of it comes from."""
+
+    instructions: int
+    """Of the optimised program, but those that only name or group values."""
+    constant_bytes: int
+    line: str
+    """file.py:12. Empty: not known."""
+    repeated: int
+    """How many instructions come from that line."""
+    stacks: int
+    """From how many places the line was reached: 1 is a loop in Python, unrolled; more are calls, inlined."""
+
+
+@dataclass(frozen=True)
 class CompileCost:
     """What one function took to trace, lower and compile, all its programs together, by JAX's own clock."""
 
@@ -133,6 +172,8 @@ class CompileCost:
     compile_s: float
     passes: tuple[tuple[str, float], ...] = ()
     """XLA's longest passes in it, by self time; of what was compiled while it was recorded."""
+    size: ProgramSize | None = None
+    """Of its largest program. None: the trace does not hold it."""
 
     @property
     def total_s(self) -> float:
@@ -152,7 +193,13 @@ class LiveBuffers:
 
 @dataclass(frozen=True)
 class Profile(Displayed):
-    """One recording, read. `print` shows it; `table()` is its text, `ops` its data."""
+    """One recording, read. `print` shows it; `table()` is its text, `ops` its data.
+
+    Example:
+        >>> p = benchax.profile(jax.jit(jnp.sin), jnp.ones(1000), runs=3)
+        >>> len(p.devices) > 0, p.is_truncated
+        (True, False)
+    """
 
     title: str
     backend: str
@@ -182,6 +229,8 @@ class Profile(Displayed):
     """Memory while it was recorded. None: nobody asked for it."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind → path: xplane, trace_json, perfetto, memory, timeline."""
+    lanes: tuple[Lane, ...] = field(default=(), repr=False)
+    """What ran when, by device and thread."""
     profiler_s: float | None = None
     """What starting, stopping and writing took, outside of what was profiled."""
     remarks: tuple[Remark, ...] = ()

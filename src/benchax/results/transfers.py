@@ -34,7 +34,14 @@ class ObservedTransfer:
 
 @dataclass(eq=False)
 class Transfers(Displayed):
-    """What happened so far; grows while the block runs and stays as it is afterwards."""
+    """What happened so far; grows while the block runs and stays as it is afterwards.
+
+    Example:
+        >>> with benchax.watch_transfers() as found:
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(1000))
+        >>> len(found.of("host to device"))
+        1
+    """
 
     found: dict[tuple[Direction, str | None, str, str], ObservedTransfer] = field(
         default_factory=dict[tuple[Direction, "str | None", str, str], ObservedTransfer], repr=False

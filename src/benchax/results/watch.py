@@ -106,7 +106,14 @@ class FunctionCount:
 
 @dataclass(eq=False)
 class Watch(Displayed):
-    """What happened so far; grows while the block runs and stays as it is afterwards."""
+    """What happened so far; grows while the block runs and stays as it is afterwards.
+
+    Example:
+        >>> with benchax.watch() as w:
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(3))
+        >>> [compiled.arguments for compiled in w.compiles]
+        ['x: f32[3]']
+    """
 
     threads: Threads = "this"
     compiles: list[Compile] = field(default_factory=list[Compile])

@@ -7,7 +7,7 @@ What is asked and written is here; opening, locking and what can go wrong with t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ from benchax.json_values import Mismatch
 from benchax.model import CaseId, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
 from benchax.store.readings import DamagedRow, read_record
-from benchax.store.records import StorableRow
+from benchax.store.records import StorableRow, insert_all
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
@@ -105,6 +105,11 @@ class DatabaseStore:
         record = StorableRow(m)
         return self.write(record.insert)
 
+    def append_all(self, rows: Sequence[Measurement]) -> list[int]:
+        """All of them or none, in one transaction: a fraction of the time of as many `append`."""
+        records = [StorableRow(m) for m in rows]
+        return self.write(lambda connection: insert_all(connection, records))
+
     def find_program(self, source: str) -> Program | None:
         """The stored program that was exported from what has this digest; None where there is none, or no store."""
         try:
@@ -129,6 +134,16 @@ class DatabaseStore:
             return work(connection) if version(connection, self.where) >= since else without
 
         return self._read(current)
+
+    def migrate(self) -> tuple[int, int]:
+        """Makes the tables, or brings them up to date: (their version before, 0 for none; now)."""
+
+        def migrate_now(connection: Connection) -> int:
+            before = version(connection, self.where)
+            migrate(connection, self.where)
+            return before
+
+        return self.place.write(migrate_now), SCHEMA
 
     def _migrate(self, connection: Connection) -> None:
         mark = self.place.tables_mark(connection)
@@ -155,7 +170,15 @@ class DatabaseStore:
             .correlate(cases)
             .scalar_subquery()
         )
-        return self._read(lambda c: _rows(c, measurements.c.id.in_(select(newest).select_from(cases))))
+        ids = select(newest).select_from(cases)
+
+        def read_newest(connection: Connection) -> list[Row]:
+            if connection.dialect.name != "postgresql":
+                return _rows(connection, measurements.c.id.in_(ids))
+            # As an array, which PostgreSQL 15 finds first and then looks each up; for an IN it read all measurements.
+            return _rows(connection, measurements.c.id == func.any(func.array(ids.scalar_subquery())))
+
+        return self._read(read_newest)
 
     def get(self, id: int) -> Measurement:
         found = self._read(lambda c: _measurements(c, select(measurements.c.id).where(measurements.c.id == id)))

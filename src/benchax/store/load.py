@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from benchax.codec import decode
 from benchax.errors import FormatError, StoreError, require
 from benchax.model import Measurement, Opaque
+from benchax.renderers import SavedAsPage
 from benchax.store.base import Row, check_place, commit_range, name_matcher, row_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def load(path: str | os.PathLike[str] = ".benchmarks", case: str | None = None, 
         UsageError: `path` is none of these.
         StoreError: there is nothing at `path`, or it cannot be read.
         FormatError: a line of the file is not a document of benchax, or was written by a newer one.
+
+    Example:
+        >>> _ = benchax.bench(jnp.sort, "f32[8]", stages="build", store="rows")
+        >>> [m.case.name for m in benchax.load("rows", case="s*")]
+        ['sort']
     """
     check_place(path)
     if Path(path).suffix in DOCUMENT_SUFFIXES:
@@ -56,8 +62,15 @@ def load(path: str | os.PathLike[str] = ".benchmarks", case: str | None = None, 
 
 
 @dataclass(frozen=True)
-class Rows(Sequence[Measurement]):
-    """Measurements in a row, as `load` gives them. A slice of it is one again."""
+class Rows(SavedAsPage, Sequence[Measurement]):
+    """Measurements in a row, as `load` gives them. A slice of it is one again.
+
+    Example:
+        >>> _ = benchax.bench(jnp.sort, "f32[8]", stages="build", store="rows")
+        >>> rows = benchax.load("rows")
+        >>> len(rows), rows[-1].signature, rows.to_numpy()["name"].tolist()
+        (1, 'f32[8]', ['sort'])
+    """
 
     measurements: tuple[Measurement, ...] = ()
 

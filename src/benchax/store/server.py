@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine
+from sqlalchemy import URL, BigInteger, Connection, Engine, NullPool, cast, create_engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from benchax.errors import StoreError, require
 
 T = TypeVar("T")
+
+NOT_PERMITTED = "42501"
+"""SQLSTATE insufficient_privilege."""
+MIGRATE = "tables are made and updated by their owner: benchax migrate --store URL; roles are in docs/how-to/team.md"
+CONNECT_TIMEOUT = {"connect_timeout": "10"}
+"""Seconds."""
 
 
 class Server:
@@ -25,6 +32,8 @@ class Server:
     def __init__(self, url: URL) -> None:
         require("psycopg", doing="storing rows in PostgreSQL")
         self.url = url
+        self._held: tuple[int, Engine] | None = None
+        """(process, its engine)"""
         self.where = url.render_as_string(hide_password=True)
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -35,23 +44,48 @@ class Server:
         """Runs `work` on one consistent state of the database. Raises StoreError."""
         return self._transaction(work, "REPEATABLE READ", "read")
 
-    def tables_mark(self, connection: Connection) -> None:
-        return None
+    def tables_mark(self, connection: Connection) -> int | None:
+        """The number of one of the tables, which another one of its name would not have."""
+        return connection.execute(select(cast(func.to_regclass("measurements"), BigInteger))).scalar()
 
-    def held_open(self) -> AbstractContextManager[None]:
-        """Nothing to do: a server has no file to tidy up after each row."""
-        return nullcontext()
+    @contextmanager
+    def held_open(self) -> Generator[None, None, None]:
+        """One connection serves all transactions of this process meanwhile; one that was cut is made anew."""
+        if self._held is not None:
+            yield
+            return
+        engine = create_engine(self._patient_url, pool_size=1, max_overflow=-1, pool_pre_ping=True)
+        self._held = os.getpid(), engine
+        try:
+            yield
+        finally:
+            self._held = None
+            engine.dispose()
 
     def _transaction(self, work: Callable[[Connection], T], isolation: str, verb: str) -> T:
         try:
-            with self._engine.connect().execution_options(isolation_level=isolation) as connection, connection.begin():
+            with (
+                self._choose().connect().execution_options(isolation_level=isolation) as connection,
+                connection.begin(),
+            ):
                 return work(connection)
         except DBAPIError as error:
             raise StoreError(
                 f"cannot {verb} {self.where}: {error.orig}",
-                "a PostgreSQL server that can be reached, and a role that may make tables there",
+                "a PostgreSQL server that can be reached, and a role that may do that",
+                MIGRATE if getattr(error.orig, "sqlstate", None) == NOT_PERMITTED else "",
             ) from error
+
+    def _choose(self) -> Engine:
+        # A fork must not speak on the connection of its parent.
+        held = self._held
+        return held[1] if held is not None and held[0] == os.getpid() else self._engine
 
     @cached_property
     def _engine(self) -> Engine:
-        return create_engine(self.url, poolclass=NullPool)
+        return create_engine(self._patient_url, poolclass=NullPool)
+
+    @property
+    def _patient_url(self) -> URL:
+        """A host that answers nothing would be waited for for minutes."""
+        return self.url if "connect_timeout" in self.url.query else self.url.update_query_dict(CONNECT_TIMEOUT)

@@ -25,6 +25,7 @@ import pickle
 import sys
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import EnumMeta
 from functools import reduce
 from pathlib import Path
@@ -99,6 +100,26 @@ def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]
         ) from error
 
 
+@dataclass(frozen=True)
+class Sealed:
+    """A value on its way through a process that must not unpickle it: that would run code of the user's there, and
+    start JAX. Any other pickle leaves it as it is; who gets it as the argument of a task gets the value."""
+
+    content: bytes
+    beside: tuple[bytes, ...] = ()
+
+
+def seal(value: Any, name: str) -> Sealed:
+    """Raises `UsageError` as `pack_argument` does."""
+    content, *beside = pack_argument(value, name)
+    return Sealed(bytes(content), tuple(map(bytes, beside)))
+
+
+def unseal(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any:
+    """The value."""
+    return loads(content, [memoryview(each) for each in beside])
+
+
 def _only_big(beside: Callable[[pickle.PickleBuffer], Any]) -> Callable[[pickle.PickleBuffer], bool]:
     """Makes a callback, whose True means: this buffer stays in the pickle."""
 
@@ -124,6 +145,8 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, jax.Array):
             return _array(obj)
+        if isinstance(obj, Sealed):
+            return unseal, (pickle.PickleBuffer(obj.content), [pickle.PickleBuffer(each) for each in obj.beside])
         if isinstance(obj, type):
             return self._class(obj)
         if not isinstance(obj, _Jitted):

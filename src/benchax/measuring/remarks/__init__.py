@@ -18,6 +18,7 @@ from benchax.model import Remark, Severity
 RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_functions.wrong_result,
     of_functions.not_verified,
+    of_functions.fake_devices,
     of_times.recompiled,
     of_times.not_steady,
     of_functions.numpy_inputs,

@@ -14,7 +14,7 @@ from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.verification_notes import Notes
-from benchax.model import Cost, Memory, Noise, Numerics, Samples, Stages
+from benchax.model import Cost, Devices, Memory, Noise, Numerics, Samples, Stages
 from benchax.stats.summary import Summary
 
 
@@ -45,6 +45,8 @@ class RowEvidence:
     """What each call changes in place, by name."""
     notes: Notes = field(default_factory=Notes)
     """What verification saw of it."""
+    devices: Devices | None = None
+    """None: the program runs on one."""
     purity: Purity = field(default_factory=Purity)
     undecided: str = ""
     """Why it cannot be told whether the compiled result is right; empty where it can."""

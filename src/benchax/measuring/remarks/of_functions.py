@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchax.environment import count_cores
 from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.model import Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.counts import least_operations
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
-from benchax.units import count, seconds, size
+from benchax.units import count, plural, seconds, size
 
 UNUSED_INPUTS = (
     "the compiled program does not depend on its inputs: it was folded into a constant, or computes the same in "
@@ -30,6 +31,18 @@ def wrong_result(e: RowEvidence) -> Remark | None:
 
 def not_verified(e: RowEvidence) -> Remark | None:
     return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
+
+
+def fake_devices(e: RowEvidence) -> Remark | None:
+    if e.devices is None or not e.devices.is_fake:
+        return None
+    cores = plural(count_cores(), "core")
+    return Remark(
+        "fake-devices",
+        "warning",
+        f"{e.devices.count} fake devices share {cores} of this CPU: counts, bytes and results are those of several "
+        "devices, and no time here says what such devices would take",
+    )
 
 
 def numpy_inputs(e: RowEvidence) -> Remark | None:

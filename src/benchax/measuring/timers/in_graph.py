@@ -35,6 +35,7 @@ from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 from benchax.model import Form
 from benchax.program.census import timed_body
+from benchax.program.collectives import count_devices
 
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""
@@ -53,7 +54,7 @@ class InGraphTimer:
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
         body, leaves = embedded(subject)
-        clock = _clock(leaves)
+        clock = _clock(leaves, subject.hlo)
         run, empty = _compiled(clock, subject, body, leaves)
         overheads: dict[int, list[int]] = {}
 
@@ -74,10 +75,12 @@ class InGraphTimer:
         )
 
 
-def _clock(leaves: Leaves) -> Tier:
+def _clock(leaves: Leaves, hlo: str) -> Tier:
     # In plain jit XLA gathers a sharded array before a custom call, and drops the sharding of what follows.
     if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
         raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
+    if (devices := count_devices(hlo)) > 1:
+        raise NotMeasured(f"it runs on {devices} devices, and each reading would be of the clock beside one of them")
     if jax.default_backend() != "cpu":
         raise NotMeasured(f"there is no clock for compiled code on {jax.default_backend()} yet")
     try:

@@ -1,0 +1,32 @@
+"""Where calls are made: in the pool of this program, or by agents on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchax.clusters.agents import Agents
+from benchax.clusters.local_agents import LocalAgents
+from benchax.workers.pool import shared_pool
+
+
+@contextmanager
+def open_agents(on: str | None, folder: Path | None = None) -> Generator[Agents, None, None]:
+    """Those who make calls; what was started for them has ended afterwards, the pool of this program excepted.
+
+    Args:
+        on: "ray", "HOST:PORT" or "ray://HOST:PORT" (`ray_session.py`); None: the pool of this program.
+        folder: with the users' files, which go to the nodes; default: the working folder.
+
+    Raises:
+        UsageError: no cluster is meant by `on`, or none is there.
+        MissingPackage: Ray is not installed.
+    """
+    if on is None:
+        yield LocalAgents(shared_pool())
+        return
+    from benchax.clusters.ray_agents import open_ray_agents  # with Ray
+
+    with open_ray_agents(on, folder or Path.cwd()) as agents:
+        yield agents

@@ -1,0 +1,129 @@
+"""The contract of those who make calls: one agent on each node, which makes one call at a time.
+
+    nodes = agents.start(needed, limits)
+    agents.submit(nodes[0], 1, job)
+    events = agents.collect(listen)        # [CallEnded(1, nodes[0], outcome)]
+
+Its members are `LocalAgents` (the pool of this program: one node) and `RayAgents`; the tests have a simulated one. Who
+gets what, and what becomes of a call whose node is lost, is decided in `dispatcher.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchax.model import Environment, Noise, Remark
+from benchax.workers.call_limits import CallLimits
+from benchax.workers.conversation import Listener
+from benchax.workers.pool import Pool
+
+
+class NodeCall(Protocol):
+    """A call that an agent makes with its pool."""
+
+    def __call__(self, pool: Pool, on_message: Listener) -> Any:
+        """What came of it. Raises nothing for what the user's function does."""
+        ...
+
+    def seal(self) -> NodeCall:
+        """The same in the form that travels to another machine (`sealed.py`).
+
+        Raises:
+            UsageError: something of it cannot travel.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a node said of itself before its first call."""
+
+    environment: Environment
+    """As its workers have it."""
+    pace_s: float
+    """Seconds of a fixed piece of work (`machine/pace.py`)."""
+    smallest_effect: float | None
+    """As `doctor` finds it: the least change, a share, that is mostly noticed there. None: its clock is too coarse."""
+    noise: Noise
+    advice: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A place with one measuring slot."""
+
+    id: str
+    environment: Environment
+    address: str = ""
+    """Empty at home."""
+    examination: Examination | None = None
+
+    @property
+    def host(self) -> str:
+        return self.environment.host
+
+    @property
+    def label(self) -> str:
+        """node-17 (10.0.0.2): names of hosts may repeat."""
+        return f"{self.host} ({self.address})" if self.address else self.host
+
+
+@dataclass(frozen=True)
+class CallEnded:
+    """A call has ended. Its announcements were passed on before."""
+
+    ticket: int
+    node: Node
+    outcome: Any
+
+
+@dataclass(frozen=True)
+class NodeJoined:
+    """A node is ready."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class NodeLost:
+    """A node is gone, and with it the call that it was making. Nothing will be heard of it any more."""
+
+    node: Node
+    why: str
+
+
+AgentEvent = CallEnded | NodeJoined | NodeLost
+TicketListener = Callable[[int, dict[str, Any]], None]
+"""Told the ticket and each announcement of its call."""
+
+
+class Agents(Protocol):
+    """One on each node."""
+
+    def start(self, needed: Any, limits: CallLimits) -> list[Node]:
+        """The nodes that are ready; at least one. Others may join later.
+
+        Args:
+            needed: what the calls will need, such as the users' functions: a node that cannot load it is an error now.
+            limits: of what nodes do meanwhile.
+
+        Raises:
+            UsageError: a node that cannot do what will be asked of it, or none at all.
+        """
+        ...
+
+    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
+        """Has `node`, which is ready and makes no call now, make this one. Raises nothing: what goes wrong is heard of
+        by `collect`."""
+        ...
+
+    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+        """What has happened since, in order; waits until something has. Empty if nothing is under way, and so nothing
+        will happen. KeyboardInterrupt passes through."""
+        ...
+
+    def close(self) -> None:
+        """Ends all agents and what they have started, whatever they are doing. Does nothing a second time."""
+        ...

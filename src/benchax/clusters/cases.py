@@ -1,0 +1,108 @@
+"""Cases of `benchax run` on the nodes of a cluster: each in the workers of one node, as at home with `isolate`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from benchax.case import Case
+from benchax.clusters.agents import Agents, Node
+from benchax.clusters.dispatcher import Dispatcher, WorkBatch
+from benchax.environment import capture
+from benchax.model import CaseId, Environment, Failure, Measurement, Options
+from benchax.progress import Listener, ProgressEvent
+from benchax.workers.call_limits import UNLIMITED
+from benchax.workers.conversation import Listener as MessageListener
+from benchax.workers.isolated import Isolated
+from benchax.workers.pickling import Sealed, seal
+from benchax.workers.pool import Pool
+from benchax.workers.replicated import Replicated
+
+
+@dataclass(frozen=True)
+class SealedCase(Sealed):
+    """A case on its way: what the agent must know of it, and the case as its workers unpickle it."""
+
+    id: CaseId = field(default_factory=lambda: CaseId(""))
+    folder: Path | None = None
+    """None: what it is at the driver, nobody has there."""
+
+
+@dataclass(frozen=True)
+class CaseJob:
+    """The measurement of a case, as an agent makes it."""
+
+    case: Case | SealedCase
+    options: Options
+    run_id: str
+
+    def seal(self) -> CaseJob:
+        sealed = seal(self.case, f"case {self.case.id.label!r}")
+        return replace(self, case=SealedCase(sealed.content, sealed.beside, self.case.id))
+
+    def __call__(self, pool: Pool, on_message: MessageListener) -> Measurement:
+        is_cold = self.options.cold_process
+        with _cold(pool) if is_cold else nullcontext(pool) as chosen:
+            first = Isolated(is_cold, chosen)
+            executor = first if self.options.processes == 1 else Replicated(first, pool)
+            case: Any = self.case
+            return executor.run(
+                case,
+                self.options,
+                run_id=self.run_id,
+                progress=lambda stage, share: on_message({"stage": stage, "share": share}),
+            )
+
+
+def _cold(pool: Pool) -> Pool:
+    return Pool(warm=False, reuse=False, environ=pool.environ, jax_config=pool.jax_config)
+
+
+def measure_cases(
+    agents: Agents, cases: Sequence[Case], options: Sequence[Options], run_id: str, report: Listener
+) -> Iterator[tuple[int, Measurement]]:
+    """(position of the case, its row) as they end. Of a case that no node was left for the row says so."""
+    nodes = agents.start([case.fn for case in cases], UNLIMITED)
+    ended = [0]
+
+    def make_job(i: int, node: Node) -> CaseJob:
+        report(ProgressEvent(f"{cases[i].id.label} on {node.label}", "start", ended[0], len(cases)))
+        return CaseJob(cases[i], options[i], run_id)
+
+    def listen(i: int, message: dict[str, Any]) -> None:
+        """What an agent tells comes with its answer: too late to be shown."""
+
+    dispatcher = Dispatcher(agents, nodes, (WorkBatch(deque([i])) for i in range(len(cases))), make_job, listen)
+    missing = set(range(len(cases)))
+    for each in dispatcher:
+        ended[0] += 1
+        missing.remove(each.item)
+        yield each.item, _row(cases[each.item], options[each.item], run_id, each.node, each.outcome)
+    why = "; ".join(list(dispatcher.lost.values())[-3:])
+    for i in sorted(missing):
+        failure = Failure("not_run", "start", f"no node is left: {why}")
+        yield i, _row(cases[i], options[i], run_id, nodes[0], failure)
+
+
+def _row(case: Case, options: Options, run_id: str, node: Node, outcome: Measurement | Failure) -> Measurement:
+    if isinstance(outcome, Failure):
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        return Measurement(case.id, _at_commit(node.environment, case), options, run_id, now, failure=outcome)
+    return replace(outcome, environment=_at_commit(outcome.environment, case))
+
+
+def _at_commit(there: Environment, case: Case) -> Environment:
+    """What went to the node is no repository: the commit is that of the folder here."""
+    here = _capture(case.folder)
+    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
+
+
+@lru_cache(maxsize=16)
+def _capture(folder: Path | None) -> Environment:
+    return capture(folder, with_jax=False)

@@ -1,0 +1,262 @@
+"""A function over 1, 2, 4 … devices: is more done in a second, and how much of what more devices could give?
+
+One axis of the mesh grows. *Strong*: the same shapes on each count (Amdahl 1967). *Weak*: the dimensions that lie on
+that axis grow with it (Gustafson 1988), so that each device has as many rows as at the fewest. Not the same work where
+work is not in proportion to them: what is compared is rows in a second.
+
+All counts are timed in turns: a round is one sample by the `wall` timer of each, in random order; blocks of rounds have
+new data. So what disturbs one disturbs its neighbours, and the ratio of each pair of counts is read in each round, as
+`measuring/paired.py` reads that of two versions (interval: `stats.verdicts.ratio_of`).
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import jax
+
+from benchax.case import Case
+from benchax.environment import capture, count_cores
+from benchax.errors import BenchaxError, UsageError
+from benchax.machine.noise import paused_gc
+from benchax.measuring.device_shares import is_fake
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.sampling import warm_up
+from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.wall import WallTimer
+from benchax.model import CaseId, Remark
+from benchax.numerics import compare
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingKind, ScalingPoint, SpeedupFactor
+from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec
+from benchax.stats.verdicts import ratio_of
+from benchax.units import plural
+
+BLOCKS, LEAST_ROUNDS, MOST_ROUNDS = 3, 6, 40
+ALPHA = 0.05
+KINDS: tuple[ScalingKind, ...] = ("strong", "weak")
+
+
+def read_counts(given: Any) -> tuple[int, ...]:
+    """ "1,2,4,8" or [1, 2, 4, 8] as numbers, ascending.
+
+    Raises:
+        UsageError: fewer than two, or one that is no whole number above 0.
+    """
+    listed = given.split(",") if isinstance(given, str) else list(given) if isinstance(given, list | tuple) else [given]
+    texts = [str(each).strip() for each in listed]
+    if len(set(texts)) < 2 or not all(t.isascii() and t.isdecimal() and 0 < int(t) < 10**6 for t in texts):
+        raise UsageError(f"cannot read {given!r} as numbers of devices", "two or more from 1 up, such as 1,2,4,8")
+    return tuple(sorted({int(text) for text in texts}))
+
+
+def measure_scaling(
+    case: Case, counts: Sequence[int], *, max_time_s: float = 0.5, seed: int = 0, report: Callable[[str], None] = print
+) -> Scaling:
+    """The case on so many devices each.
+
+    Args:
+        max_time_s: of sampling, for each count.
+        report: told what begins.
+
+    Raises:
+        UsageError: its inputs name no axis that could grow, or several; or the counts are no multiples of what the
+            others take.
+    """
+    axis, rest = growing_axis(case)
+    _check_counts(counts, axis, rest)
+    curves = tuple(_curve(case, kind, axis, rest, counts, max_time_s, seed, report) for kind in KINDS)
+    devices = jax.devices()
+    fake = is_fake(devices) and max(counts) > 1
+    return Scaling(_unplaced(case.id), capture(case.folder), axis, fake, curves, _remarks(fake, len(devices)))
+
+
+def _unplaced(found: CaseId) -> CaseId:
+    return replace(found, params=tuple(p for p in found.params if p[0] != "mesh"))
+
+
+def _remarks(fake: bool, devices: int) -> tuple[Remark, ...]:
+    if not fake:
+        return ()
+    text = (
+        f"{devices} fake devices share {plural(count_cores(), 'core')} of this CPU: what is seen is how well these "
+        "cores are shared out, and says nothing of how the function scales over devices"
+    )
+    return (Remark("fake-devices", "warning", text),)
+
+
+def growing_axis(case: Case) -> tuple[str, dict[str, int]]:
+    """(the axis that the inputs name and the mesh leaves open, the others with their sizes).
+
+    Raises:
+        UsageError: there is no such axis, or there are several.
+    """
+    rest = case.mesh.sizes if case.mesh else {}
+    specs = [parse_spec(leaf) for leaf in jax.tree.leaves(case.inputs()) if isinstance(leaf, str) and is_spec(leaf)]
+    named = dict.fromkeys(name for spec in specs for over in spec.axes for name in over)
+    left = [name for name in named if name not in rest]
+    if not named:
+        raise UsageError(f"no input of {case.id.label!r} is sharded", "a spec such as f32[1024@data,512]")
+    if not left:
+        raise UsageError(
+            f"the mesh {case.mesh} has a size for each axis of {case.id.label!r}, and --devices needs one that grows",
+            f"--mesh without one of: {', '.join(named)}",
+        )
+    if len(left) > 1:
+        raise UsageError(
+            f"inputs of {case.id.label!r} are sharded over {' and '.join(left)}, and --devices grows one axis",
+            f"a size for the others, such as --mesh {left[-1]}=2",
+        )
+    return left[0], rest
+
+
+def _check_counts(counts: Sequence[int], axis: str, rest: dict[str, int]) -> None:
+    others = math.prod(rest.values())
+    wrong = [n for n in counts if n % others]
+    if wrong:
+        raise UsageError(
+            f"{wrong[0]} devices do not divide among the {others} of the other axes", f"multiples of {others}"
+        )
+    there = len(jax.devices())
+    if max(counts) > there:
+        is_cpu = jax.default_backend() == "cpu"
+        hint = f"on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={max(counts)}" if is_cpu else ""
+        raise UsageError(
+            f"--devices {','.join(map(str, counts))}: there is {plural(there, 'device')}", f"at most {there}", hint
+        )
+
+
+# ---- one curve --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Running:
+    """A count that could be built, and its samples."""
+
+    point: ScalingPoint
+    work: float
+    """Rows, in multiples of those at the fewest devices."""
+    case: Case
+    prepared: Prepared
+    subject: Subject
+    calls: int
+    blocks: list[list[float]]
+
+
+def _curve(
+    case: Case,
+    kind: ScalingKind,
+    axis: str,
+    rest: dict[str, int],
+    counts: Sequence[int],
+    max_time_s: float,
+    seed: int,
+    report: Callable[[str], None],
+) -> ScalingCurve:
+    points: dict[int, ScalingPoint] = {}
+    running: list[_Running] = []
+    for count in counts:
+        report(f"{kind}: {plural(count, 'device')}")
+        work = count / counts[0] if kind == "weak" else 1.0
+        placed = _placed(case, axis, rest, count, round(work))
+        point = ScalingPoint(count, str(placed.mesh))
+        try:
+            one = _start(placed, point, work, seed)
+            if kind == "strong" and running:
+                _check_agrees(one, running[0])
+            running.append(one)
+            points[count] = one.point
+        except Exception as error:  # of one count: the others still say something
+            problem = error.problem if isinstance(error, BenchaxError) else diagnose(error, "scaling").message
+            points[count] = replace(point, why=problem)
+    if running:
+        report(f"{kind}: timing in turns")
+        _sample(running, max_time_s, seed)
+    for before, one in zip([None, *running], running, strict=False):
+        points[one.point.devices] = _judge(one, running[0], before)
+    return ScalingCurve(kind, tuple(points[count] for count in counts))
+
+
+def _placed(case: Case, axis: str, rest: dict[str, int], count: int, times: int) -> Case:
+    """The case on that many devices, with `times` as many rows over the axis."""
+    mesh = MeshSpec(((axis, count // math.prod(rest.values())), *rest.items()))
+
+    def grow(leaf: Any) -> Any:
+        if times == 1 or not (isinstance(leaf, str) and is_spec(leaf)):
+            return leaf
+        spec = parse_spec(leaf)
+        shape = [n * times if axis in over else n for n, over in zip(spec.shape, spec.axes, strict=False)]
+        return str(ArraySpec(spec.dtype, tuple(shape), spec.axes)) if spec.axes else leaf
+
+    def inputs() -> tuple[tuple[Any, ...], Any]:
+        args, kwargs = case.inputs()
+        return jax.tree.map(grow, args), jax.tree.map(grow, dict(kwargs))
+
+    return replace(case, inputs=inputs, mesh=None, id=_unplaced(case.id)).with_mesh(mesh)
+
+
+def _start(case: Case, point: ScalingPoint, work: float, seed: int) -> _Running:
+    prepared = prepare(case, seed)
+    subject = prepared.call_first().subject
+    warmup = warm_up(subject.ready, 0.2)
+    point = replace(point, signature=prepared.inputs.signature)
+    return _Running(point, work, case, prepared, subject, max(1, min(1000, round(200e-6 / warmup.least_s))), [])
+
+
+def _check_agrees(one: _Running, first: _Running) -> None:
+    found = compare(one.subject.outputs, first.subject.outputs, against="baseline")
+    if not found.agrees:
+        raise UsageError(f"its result differs from that of {first.point.devices}: {found.why}")
+
+
+def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
+    rng = random.Random(seed)
+    with paused_gc():
+        for block in range(BLOCKS):
+            timers = [_timer_of(one, seed + block) for one in running]
+            for one in running:
+                one.blocks.append([])
+            begun, rounds = perf_counter(), 0
+            limit_s = max_time_s * len(running) / BLOCKS
+            while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and perf_counter() - begun < limit_s):
+                for i in rng.sample(range(len(running)), len(running)):
+                    one = running[i]
+                    timers[i].sample(1)  # wakes the threads, which have slept while others ran
+                    one.blocks[-1].append(timers[i].sample(one.calls) / 1e9 / one.calls)
+                rounds += 1
+
+
+def _timer_of(one: _Running, seed: int) -> PreparedTimer:
+    """On new data, which the compiled program takes as it took the first."""
+    inputs = make_inputs(one.case, seed)
+    return WallTimer().prepare(replace(one.subject, inputs=inputs))
+
+
+def _judge(one: _Running, first: _Running, before: _Running | None) -> ScalingPoint:
+    median_s = median(seconds for block in one.blocks for seconds in block)
+    point = replace(one.point, median_s=median_s)
+    if before is None:
+        return point
+    throughput = _gain(one, first)
+    efficiency = throughput.over(one.point.devices / first.point.devices)
+    return replace(point, throughput=throughput, efficiency=efficiency, gain=_gain(one, before))
+
+
+def _gain(one: _Running, other: _Running) -> SpeedupFactor:
+    """Work in a second of `one` over that of `other`."""
+    more = one.work / other.work
+    blocks = [
+        [math.log(more * b / a) for a, b in zip(mine, theirs, strict=True)]
+        for mine, theirs in zip(one.blocks, other.blocks, strict=True)
+    ]
+    found = ratio_of(blocks, ALPHA)
+    return SpeedupFactor(found.ratio, found.low, found.high)

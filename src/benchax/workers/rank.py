@@ -1,0 +1,189 @@
+"""One rank of a program of several processes: joins the others, builds, runs in lockstep with them, and says what it
+saw.
+
+All ranks do the same steps in the same order, since a collective waits for each of them. That is also why the number of
+calls is decided by the first one, at the start line (`measuring/start_line.py`), and why ranks that exchange different
+data are told before the first call, which would never end. Outputs are told by digests of their pieces: a piece that
+several ranks hold has to be the same bytes in all of them.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.case import Case
+from benchax.environment import jax_facts
+from benchax.errors import UsageError
+from benchax.machine.noise import paused_gc
+from benchax.measuring.device_shares import devices_of
+from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.start_line import NS, StartLine, clock_id
+from benchax.measuring.timers.base import Subject
+from benchax.model import Devices, Options
+from benchax.program import hlo_module
+from benchax.program.collectives import collectives
+from benchax.workers.task import Say, task
+
+WARMUP_CALLS, LEAST_SAMPLES = 3, 10
+STEPS = ("start", "connect", "inputs", "trace", "lower", "compile", "first run", "warm-up", "samples", "end")
+"""In the order in which each rank comes by."""
+JOIN_S = 60
+"""For all ranks to find one another."""
+
+
+@dataclass(frozen=True)
+class RankJob:
+    """What a rank is asked for."""
+
+    case: bytes
+    """Pickled: to read it may import a file that asks for devices, and before that all ranks have to be connected."""
+    options: Options
+    rank: int
+    count: int
+    address: str
+    """Of the first rank, where JAX connects them."""
+    start_line: str
+    """The file of the start line."""
+    patience_s: float
+
+
+@dataclass(frozen=True)
+class RankAnswer:
+    """What a rank saw."""
+
+    rank: int
+    host: str
+    clock: str
+    local_devices: int
+    signature: str
+    compile_s: float | None
+    trace_s: float | None
+    lower_s: float | None
+    first_run_s: float | None
+    begun_ns: tuple[int, ...]
+    ended_ns: tuple[int, ...]
+    pieces: dict[str, str]
+    """Digest of each piece of the outputs, by its leaf and its place there."""
+    devices: Devices | None
+    environment: dict[str, Any]
+
+
+@task
+def measure_rank(job: RankJob, say: Say) -> RankAnswer:
+    say("connect")
+    _join(job)
+    say("inputs", environment=jax_facts())
+    case: Case = pickle.loads(job.case)  # ours: the launcher's, as a worker's argument is
+    prepared = prepare(case, job.options.seed, say)
+    _check_exchanges(prepared, job)
+    first = prepared.call_first()
+    subject = first.subject
+    pieces = _pieces(subject.returned)
+    say("warm-up")
+    line = StartLine(Path(job.start_line), job.rank, job.count, job.patience_s)
+    for _ in range(WARMUP_CALLS):
+        line.start()
+        jax.block_until_ready(subject.call())
+    say("samples")
+    begun, ended = ((), ()) if job.options.stages != "all" else _sample(subject, line, job.options)
+    seconds = prepared.built.seconds
+    say("end")
+    jax.distributed.shutdown()  # waits for all: who leaves earlier is taken for dead
+    return RankAnswer(
+        job.rank,
+        socket.gethostname(),
+        clock_id(),
+        jax.local_device_count(),
+        prepared.inputs.signature,
+        seconds.get("compile"),
+        seconds.get("trace"),
+        seconds.get("lower"),
+        None if first.compiles else first.elapsed_s,
+        begun,
+        ended,
+        pieces,
+        devices_of(subject),
+        jax_facts(),
+    )
+
+
+def _join(job: RankJob) -> None:
+    """Raises `UsageError` where there is no device for this rank."""
+    try:
+        jax.distributed.initialize(
+            job.address, num_processes=job.count, process_id=job.rank, initialization_timeout=JOIN_S
+        )
+        found = jax.local_device_count()
+    except RuntimeError as error:
+        raise UsageError(f"rank {job.rank} cannot join the others: {error}") from error
+    if not found:
+        raise UsageError(f"there is no device for rank {job.rank}", "at most as many ranks as devices")
+
+
+def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
+    """Raises `UsageError` where ranks would wait for one another for ever: their programs exchange different data."""
+    from jax.experimental import multihost_utils  # noqa: PLC0415  # 0.1 s, and only ranks need it
+
+    found = collectives(hlo_module.parse(prepared.hlo))
+    text = repr([(call.opcode, call.size_bytes, call.groups, call.trips) for call in found.calls])
+    own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+    every = [bytes(each) for each in np.asarray(multihost_utils.process_allgather(own)).reshape(job.count, -1)]
+    odd = [rank for rank, each in enumerate(every) if each != _usual(every)]
+    if odd:
+        names = " and ".join(f"rank {rank}" for rank in odd)
+        raise UsageError(
+            f"{names} compiled a program that exchanges other data than the others' do: all would wait for ever",
+            "a function that is the same in each process",
+        )
+
+
+def _usual(every: list[bytes]) -> bytes:
+    """What most have; of two that are as frequent, what the lower rank has."""
+    return max(every, key=lambda each: (every.count(each), -every.index(each)))
+
+
+def _pieces(outputs: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:
+        if not isinstance(leaf, jax.Array):
+            continue
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        for shard in leaf.addressable_shards:
+            place = ",".join(
+                f"{s.start or 0}:{s.stop if s.stop is not None else n}"
+                for s, n in zip(shard.index, leaf.shape, strict=True)
+            )
+            name = f"out{jax.tree_util.keystr(path)}[{place}]"
+            content = np.asarray(shard.data)
+            found[name] = hashlib.sha256(f"{content.dtype}{content.shape}".encode() + content.tobytes()).hexdigest()
+    return found
+
+
+def _sample(subject: Subject, line: StartLine, options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The times of the clock at which each sample began and ended."""
+    begun: list[int] = []
+    ended: list[int] = []
+    until = perf_counter_ns() + options.max_time_s * NS
+    with paused_gc():
+        while True:
+            ready = subject.ready()
+            enough = len(begun) >= LEAST_SAMPLES and (perf_counter_ns() >= until or len(begun) >= options.max_samples)
+            start = line.start(is_last=enough)
+            if start is None:
+                return tuple(begun), tuple(ended)
+            outputs = jax.block_until_ready(ready())
+            ended.append(perf_counter_ns())
+            begun.append(start)
+            del outputs

@@ -1,0 +1,45 @@
+"""A Ray cluster of two nodes on loopback, started once for the tests that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from benchax.clusters.ray_session import _ON_LOOPBACK
+
+QUICK_TO_NOTICE = {"health_check_period_ms": 500, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
+
+
+@dataclass
+class TwoNodes:
+    cluster: Any
+    second: Any
+
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
+    def kill_second(self) -> None:
+        self.cluster.remove_node(self.second, allow_graceful=False)
+
+    def replace_second(self) -> None:
+        self.second = self.cluster.add_node(num_cpus=1)
+
+
+@pytest.fixture(scope="session")
+def two_nodes() -> Iterator[TwoNodes]:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'ray[client]'")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _ON_LOOPBACK.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK_TO_NOTICE}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            yield TwoNodes(cluster, cluster.add_node(num_cpus=1))
+        finally:
+            cluster.shutdown()

@@ -1,0 +1,137 @@
+"""Addresses, versions and packages of nodes, what is sent: all that is an error before the first call."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from benchax.case import make_case
+from benchax.clusters import open_agents
+from benchax.clusters.cases import CaseJob, SealedCase
+from benchax.clusters.node_check import NEEDED, check_nodes, make_probe
+from benchax.clusters.ray_session import check_address, flags_to_send, folders_to_send
+from benchax.errors import MissingPackage, UsageError
+from benchax.options import resolve
+from benchax.workers import pickling
+
+HERE = {"python": "3.11.7", **dict.fromkeys(NEEDED, "1.0")}
+
+
+@pytest.mark.parametrize("on", ["ray", "10.0.0.1:6379", "ray://head:10001", "[::1]:6379", "ray://a-b.c:1"])
+def test_an_address_is_a_cluster(on: str) -> None:
+    assert check_address(on) == on
+
+
+@pytest.mark.parametrize(
+    "on", ["", "auto", "head", "head:port", "http://head:1", "head:0", "head:65536", "ray://", 3, " "]
+)
+def test_what_is_no_address_is_quoted_and_what_is_one_is_told(on: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        check_address(on)
+
+    assert error.value.problem == f"on={on!r} is no cluster"
+    assert error.value.expected.startswith("ray, which starts one here, HOST:PORT of a cluster, or ray://HOST:PORT")
+
+
+def test_an_address_where_nothing_answers_is_told_at_once() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        on = f"127.0.0.1:{unused.getsockname()[1]}"
+
+    with pytest.raises(UsageError, match=f"^nothing answers at '{on}': ") as error, open_agents(on):
+        pass
+
+    assert "`ray start --head` prints it" in error.value.hint
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+    with pytest.raises(MissingPackage) as error, open_agents("ray"):
+        pass
+
+    assert error.value.problem == "measuring on a cluster needs the package 'ray', which is not installed"
+    assert error.value.hint == "pip install 'ray[client]'"
+
+
+def test_nodes_that_have_all_are_fine_and_another_jax_is() -> None:
+    check_nodes({"a": HERE, "b": HERE | {"jax": "2.0", "python": "3.11.2"}}, HERE)
+
+
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [
+        (HERE | {"jax": None, "jaxlib": None}, "node b has no jax, jaxlib"),
+        (HERE | {"python": "3.12.1"}, "node b has Python 3.12.1, not 3.11.7"),
+        (HERE | {"benchax": "2.0"}, "node b has benchax 2.0, not 1.0"),
+        ("The node is gone.", "node b did not answer: The node is gone."),
+    ],
+)
+def test_a_node_that_lacks_something_is_named_with_it(versions: Any, problem: str) -> None:
+    with pytest.raises(UsageError) as error:
+        check_nodes({"a": HERE, "b": versions}, HERE)
+
+    assert error.value.problem == f"1 reason not to begin: {problem}"
+    assert "install benchax on the nodes" in error.value.hint
+
+
+def test_the_probe_travels_to_where_nothing_is_installed() -> None:
+    content = cloudpickle.dumps(make_probe()).hex()
+    # None in place of a module: importing it fails.
+    program = f"import pickle, sys; sys.modules['benchax'] = None; print(*pickle.loads(bytes.fromhex('{content}'))())"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["python", *NEEDED]
+
+
+def test_flags_of_the_program_are_sent_and_those_of_the_machine_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XLA_FLAGS", "JAX_ENABLE_X64", "CUDA_VISIBLE_DEVICES", "JAX_COMPILATION_CACHE_DIR", "HOME"):
+        monkeypatch.setenv(name, "1")
+
+    sent = flags_to_send()
+
+    assert {"XLA_FLAGS", "JAX_ENABLE_X64"} <= sent.keys()
+    assert not {"CUDA_VISIBLE_DEVICES", "JAX_COMPILATION_CACHE_DIR", "HOME"} & sent.keys()
+
+
+def test_import_folders_in_the_users_folder_are_there_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("src", ".venv/lib/site-packages"):
+        monkeypatch.syspath_prepend(project / folder)
+    monkeypatch.syspath_prepend("/elsewhere")
+
+    assert folders_to_send(project) == [".", "src"]
+
+
+def test_what_is_sealed_stays_so_in_any_pickle_but_that_for_a_worker() -> None:
+    value = {"f": lambda x: x + 1, "big": np.arange(2**18), "small": np.ones(3)}
+    sealed = pickling.seal(value, "it")
+
+    travelled = pickle.loads(pickle.dumps(sealed))
+    beside: list[pickle.PickleBuffer] = []
+    content = pickling.dumps((1, travelled), beside.append)
+    one, arrived = pickling.loads(content, [buffer.raw() for buffer in beside])
+
+    assert travelled == sealed
+    assert (one, arrived["f"](1)) == (1, 2)
+    np.testing.assert_array_equal(arrived["big"], value["big"])
+    assert len(beside) >= 1
+
+
+def test_a_sealed_case_tells_its_name_and_nothing_else() -> None:
+    case = make_case(lambda x: x, ("f32[4]",), name="mine")
+    job = CaseJob(case, resolve({"store": "off"}, environ={}), "run").seal()
+
+    assert isinstance(job.case, SealedCase)
+    assert job.case.id == case.id
+    arrived = pickling.loads(pickling.dumps(job.case))
+    assert arrived.id == case.id
+    assert arrived.fn(3) == 3

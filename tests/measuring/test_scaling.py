@@ -1,0 +1,157 @@
+"""Strong and weak scaling: what a gain is, from where on devices do not pay, and what cannot be scaled."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from measurement_strategies import HOST
+
+from benchax.case import Case, make_case
+from benchax.errors import UsageError
+from benchax.measuring import scaling
+from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
+from benchax.model import CaseId
+from benchax.reporting import terminal
+from benchax.reporting.scaling import document
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
+
+
+def running(devices: int, seconds: float, work: float = 1.0) -> Any:
+    """A count whose samples lie within a thousandth of `seconds`, in three blocks."""
+    blocks = [[seconds * (1 + 1e-3 * math.sin(7 * i + devices + b)) for i in range(12)] for b in range(3)]
+    unused: Any = None
+    return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, unused, 1, blocks)
+
+
+def test_half_the_time_on_twice_the_devices_is_all_that_they_could_give() -> None:
+    one, two = running(1, 1e-3), running(2, 0.5e-3)
+
+    found = scaling._judge(two, one, one)
+
+    assert found.throughput is not None
+    assert found.efficiency is not None
+    assert found.throughput.factor == pytest.approx(2, rel=0.01)
+    assert found.efficiency.factor == pytest.approx(1, rel=0.01)
+    assert (found.efficiency.low or 2) < found.efficiency.factor < (found.efficiency.high or 0)
+    assert found.pays
+
+
+def test_twice_the_work_in_the_same_time_is_all_that_they_could_give() -> None:
+    one, two = running(1, 1e-3), running(2, 1e-3, work=2.0)
+
+    found = scaling._judge(two, one, one)
+
+    assert found.efficiency is not None
+    assert found.efficiency.factor == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gain", "pays"),
+    [(SpeedupFactor(1.5, 1.4, 1.6), True), (SpeedupFactor(0.9, 0.8, 1.0), False), (SpeedupFactor(1.1, 0.9, 1.3), None)],
+)
+def test_a_count_pays_where_the_whole_interval_says_so(gain: SpeedupFactor, pays: bool | None) -> None:
+    assert ScalingPoint(2, "", gain=gain).pays is pays
+
+
+CURVE = ScalingCurve(
+    "strong",
+    (
+        ScalingPoint(1, "data=1", median_s=8e-3),
+        ScalingPoint(2, "data=2", median_s=4e-3, gain=SpeedupFactor(2.0, 1.9, 2.1)),
+        ScalingPoint(3, "data=3", why="7 does not divide"),
+        ScalingPoint(4, "data=4", median_s=4e-3, gain=SpeedupFactor(1.0, 0.9, 1.1)),
+    ),
+)
+
+
+def test_the_first_count_that_does_not_clearly_do_more_is_named() -> None:
+    assert (CURVE.last_that_pays, CURVE.first_that_does_not_pay) == (2, 4)
+    text = terminal.to_text(document(Scaling(CaseId("f"), HOST, "data", True, (CURVE,))))
+    assert "4 fake devices are the first that do not clearly get more done in a second than 2." in text
+    assert "not measured, because 7 does not divide" in text
+
+
+def test_where_each_count_pays_the_most_is_told() -> None:
+    curve = ScalingCurve("weak", CURVE.points[:2])
+
+    assert (curve.last_that_pays, curve.first_that_does_not_pay) == (2, None)
+
+
+@pytest.mark.parametrize("given", ["", "1", "2,2", "1,x", "0,1", [1], "1,,2"])
+def test_what_are_no_counts_is_refused(given: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        read_counts(given)
+
+    assert (
+        str(error.value)
+        == f"cannot read {given!r} as numbers of devices\nexpected two or more from 1 up, such as 1,2,4,8"
+    )
+
+
+def case(*inputs: str, mesh: str | None = None) -> Case:
+    return make_case(lambda *xs: xs[0], inputs, name="f", mesh=mesh)
+
+
+def test_the_axis_that_the_mesh_leaves_open_grows() -> None:
+    assert growing_axis(case("f32[8@data,4@model]", mesh="model=2")) == ("data", {"model": 2})
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (case("f32[8]"), "no input of 'f' is sharded\nexpected a spec such as f32[1024@data,512]"),
+        (
+            case("f32[8@data,4@model]"),
+            """inputs of 'f' are sharded over data and model, and --devices grows one axis
+expected a size for the others, such as --mesh model=2""",
+        ),
+        (
+            case("f32[8@data]", mesh="data=2"),
+            """the mesh data=2 has a size for each axis of 'f[mesh=data=2]', and --devices needs one that grows
+expected --mesh without one of: data""",
+        ),
+    ],
+)
+def test_what_cannot_grow_is_refused_with_the_way_out(what: Case, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        growing_axis(what)
+
+    assert str(error.value) == message
+
+
+def test_more_devices_than_there_are_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError) as error:
+        measure_scaling(case("f32[8@data]"), (1, 2))
+
+    assert str(error.value) == (
+        "--devices 1,2: there is 1 device\nexpected at most 1\n\n"
+        "hint: on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES=2"
+    )
+
+
+@pytest.mark.slow
+def test_a_function_is_scaled_from_the_command_line() -> None:
+    command = (sys.executable, "-m", "benchax.cli.main", "run", "jax.numpy:matmul", "f32[60@data,32]", "f32[32,32]")
+    environ = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    more = ("--devices", "1,2,4", "--max-time", "0.05", "--json")
+    out = subprocess.run([*command, *more], env=environ, capture_output=True, text=True, check=False)
+
+    assert out.returncode == 0, out.stderr
+    found = json.loads(out.stdout)
+    strong, weak = found["curves"]
+    assert [p["signature"] for p in strong["points"]] == [
+        "f32[60,32], f32[32,32]", "f32[60@data,32], f32[32,32]", "f32[60@data,32], f32[32,32]",
+    ]  # fmt: skip
+    assert [p["signature"] for p in weak["points"]][1:] == [
+        "f32[120@data,32], f32[32,32]",
+        "f32[240@data,32], f32[32,32]",
+    ]
+    assert all(p["efficiency"] for curve in (strong, weak) for p in curve["points"][1:])
+    assert found["is_fake"]
+    assert [r["code"] for r in found["remarks"]] == ["fake-devices"]

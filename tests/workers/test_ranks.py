@@ -1,0 +1,191 @@
+"""One program in two real processes: who is last, and who is named when one dies, hangs or disagrees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ranks_by_hand
+from measurement_strategies import HOST
+
+from benchax.case import make_case
+from benchax.errors import NotMeasured, UsageError
+from benchax.measuring import start_line
+from benchax.measuring.start_line import StartLine, make_file
+from benchax.model import Failure, Measurement
+from benchax.options import DEFAULTS, resolve
+from benchax.workers import executor_for
+from benchax.workers.rank import RankAnswer
+from benchax.workers.ranks import _disagreement, _fill, _RankEnd, blame
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a function of one sharded array in two ranks of two devices, and sees that no process is left."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+    def run(name: str, mesh: str | None = "data=4", **options: Any) -> Measurement:
+        given = {"nprocs": 2, "store": "off", "max_time_s": 0.2, **options}
+        before = {p.pid for p in psutil.Process().children(recursive=True)}
+        spec = "f32[64@data]" if mesh else "f32[64]"
+        case = make_case(getattr(ranks_by_hand, name), (spec,), mesh=mesh)
+        resolved = resolve(given)
+        row = executor_for(resolved).run(case, resolved, run_id="r", progress=lambda stage, share: None)
+        left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before and p.is_running()]
+        assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+        return row
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_sample_is_of_the_slowest_and_each_rank_has_times(run: Any) -> None:
+    row = run("sums")
+
+    assert row.failure is None
+    ranks, samples = row.ranks, row.samples[0]
+    assert [rank.rank for rank in ranks.ranks] == [0, 1]
+    assert ranks.devices_each == 2
+    assert ranks.compared_outputs == 1
+    assert all(rank.compile_s > 0 for rank in ranks.ranks)
+    assert samples.elapsed_s == tuple(map(max, *(rank.elapsed_s for rank in ranks.ranks)))
+    assert sum(rank.was_last for rank in ranks.ranks) == len(samples.elapsed_s) == len(ranks.barrier_skew_s)
+    assert (row.environment.process_count, row.environment.fake_devices) == (2, 4)
+    assert row.why_absent("samples.in_graph")
+    assert "fake-devices" in [remark.code for remark in row.remarks]
+
+
+@pytest.mark.slow
+def test_a_delay_in_one_rank_is_found_and_named(run: Any) -> None:
+    row = run("late", max_time_s=0.4)
+
+    late = next(remark for remark in row.remarks if remark.code == "late-rank")
+    assert late.message.startswith("rank 1 ended last in ")
+    first, second = row.ranks.ranks
+    assert second.median_s - first.median_s > ranks_by_hand.DELAY_S / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("dies", "crashed", "rank 1 of 2 ranks: the process was killed by SIGKILL in trace"),
+        ("raises", "error", "rank 1 of 2 ranks: ValueError: no such thing"),
+        ("exchanges_more", "error", "rank 1 compiled a program that exchanges other data than the others' do"),
+    ],
+)
+def test_a_rank_that_fails_ends_all_under_its_name(run: Any, name: str, kind: str, message: str) -> None:
+    row = run(name)
+
+    assert row.failure is not None
+    assert (row.failure.kind, message in row.failure.message) == (kind, True), row.failure
+    assert not row.samples
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
+    row = run("hangs", timeout_s=3.0)
+
+    assert row.failure is not None
+    assert row.failure.kind == "timeout"
+    assert row.failure.message.startswith("rank 1 of 2 ranks: trace took longer than ")
+
+
+@pytest.mark.slow
+def test_outputs_that_differ_between_ranks_are_a_wrong_output_without_times(run: Any) -> None:
+    row = run("differs", mesh=None)
+
+    assert row.failure is not None
+    assert row.failure.kind == "wrong_output"
+    assert row.failure.message == "rank 1: out[0:64] differs from that of rank 0"
+    assert not row.samples
+
+
+# ---- without processes ------------------------------------------------------------------------------------------
+
+
+def told(rank: int, kind: Any, step: str, at: float, message: str = "it") -> _RankEnd:
+    return _RankEnd(rank, Failure(kind, step, message), step, at)
+
+
+def test_a_death_is_blamed_before_the_complaint_that_came_earlier() -> None:
+    found = blame([told(0, "error", "samples", 1.0, "Gloo: connection closed"), told(1, "crashed", "samples", 1.1)])
+
+    assert found.message == "rank 1 of 2 ranks: it"
+
+
+def test_of_two_deaths_the_first_is_blamed() -> None:
+    """JAX ends the other processes when the first one, which connects them, is gone."""
+    found = blame([told(1, "crashed", "samples", 1.1), told(0, "crashed", "samples", 1.0)])
+
+    assert found.message == "rank 0 of 2 ranks: it"
+
+
+def test_of_stuck_ranks_those_furthest_behind_are_blamed() -> None:
+    stuck = [told(0, "timeout", "first run", 1.0), told(1, "timeout", "trace", 1.1), told(2, "timeout", "trace", 1.2)]
+
+    assert blame(stuck).message == "rank 1 and rank 2 of 3 ranks: it"
+
+
+def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
+    return RankAnswer(rank, "h", "c", 1, "f32[1]", 0.1, 0.1, 0.1, 0.1, begun, ended, pieces, None, {})
+
+
+def test_the_odd_one_among_three_is_named() -> None:
+    found = _disagreement([answer(0, out="b"), answer(1, out="a"), answer(2, out="a")])
+
+    assert found is not None
+    assert found.message == "rank 0: out differs from that of rank 1, rank 2"
+
+
+def test_pieces_that_one_rank_holds_alone_agree() -> None:
+    assert _disagreement([answer(0, left="a"), answer(1, right="b")]) is None
+
+
+def test_the_scatter_of_the_start_is_kept_out_of_the_time() -> None:
+    """Rank 1 begins 200 ns after rank 0, and all end at 1,200: 1,000 ns are the sample's."""
+    row = Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now")
+
+    m = _fill(row, [answer(0, (0, 0), (1200, 900)), answer(1, (200, 100), (1100, 1100))], HOST)
+
+    assert m.samples[0].elapsed_s == pytest.approx((1e-6, 1e-6))
+    assert m.ranks is not None
+    assert m.ranks.barrier_skew_s == pytest.approx((2e-7, 1e-7))
+    assert [rank.was_last for rank in m.ranks.ranks] == [1, 1]
+    assert m.ranks.least_s == pytest.approx((9e-7, 8e-7))
+
+
+def test_who_does_not_come_to_the_start_is_named(tmp_path: Path) -> None:
+    line = StartLine(make_file(tmp_path, 3), 0, 3, patience_s=0.01)
+
+    with pytest.raises(NotMeasured) as error:
+        line.start()
+
+    assert error.value.problem == "rank 1, rank 2 did not come to start 1 within 10.0 ms"
+
+
+def test_the_first_decides_that_there_are_no_more_starts(tmp_path: Path) -> None:
+    line = StartLine(make_file(tmp_path, 1), 0, 1, patience_s=1.0)
+
+    assert line.start() is not None
+    assert line.start(is_last=True) is None
+    assert start_line.STOP < 0
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "two", ""])
+def test_so_many_processes_cannot_be(given: str) -> None:
+    with pytest.raises(UsageError) as error:
+        resolve(command_line={"nprocs": given})
+
+    assert str(error.value) == (
+        f"option 'nprocs' in the command line cannot be {given!r}\nexpected a whole number from 1 up"
+    )
+
+
+def test_a_timer_of_one_process_is_refused() -> None:
+    with pytest.raises(UsageError) as error:
+        executor_for(resolve({"nprocs": 2, "timer": "loop"}))
+
+    assert str(error.value) == "the timer 'loop' is given with nprocs=2\nexpected wall, or auto"
