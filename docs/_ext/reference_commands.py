@@ -1,0 +1,50 @@
+"""Commands as Markdown, of what `benchax COMMAND --help` says: usage, sentences, arguments, options, examples."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import typer.main
+from docstrings import escape
+
+from benchax.cli.help import EXAMPLES
+from benchax.cli.main import app
+
+
+@cache
+def _group() -> Any:
+    return typer.main.get_command(app)
+
+
+def render_command(name: str) -> str:
+    """A section for one command, with sections for the commands below it (`benchax baseline set`)."""
+    group = _group()
+    with group.make_context("benchax", [name, "--help"], resilient_parsing=True) as context:
+        command = group.get_command(context, name)
+        parts = [f"## `benchax {name}`", _body(command, f"benchax {name}", context)]
+        for below, inner in sorted(getattr(command, "commands", {}).items()):
+            parts += [f"### `benchax {name} {below}`", _body(inner, f"benchax {name} {below}", context)]
+    examples = "\n".join(f"$ {example}" for example in EXAMPLES[name])
+    return "\n\n".join([*parts, f"```console\n{examples}\n```"])
+
+
+def _body(command: Any, path: str, parent: Any) -> str:
+    with command.make_context(path, [], parent=parent, resilient_parsing=True) as context:
+        usage = " ".join([path, *command.collect_usage_pieces(context)])
+        rows = [row for p in command.get_params(context) if (row := _row(p, context))]
+    text = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+    parts = [f"```text\n{usage}\n```", escape(text)]
+    if rows:
+        parts.append("\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]))
+    return "\n\n".join(parts)
+
+
+def _row(parameter: Any, context: Any) -> tuple[str, str] | None:
+    """(what is typed, what it does), as the help shows it; None for what it hides."""
+    shown = parameter.get_help_record(context)
+    if shown is None or getattr(parameter, "hidden", False) or shown[0] == "-h, --help":
+        return None
+    typed = re.sub(r" <(list\[)?str\]?>$", "", " ".join(shown[0].split()))
+    return f"`{typed}`".replace("|", "\\|"), escape(" ".join(shown[1].split()))

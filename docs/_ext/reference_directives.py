@@ -1,0 +1,70 @@
+"""The parts of the reference that are made when the pages are built: each directive inserts Markdown that a function of
+`reference_names`, `reference_commands`, `reference_remarks` or of this module makes of the installed benchax.
+
+    ```{names} bench benchmark        public names, by their docstrings
+    ```{commands} run grid            commands, by their own help
+    ```{rules}                        a table of all rules
+    ```{remarks}                      a table of all codes of remarks
+    ```{failures}                     why a case has no numbers
+    ```{variants}                     a table of all variants of experiments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from docutils import nodes
+from reference_commands import render_command
+from reference_names import render_name
+from reference_remarks import render_failures, render_remarks
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from benchax.auditing import suppression
+from benchax.auditing.rules import rules
+from benchax.experiments.variants import VARIANTS
+
+
+def render_rules(_: Sequence[str]) -> str:
+    lines = ["| rule | asks | of | severity |", "|---|---|---|---|"]
+    for each in rules().values():
+        of = {"function": "a function", "program": "a program", "both": "both"}[each.of]
+        lines.append(f"| [{each.id}]({each.id}.md) | {each.title} | {of} | {each.severity} |")
+    lines.append(f"| [{suppression.ID}]({suppression.ID}.md) | has every silenced finding a reason? | both | warning |")
+    return "\n".join(lines)
+
+
+def render_variants(_: Sequence[str]) -> str:
+    lines = ["| variant | does |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {each.title} |" for name, each in VARIANTS.items())])
+
+
+class Generated(SphinxDirective):
+    """Inserts what `render` makes of the words behind the directive's name."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
+    render: ClassVar[Callable[[Sequence[str]], str]]
+
+    def run(self) -> list[nodes.Node]:
+        words = self.arguments[0].split() if self.arguments else []
+        # A changed docstring or help text builds the page anew.
+        self.env.note_reread()
+        return self.parse_text_to_nodes(type(self).render(words), allow_section_headings=True)
+
+
+RENDERERS: dict[str, Callable[[Sequence[str]], str]] = {
+    "names": lambda words: "\n\n".join(render_name(word) for word in words),
+    "commands": lambda words: "\n\n".join(render_command(word) for word in words),
+    "rules": render_rules,
+    "remarks": render_remarks,
+    "failures": render_failures,
+    "variants": render_variants,
+}
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    for name, render in RENDERERS.items():
+        app.add_directive(name, type(name.title(), (Generated,), {"render": staticmethod(render)}))
+    return {"parallel_read_safe": True}

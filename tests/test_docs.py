@@ -1,0 +1,210 @@
+"""The pages of docs/: each is in the table of contents, links lead somewhere, and the reference leaves nothing out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import benchax
+from benchax.cli.help import GROUPS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
+LINKING = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+TAUGHT = [*(DOCS / "tutorials").glob("*.md"), DOCS / "quick-start.md", DOCS / "which-number.md"]
+
+
+@pytest.fixture(autouse=True)
+def _extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    return re.sub(r"^(`{3,}|:{3,}).*?^\1", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub and MyST make them of headings, and those of the sections that are made when pages are built."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    headings += [name for words in re.findall(r"```\{names\} (.*)", text) for name in words.split()]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    """(file, heading) of each link to a file of this project."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if not re.match(r"[a-z]+:", target):
+            path, _, heading = target.partition("#")
+            yield (page.parent / path if path else page), heading
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", index, re.DOTALL)
+    listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    rules = {f"reference/rules/{page.stem}" for page in (DOCS / "reference" / "rules").glob("*.md")}
+
+    there = {page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES}
+
+    assert sorted(listed) == sorted(set(listed))
+    assert there - {"index"} - (rules - {"reference/rules/index"}) == set(listed)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    found = list(links(page))
+
+    assert [str(file) for file, _ in found if not file.exists()] == []
+    dead = [f"{f.name}#{h}" for f, h in found if h and h not in anchors(f) and h.replace("-", "_") not in anchors(f)]
+    assert dead == []
+
+
+def test_every_public_name_is_in_the_reference_once() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md")]
+    named = [name for page in pages for words in re.findall(r"```\{names\} (.*)", page) for name in words.split()]
+
+    assert sorted(named) == sorted(benchax.__all__)
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"```\{commands\} (.*)", page)
+
+    assert sorted(named.split()) == sorted(name for names in GROUPS.values() for name in names)
+
+
+@pytest.mark.parametrize("name", [name for names in GROUPS.values() for name in names])
+def test_a_command_is_described_by_its_own_help(name: str) -> None:
+    from reference_commands import render_command
+
+    text = render_command(name)
+
+    assert text.startswith(f"## `benchax {name}`")
+    assert f"$ benchax {name}" in text
+    assert "--help" not in text
+
+
+@pytest.mark.parametrize("name", benchax.__all__)
+def test_a_name_is_described_by_its_docstring(name: str) -> None:
+    from reference_names import render_name
+
+    text = render_name(name)
+
+    assert text.startswith(f"## `{name}`")
+    assert "```python\n>>> " in text
+
+
+def test_a_function_has_its_signature_with_defaults_as_they_are() -> None:
+    from reference_names import render_name
+
+    text = render_name("bench")
+
+    assert "tag: str = ''" in text
+    assert "-> Measurement" in text
+    assert "- `static`, `donate`: arguments of a plain function" in text
+
+
+def test_a_class_has_its_fields_and_methods() -> None:
+    from reference_names import render_name
+
+    text = render_name("Measurement")
+
+    assert "| `signature` | `str` | The inputs as specs: " in text
+    assert "{py:method} summary(" in text
+
+
+def test_every_code_that_is_written_in_the_source_is_in_the_reference() -> None:
+    """By another way than the page is made: by looking for texts."""
+    from reference_remarks import render_remarks
+
+    table = render_remarks([])
+    sources = [file.read_text(encoding="utf-8") for file in (ROOT / "src" / "benchax").rglob("*.py")]
+    codes = {code for text in sources for code in re.findall(r'\bRemark\(\s*"([a-z-]+)",', text)}
+    codes |= set(re.findall(r'\b(?:error|warning|info)\(\s*"([a-z-]+)",', "\n".join(sources)))
+
+    assert len(codes) > 90
+    assert {code for code in codes if f"| `{code}` |" not in table} == set()
+
+
+def test_every_kind_of_failure_is_explained() -> None:
+    from reference_remarks import render_failures
+
+    assert "| `out_of_memory` | It asked for more" in render_failures([])
+
+
+@pytest.mark.parametrize(
+    ("docstring", "markdown"),
+    [
+        ("Does `x`.\n\n    code(1)\n\n    more", "Does `x`.\n\n```python\ncode(1)\n\nmore\n```"),
+        (
+            "Args:\n    a, b: numbers\n        in *seconds*.\n    c: <none>",
+            "**Args**\n\n- `a`, `b`: numbers in \\*seconds\\*.\n- `c`: \\<none>",
+        ),
+        ("Returns:\n    one\n    row.", "**Returns**: one row."),
+        ("Example:\n    >>> 1\n    1\n\n    >>> 2", "```python\n>>> 1\n1\n\n>>> 2\n```"),
+    ],
+)
+def test_a_docstring_becomes_markdown(docstring: str, markdown: str) -> None:
+    from docstrings import to_markdown
+
+    assert to_markdown(docstring) == markdown
+
+
+@pytest.mark.parametrize("page", TAUGHT, ids=lambda page: page.stem)
+def test_a_page_to_learn_from_says_what_its_reader_will_be_able_to_do(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    assert re.search(r"^# .+\n\nAfter this (page|tutorial)\b.* you can", text, re.MULTILINE)
+    assert "\n## Exercises\n" in text
+    assert "\n## What next\n" in text
+
+
+@pytest.mark.parametrize("page", TAUGHT, ids=lambda page: page.stem)
+def test_prose_beside_executed_cells_claims_no_time(page: Path) -> None:
+    """What a cell takes is another number on each machine; limits and advice are in code."""
+    assert re.findall(r"\b\d[\d.,]* ?(?:µs|ns)\b", prose(page)) == []
+
+
+README_NAMES = """
+import jax
+import jax.numpy as jnp
+
+
+def f1(x):
+    return x**2 - 1
+
+
+def f2(x):
+    return x / 2
+
+
+def f3(x):
+    return x**3 * jnp.sin(x)
+
+
+solve = fft = f1
+x = jnp.ones(64)
+"""
+"""What stands for names that README.md does not define."""
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run(project: Path) -> None:
+    """One after the other, as a reader would type them."""
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    program = project / "readme.py"
+    program.write_text("\n".join([README_NAMES, *examples, "assert r.outputs.shape == (3, 64)"]), encoding="utf-8")
+
+    done = subprocess.run([sys.executable, program.name], cwd=project, capture_output=True, encoding="utf-8")
+
+    assert len(examples) >= 5
+    assert done.returncode == 0, done.stderr
+    assert "every call" in done.stdout
