@@ -9,7 +9,7 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 3
 BASE ?= main
 
-.PHONY: help demo quick test test-slow test-all lint dist matrix bench clean
+.PHONY: help demo quick test test-slow test-postgres test-all lint docs pictures charts dist matrix bench verify-gpu clean
 # Images for containers set it, and then each of the hundreds of processes that tests start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -43,12 +43,22 @@ test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions 
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS)
 
-test-all: test test-slow ## run all tests
+test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
+	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
+
+test-all: test test-slow test-postgres ## run all tests
 
 lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
+
+docs: $(VENV)/.docs ## build the documentation into docs/_build/html: its pages are executed, and a warning is an error
+	$(VENV)/bin/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+pictures: $(VENV)/.base ## draw the pictures of README.md anew, from real runs
+	$(VENV)/bin/python docs/pictures/draw.py
 
 dist: $(VENV)/.test $(VENV)/.dist ## build sdist and wheel into dist/, check them, install and run them in a bare environment
 	rm -rf dist build
@@ -68,8 +78,15 @@ bench: $(BENCH_VENV)/.benchmarks $(PEERS_VENV)/.peers ## set up the comparison w
 	done
 	@echo "those that know --python compare with the tools of $(PEERS_VENV)/bin/python"
 
+# On a machine with a GPU whose jaxlib is in .venv. For instance: make verify-gpu VERIFY=--flush-l2
+verify-gpu: $(VENV)/.test ## check on an accelerator what tests cannot see without one; writes docs/verified/
+	BENCHAX_TEST_GPU=1 $(VENV)/bin/python benchmarks/verify_gpu.py $(VERIFY)
+
+charts: ## build the chart library of pages anew from its packages of npm; needs node
+	.ci/build_charts
+
 clean: ## remove the environments and everything generated; stored measurements (.benchmarks) stay
-	rm -rf $(VENV) $(BENCH_VENV) $(PEERS_VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(PEERS_VENV) build dist docs/_build src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	rm -f src/benchax/clock/native.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -83,6 +100,9 @@ $(VENV)/.base: $(VENV)/.created $(INSTALLED)
 
 $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
+
+$(VENV)/.docs: $(VENV)/.created $(INSTALLED)
+	$(call install,$(VENV),.[docs])
 
 $(VENV)/.dist: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[dist])

@@ -4,7 +4,7 @@
     python benchmarks/audit_field_notes.py                 # prints findings, to be looked at by hand
     python benchmarks/audit_field_notes.py --only optax
 
-Every function is jitted, as it is meant to run. What was thought of the findings stands in docs/rules/field-notes.md.
+Every function is jitted, as it is meant to run. What was thought of the findings stands in docs/about/field-notes.md.
 """
 
 from __future__ import annotations

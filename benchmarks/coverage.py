@@ -10,7 +10,8 @@ are a little too narrow. `width` is the middle of the widths, high over low less
 over its functions, and what it takes to start the further processes, once, is counted too. Programs come first and the
 further ones minutes later, as in use: what the machine drifts by in between is printed, and no interval knows of it.
 
-The goal: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour. docs/trust.md says
+The goal: at least 90 % of the intervals between processes hold, quiet and beside a busy neighbour.
+docs/explanations/trust.md says
 how far it is.
 
     python benchmarks/coverage.py [--quick] [--neighbour]      8 programs of each kind, 30 later; 5 minutes

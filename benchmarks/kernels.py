@@ -31,7 +31,7 @@ TURNS = {
     "k20m": {"A/A": 362, "+2 %": 369, "+5 %": 380, "+10 %": 398},
 }
 """Turns of the baseline (A/A), and of the slower ones: those of 5 and 10 % of the recordings that the method was chosen
-by, those of 2 % in between, by what the 5 % were measured to be (docs/trust.md)."""
+by, those of 2 % in between, by what the 5 % were measured to be (docs/explanations/trust.md)."""
 _PIECE = 1 << 14
 
 

@@ -1,4 +1,4 @@
-"""The usual advice on fast JAX, each piece measured: writes docs/performance-guide.md.
+"""The usual advice on fast JAX, each piece measured: writes docs/how-to/performance-guide.md.
 
     python examples/performance_guide.py                        # the page, in about ten minutes
     python examples/performance_guide.py --only "2. " --output vmap.md
@@ -16,7 +16,7 @@ from pathlib import Path
 import guide  # noqa: F401  # its sections
 from guide_page import main
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance-guide.md"
+PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "performance-guide.md"
 
 INTRODUCTION = """\
 # The performance guide, measured

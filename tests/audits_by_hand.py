@@ -11,7 +11,7 @@ HOSTILE = "a[red]b</td><script>alert(1)</script>\n✗ \u202e'\"&"
 
 
 def finding(rule: str = "not-jitted", severity="warning", where=None, **more) -> Finding:
-    page = f"docs/rules/{rule}.md"
+    page = f"docs/reference/rules/{rule}.md"
     return Finding(rule, severity, f"the title of {rule}", ("seen one", "seen two"), "do this", page, where, **more)
 
 

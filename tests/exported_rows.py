@@ -16,7 +16,11 @@ ODD = 'a, b; "c" |x| `y` <&>\nline 2\ttab\r\x00\x1b naïve 🦊'
 SIX_S = (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4)
 
 FULL = replace(
-    RICH, case=CaseId("fft", (("n", 256), ("dtype", "f32")), tag="new"), failure=None, cost=Cost(flops=1.3e6)
+    RICH,
+    case=CaseId("fft", (("n", 256), ("dtype", "f32")), tag="new"),
+    failure=None,
+    cost=Cost(flops=1.3e6),
+    memory=replace(RICH.memory, devices=1),
 )
 """Every number; times by wall (six samples) and loop."""
 BARE = replace(measured("sum", elapsed_s=(2e-6,)), memory=Memory())

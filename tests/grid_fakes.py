@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from benchax.clusters.local_agents import LocalAgents
 from benchax.grids.cell import CellRequest
 from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
@@ -80,7 +81,7 @@ class _End(BaseException):
 def run_of(functions: Any, data: Any, pool: Any = None, *, then: bool = True, **given: Any) -> GridRun:
     """A run in this process; nothing is stored unless `store` is given."""
     wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
-    run = start_run(wish, pool or HerePool(), lambda step: None)
+    run = start_run(wish, LocalAgents(pool or HerePool()), lambda step: None)
     if then:
         run.go()
     return run
@@ -88,6 +89,6 @@ def run_of(functions: Any, data: Any, pool: Any = None, *, then: bool = True, **
 
 def grid_here(functions: Any, data: Any, pool: Any = None, clock: Any = monotonic, **given: Any) -> GridResult:
     wish = validate_spec(functions, data, defaults() | {"store": "off"} | given)
-    run = start_run(wish, pool or HerePool(), lambda step: None, clock)
+    run = start_run(wish, LocalAgents(pool or HerePool()), lambda step: None, clock)
     run.go()
     return result_of(run, wish)

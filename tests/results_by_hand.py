@@ -18,6 +18,7 @@ from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
 from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
@@ -28,7 +29,7 @@ def every_result(name: str) -> dict[str, Any]:
     made = (
         _audit(name), _cache(name), _checklist(name), _comparisons(name), _difference(name), _error_rates(name),
         _experiment(name), _history(name), _inspection(name), _measurement(name), _profile(name),
-        _profile_change(name), _transfers(name), _watch(name),
+        _profile_change(name), _scaling(name), _transfers(name), _watch(name),
     )  # fmt: skip
     return {type(result).__name__: result for result in made}
 
@@ -145,6 +146,17 @@ def _transfers(name: str) -> Transfers:
     for n in range(30):
         found.add(ObservedTransfer("host to device", f"{name}.py:{n}", name, name, 1, 4 * n, 0.1))
     return found
+
+
+def _scaling(name: str) -> Scaling:
+    faster = SpeedupFactor(1.8, 1.7, 1.9)
+    points = (
+        ScalingPoint(1, name, name, 0.2),
+        ScalingPoint(2, name, name, 0.1, faster, faster.over(2), faster),
+        ScalingPoint(4, name, why=name),
+    )
+    curves = (ScalingCurve("strong", points), ScalingCurve("weak", points))
+    return Scaling(CaseId(name), HOST, name, True, curves, (_remark(name),), (Absent("weak", name),))
 
 
 def _watch(name: str) -> Watch:

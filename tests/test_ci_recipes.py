@@ -18,6 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 GITHUB, GITLAB = EXAMPLES / "github-actions.yml", EXAMPLES / "gitlab-ci.yml"
+GITHUB_PAGES, GITLAB_PAGES = EXAMPLES / "github-pages.yml", EXAMPLES / "gitlab-pages.yml"
 QUICK = {"BENCHAX_MAX_TIME_S": "0.02", "BENCHAX_MIN_TIME_S": "0.01", "BENCHAX_MEMORY": "off", "BENCHAX_VERIFY": "off"}
 
 
@@ -76,9 +77,10 @@ def make_slower(project: Path) -> None:
 
 
 def test_the_page_shows_the_files_as_they_are() -> None:
-    shown = blocks(ROOT / "docs" / "ci.md", "yaml")
+    shown = blocks(ROOT / "docs" / "how-to" / "ci.md", "yaml")
 
-    assert shown == [GITHUB.read_text(encoding="utf-8"), GITLAB.read_text(encoding="utf-8")]
+    files = (GITHUB, GITLAB, GITHUB_PAGES, GITLAB_PAGES)
+    assert shown == [file.read_text(encoding="utf-8") for file in files]
 
 
 def test_github_gets_the_whole_history_and_may_change_nothing() -> None:
@@ -93,6 +95,31 @@ def test_github_gets_the_whole_history_and_may_change_nothing() -> None:
 def test_no_text_of_a_pull_request_is_pasted_into_a_script() -> None:
     """A branch may be called `$(rm -rf .)`: it comes as a variable."""
     assert "${{" not in commands_of_github()
+
+
+def test_both_recipes_of_a_site_run_the_same_commands_and_keep_rows_and_pages() -> None:
+    github = yaml.safe_load(GITHUB_PAGES.read_text(encoding="utf-8"))["jobs"]["publish"]
+    gitlab = yaml.safe_load(GITLAB_PAGES.read_text(encoding="utf-8"))["pages"]
+
+    cached = next(step["with"] for step in github["steps"] if step.get("uses", "").startswith("actions/cache"))
+    assert [step["run"] for step in github["steps"] if "run" in step] == gitlab["script"]
+    assert (
+        cached["path"].split() == [path.rstrip("/") for path in gitlab["cache"]["paths"]] == [".benchmarks", "public"]
+    )
+    assert github["steps"][0]["with"] == {"fetch-depth": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_the_commands_of_a_site_publish_what_was_compared(project: Path) -> None:
+    script = yaml.safe_load(GITLAB_PAGES.read_text(encoding="utf-8"))["pages"]["script"]
+
+    done = shell(without_installing("\n".join(script)), project, PYTHONPATH="src", BASELINE="v1", BENCHAX_HOST="ci")
+
+    assert done.returncode == 0, done.stderr
+    assert "public/index.html: 1 of 1 page of cases written" in done.stderr
+    (page,) = (project / "public" / "cases").glob("squared-distances-*.html")
+    assert re.search(r"run time against v1 \([0-9a-f]{8}\) · 1 comparison", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow

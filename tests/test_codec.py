@@ -81,9 +81,11 @@ def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
 
     m = decode(text)
 
-    memory = dataclasses.replace(RICH.memory, eager_rise_low_bytes=None)
+    memory = dataclasses.replace(RICH.memory, eager_rise_low_bytes=None, devices=1)
     noise = dataclasses.replace(RICH.noise, pace_scatter=None)
-    assert exact(m) == exact(dataclasses.replace(RICH, work=WorkPerCall(), memory=memory, noise=noise))
+    without = dataclasses.replace(RICH, work=WorkPerCall(), memory=memory, noise=noise, devices=None, ranks=None)
+    without = dataclasses.replace(without, options=dataclasses.replace(RICH.options, nprocs=None))
+    assert exact(m) == exact(without)
     assert m.case.params[-1] == ("sharding", Opaque("NamedSharding", "P('x', None)"))
     assert m.samples[1].disturbed == (False, True)
     assert m.failure == Failure("wrong_output", "verify", "off by 0.1", "look at axis", "Traceback …")
@@ -92,8 +94,18 @@ def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
 def test_the_golden_document_of_format_2_is_read_for_ever() -> None:
     m = decode((GOLDEN / "measurement-v2.json").read_text("ascii"))
 
-    assert exact(m) == exact(RICH)
+    memory = dataclasses.replace(RICH.memory, devices=1)
+    options = dataclasses.replace(RICH.options, nprocs=None)
+    assert exact(m) == exact(dataclasses.replace(RICH, memory=memory, options=options, devices=None, ranks=None))
     assert m.work == WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10)
+
+
+def test_the_golden_document_of_format_3_is_read_for_ever() -> None:
+    m = decode((GOLDEN / "measurement-v3.json").read_text("ascii"))
+
+    assert exact(m) == exact(RICH)
+    assert m.ranks is not None
+    assert m.ranks.least_s == (1e-3, 1.1e-3)
 
 
 def test_the_golden_document_is_what_is_written_today() -> None:
@@ -192,7 +204,7 @@ def test_a_newer_document_is_refused_with_the_way_out() -> None:
     with pytest.raises(FormatError) as error:
         from_document({"benchax": 7, "unheard_of": 1})
 
-    assert error.value.problem == "a document was written by a newer benchax (format 7; this one reads up to 2)"
+    assert error.value.problem == "a document was written by a newer benchax (format 7; this one reads up to 3)"
     assert error.value.hint == UPGRADE
 
 

@@ -13,7 +13,7 @@ from source_tree import PACKAGE, modules, parse
 
 import benchax
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference.md"
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "reference.md"
 # A heading that starts with code: ### `bench(fn, *args)`, ### `@benchmark(...)`, ### `benchax.Measurement`
 HEADING = re.compile(r"^#{2,6} +`@?(?:benchax\.)?(\w+)", re.MULTILINE)
 

@@ -11,13 +11,14 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors", "printable", "renderers"},
     {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes"},
-    {"model", "progress", "keywords"},
+    {"model", "progress", "keywords", "amounts"},
     {"results", "json_values"},
     {"program"},  # profiling knows collectives by its list
     {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},
     {"workloads", "machine"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"workers", "reporting", "checkouts"},
+    {"clusters"},
     {"grids", "paired_runs", "inspecting"},
     {"compiled_grids"},
     {"api"},
@@ -29,6 +30,7 @@ RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
 MEASURES = {"numerics", "program", "profiling", "watching", "clock", "machine", "measuring", "workers"}
 READS = {"store", "comparing", "reporting"}
 KNOWS_BOTH = {
+    "clusters",  # a table of nodes
     "compiled_grids",
     "grids",
     "paired_runs",

@@ -1,4 +1,4 @@
-"""docs/performance-guide.md is what examples/performance_guide.py writes."""
+"""docs/how-to/performance-guide.md is what examples/performance_guide.py writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "performance-guide.md"
+PAGE = ROOT / "docs" / "how-to" / "performance-guide.md"
 QUICK = "1. Compilation: what compiles again"
 """A section that takes a second."""
 

@@ -1,4 +1,4 @@
-"""docs/requirements.md names tests and pages; they are there."""
+"""docs/about/requirements.md names tests and pages; they are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "requirements.md"
+PAGE = TESTS.parent / "docs" / "about" / "requirements.md"
 PLANNED = set[int]()
 """Requirements that may have no row yet."""
 

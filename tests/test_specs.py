@@ -7,10 +7,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchax.errors import UsageError
-from benchax.specs import DTYPES, ArraySpec, is_spec, long_dtype, parse_spec, short_dtype
+from benchax.specs import DTYPES, ArraySpec, MeshSpec, is_spec, long_dtype, parse_spec, read_mesh, short_dtype
 
 SHAPES = st.lists(st.integers(0, 2**40), max_size=5).map(tuple)
-SPECS = st.builds(ArraySpec, st.sampled_from([*DTYPES.values(), "key"]), SHAPES)
+AXES = st.lists(st.sampled_from(["data", "model", "_x1", "größe"]), max_size=2).map(tuple)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ArraySpec:
+    shape = draw(SHAPES)
+    axes = tuple(draw(AXES) for _ in shape)
+    return ArraySpec(draw(st.sampled_from([*DTYPES.values(), "key"])), shape, axes if any(axes) else ())
+
+
+SPECS = specs()
 # Texts that are nearly specs, beside any text at all.
 NEARLY = st.text(st.sampled_from("bcfiukey0123456789_[],- .x"), max_size=16)
 LOOKS_LIKE_ONE = st.from_regex(r"(f32|bf16|f33|key)\[[-0-9_., ]{0,8}\]?", fullmatch=True)
@@ -178,3 +188,55 @@ def test_a_wrong_dtype_by_itself_is_named_without_a_spec() -> None:
 
 def test_what_has_no_short_name_stays_as_it_is() -> None:
     assert short_dtype("int4") == "int4"
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "axes"),
+    [
+        ("f32[8@data,4]", (8, 4), (("data",), ())),
+        ("f32[8@data+model]", (8,), (("data", "model"),)),
+        ("f32[8@(data, model), 4]", (8, 4), (("data", "model"), ())),
+    ],
+)
+def test_axes_of_a_mesh_stand_behind_a_dimension(
+    text: str, shape: tuple[int, ...], axes: tuple[tuple[str, ...], ...]
+) -> None:
+    assert parse_spec(text) == ArraySpec("float32", shape, axes)
+
+
+@pytest.mark.parametrize("name", ["", "4", "a-b"])
+def test_what_is_no_name_is_no_axis(name: str) -> None:
+    found = attempt(f"f32[8@{name},2]")
+
+    assert str(found) == (
+        f"{name!r} in 'f32[8@{name},2]' is not the name of an axis\nexpected names such as f32[1024@data,8@model]"
+    )
+
+
+A_MESH = "expected axes and their sizes, such as data=4 or data=4,model=2"
+MESHES = st.dictionaries(st.sampled_from(["data", "model", "x"]), st.integers(1, 99), min_size=1)
+
+
+@given(MESHES)
+def test_a_mesh_survives_being_written_and_read(axes: dict[str, int]) -> None:
+    mesh = read_mesh(axes)
+
+    assert read_mesh(str(mesh)) == mesh == MeshSpec(tuple(axes.items()))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", f"cannot read '' as a mesh\n{A_MESH}"),
+        ("4", f"cannot read '4' as a mesh\n{A_MESH}"),
+        ("data=0", "the axis 'data' of the mesh 'data=0' has '0' devices\nexpected a whole number from 1 up"),
+        ({"data": -1}, "the axis 'data' of the mesh {'data': -1} has '-1' devices\nexpected a whole number from 1 up"),
+        ("a=2,a=2", f"the mesh 'a=2,a=2' has two axes called 'a'\n{A_MESH}"),
+        (4, f"cannot read 4 as a mesh\n{A_MESH}, a dict of them, or a jax.sharding.Mesh"),
+    ],
+)
+def test_what_is_no_mesh_is_refused_in_plain_words(given: object, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_mesh(given)
+
+    assert str(error.value) == message

@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, StoreError
@@ -26,8 +26,11 @@ from benchax.store.database import open_store
 from benchax.store.scatter import with_scatter
 from benchax.workers import executor_for
 
+if TYPE_CHECKING:
+    from benchax.clusters.agents import Agents
 
-@guard_keywords(NAMES, is_set_in_project=True, yields=("mode", "work"))
+
+@guard_keywords(NAMES, is_set_in_project=True, yields=("mode", "work", "mesh"))
 def bench(
     fn: Callable[..., Any],
     *args: Any,
@@ -36,6 +39,7 @@ def bench(
     jit: bool = True,
     mode: str | None = None,
     work: Mapping[str, float] | Callable[..., Mapping[str, float]] | None = None,
+    mesh: Any = None,
     static: Iterable[int | str] | int | str = (),
     donate: Iterable[int | str] | int | str = (),
     timer: str | None = None,
@@ -70,6 +74,8 @@ def bench(
         work: what one call gets done, such as {"samples": 32, "tokens": 4096}, or a function of the inputs that
             returns it: the row then has samples and tokens per second, and of "bytes" the share of what this machine
             reaches, where `benchax inspect --time` has measured that.
+        mesh: the devices of specs that are sharded, such as "f32[1024@data,512]": "data=4,model=2", the same as a
+            dict, or a `jax.sharding.Mesh`.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`, whose names for them
             (`static_argnums`, ...) are understood too.
         timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
@@ -97,7 +103,12 @@ def bench(
         UsageError: an argument that cannot work; nothing has been measured then.
 
     An argument of `fn` that is called like one of these is given through `functools.partial`; one that is called
-    `mode` or `work` is given as it is (`bench(jnp.pad, x, 1, mode="edge")`).
+    `mode`, `work` or `mesh` is given as it is (`bench(jnp.pad, x, 1, mode="edge")`).
+
+    Example:
+        >>> m = benchax.bench(jnp.sort, "f32[1000]", max_time_s=0.05, store="off")
+        >>> m.signature, m.summary("wall").median_s > 0
+        ('f32[1000]', True)
     """
     given = {
         "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
@@ -105,11 +116,10 @@ def bench(
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
         "memory_limit_bytes": memory_limit_bytes, "stages": stages, "processes": processes,
     }  # fmt: skip
-    for option, value in (("mode", mode), ("work", work)):
-        if value is not None and takes(fn, option):
-            kwargs[option] = value
-            mode, work = (None, work) if option == "mode" else (mode, None)
-    case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit, mode=mode, work=work)
+    ours = {"mode": mode, "work": work, "mesh": mesh}
+    for option in [option for option, value in ours.items() if value is not None and takes(fn, option)]:
+        kwargs[option] = ours.pop(option)
+    case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit, **ours)
     check(given, "the call")
     outcome = RunOutcome()
     with show_progress(progress) as report:
@@ -147,6 +157,7 @@ def run(
     outcome: RunOutcome | None = None,
     run_id: str | None = None,
     keep: Callable[[Measurement, Options], None] | None = None,
+    agents: Agents | None = None,
 ) -> Iterator[Measurement]:
     """Measures cases one by one; each row is stored before it is given out and before the next case begins.
 
@@ -157,6 +168,7 @@ def run(
         outcome: told which rows could not be stored, and the ids of those that were.
         run_id: of the invocation that all this belongs to; default: one of its own.
         keep: takes each row in place of the store, for `store_together`.
+        agents: of a cluster, on which cases are measured; rows come as they end then. Default: this machine.
 
     Raises:
         UsageError: an option that is not permitted; before anything is measured.
@@ -167,11 +179,9 @@ def run(
     for each in options:
         timers.parse(each.timer or "auto")
     run_id = run_id or uuid.uuid4().hex
-    for i, (case, each) in enumerate(zip(listed, options, strict=True)):
-        progress = follow_stages(report, case.id.label, i, len(listed))
-        if each.store not in (None, "off"):
-            case = replace(case, find_program=opened(each.store).find_program)
-        row = executor_for(each).run(case, each, run_id=run_id, progress=progress)
+    measure = _measure_here if agents is None else partial(_measure_on, agents)
+    for i, row in measure(listed, options, run_id, report):
+        each = options[i]
         if keep is not None:
             keep(row, each)
         else:
@@ -181,6 +191,24 @@ def run(
                 row = with_scatter(opened(each.store), row)
             _store(row, each, i, outcome)
         yield row
+
+
+def _measure_here(
+    cases: Sequence[Case], options: Sequence[Options], run_id: str, report: Listener
+) -> Iterator[tuple[int, Measurement]]:
+    for i, (case, each) in enumerate(zip(cases, options, strict=True)):
+        progress = follow_stages(report, case.id.label, i, len(cases))
+        if each.store not in (None, "off"):
+            case = replace(case, find_program=opened(each.store).find_program)
+        yield i, executor_for(each).run(case, each, run_id=run_id, progress=progress)
+
+
+def _measure_on(
+    agents: Agents, cases: Sequence[Case], options: Sequence[Options], run_id: str, report: Listener
+) -> Iterator[tuple[int, Measurement]]:
+    from benchax.clusters.cases import measure_cases  # noqa: PLC0415  # with all that starts processes
+
+    return measure_cases(agents, cases, options, run_id, report)
 
 
 def store_together(rows: Sequence[tuple[Measurement, Options]]) -> RunOutcome:

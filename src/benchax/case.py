@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from benchax.amounts import check_work
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
-from benchax.kinds import check_kinds
+from benchax.kinds import check_kinds, check_text
 from benchax.model import CaseId, Opaque, Program
 from benchax.modes import FORWARD, check_mode, in_mode
-from benchax.specs import DTYPES, long_dtype
+from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
 
 Positions = tuple["int | str", ...]
 Amounts = "Mapping[str, float] | Callable[..., Mapping[str, float]]"
@@ -75,6 +76,8 @@ class Case:
     """`Amounts`, or None where nothing is said."""
     mode: str = FORWARD
     """What `fn` is of the function that was given: itself, or its gradient (`modes.py`)."""
+    mesh: MeshSpec | None = None
+    """The devices over which specs such as "f32[8@data]" are sharded."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "reference": None, "listen": None, "find_program": None}
@@ -98,6 +101,20 @@ class Case:
         fn = in_mode(self.fn, mode, self.static)
         return replace(self, fn=fn, id=replace(self.id, params=(*self.id.params, ("mode", mode))), mode=mode)
 
+    def with_mesh(self, given: Any) -> Case:
+        """The same case on that mesh, which is a parameter of its own; itself where `given` is None.
+
+        Raises:
+            UsageError: it is no mesh (`specs.read_mesh`), or the benchmark has a parameter of that name.
+        """
+        if given is None:
+            return self
+        mesh = read_mesh(given)
+        params = self.id.params if self.mesh is None else tuple(p for p in self.id.params if p[0] != "mesh")
+        if any(name == "mesh" for name, _ in params):
+            raise UsageError(f"{self.id.label!r} cannot be put on the mesh {mesh}", "a benchmark without a mesh")
+        return replace(self, id=replace(self.id, params=(*params, ("mesh", str(mesh)))), mesh=mesh)
+
 
 def make_case(
     fn: Callable[..., Any],
@@ -111,6 +128,7 @@ def make_case(
     jit: bool = True,
     mode: str | None = None,
     work: Any = None,
+    mesh: Any = None,
 ) -> Case:
     """A case out of a function and its arguments.
 
@@ -129,8 +147,8 @@ def make_case(
             "pass the function and its arguments apart: bench(f, x), not bench(f(x))",
         )
     check_kinds(make_case, {"jit": jit})
-    label = _text(name_of(fn) if name is None else name, "name")
-    case_id = CaseId(label, variant="" if jit else "eager", tag=_text(tag, "tag"))
+    label = check_text(name_of(fn) if name is None else name, "name")
+    case_id = CaseId(label, variant="" if jit else "eager", tag=check_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
     given = (tuple(args), take_names_of_jit(fn, kwargs or {}, named))
     for what, places in named.items():
@@ -138,29 +156,12 @@ def make_case(
     if given == ((), {}) and (own := _own_case(fn)) is not None:
         called = own.fn if isinstance(fn, Benchmark) else fn
         static, donate = named["static"] or own.static, named["donate"] or own.donate
-        own = replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit and own.jit, mode=FORWARD)
-        return replace(own, work=check_work(work) or own.work).with_mode(mode or FORWARD)
+        jit = jit and own.jit
+        mesh = mesh or own.mesh
+        own = replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit, mode=FORWARD, mesh=None)
+        return replace(own, work=check_work(work) or own.work).with_mode(mode or FORWARD).with_mesh(mesh)
     case = Case(fn, lambda: given, case_id, named["static"], named["donate"], jit, work=check_work(work))
-    return case.with_mode(mode or FORWARD)
-
-
-def check_work(work: Any) -> Any:
-    """`work`, if it can be the amounts of one call.
-
-    Raises:
-        UsageError: neither a function nor amounts by name, each a finite number above 0.
-    """
-    if work is None or callable(work):
-        return work
-    expected = 'amounts of one call by name, such as {"samples": 32}, or a function of the inputs that returns them'
-    if not isinstance(work, Mapping) or not work:
-        raise UsageError(f"work={work!r} cannot be", expected)
-    for what, amount in cast("Mapping[Any, Any]", work).items():
-        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-        if not isinstance(what, str) or not what or not is_number or not 0 < amount < math.inf:
-            raise UsageError(f"work={work!r} holds {what!r}: {amount!r}", f"{expected}; each above 0")
-        _text(what, "the name in work")
-    return {what: float(amount) for what, amount in cast("Mapping[str, float]", work).items()}
+    return case.with_mode(mode or FORWARD).with_mesh(mesh)
 
 
 BENCHMARK_OF = "_benchax_benchmark"
@@ -217,6 +218,7 @@ class Benchmark:
     options: Mapping[str, Any] = field(default_factory=dict)
     mode: str = FORWARD
     work: Any = None
+    mesh: MeshSpec | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
@@ -238,7 +240,7 @@ class Benchmark:
         case_id = CaseId(self.name, stored, "" if self.jit else "eager", self.tag)
         inputs = functools.partial(_inputs, self.args, params)
         case = Case(self.fn, inputs, case_id, self.static, self.donate, self.jit, self.options, work=self.work)
-        return case.with_mode(self.mode)
+        return case.with_mode(self.mode).with_mesh(self.mesh)
 
 
 def benchmark(
@@ -253,13 +255,15 @@ def benchmark(
     options: Mapping[str, Any] | None = None,
     mode: Any = None,
     work: Any = None,
+    mesh: Any = None,
     **params: Iterable[Any],
 ) -> Any:
     """Marks a function as a benchmark, in a file `bench_*.py` that `benchax run` finds.
 
-        @benchax.benchmark(args=lambda n, dtype: (jnp.ones((n, n), dtype),), n=[128, 256], dtype=["f32", "bf16"])
-        def matmul(x):
-            return x @ x
+    Example:
+        >>> @benchax.benchmark(args=lambda n, dtype: (jnp.ones((n, n), dtype),), n=[128, 256], dtype=["f32", "bf16"])
+        ... def matmul(x):
+        ...     return x @ x
 
     Args:
         args: a tuple of inputs, or a function of the parameters that returns one (or a dict of keyword arguments).
@@ -271,6 +275,8 @@ def benchmark(
         mode: "forward", "grad" or "forward_and_grad", of a loss; a list of values is a parameter of that name.
         work: what one call gets done: {"samples": 32}, or a function of the inputs that returns that; rows then have
             samples per second. A list of values is a parameter of that name.
+        mesh: "data=4,model=2", a dict, or a `jax.sharding.Mesh`, for specs such as "f32[1024@data,512]". A list of
+            values is a parameter of that name, of which `args` makes what it likes.
         params: values of each parameter; every combination is a case. Where a parameter is called `dtype` (or
             `…_dtype`), short names such as "bf16" reach `args` as "bfloat16".
 
@@ -284,7 +290,7 @@ def benchmark(
     if fn is None:
         return lambda f: benchmark(
             f, args=args, name=name, tag=tag, static=static, donate=donate, jit=jit, options=options, mode=mode,
-            work=work, **params
+            work=work, mesh=mesh, **params
         )  # fmt: skip
     if not callable(fn):
         raise UsageError(
@@ -293,13 +299,14 @@ def benchmark(
             f"inputs are given by name: @benchmark(args=({fn!r},))",
         )
     check_kinds(benchmark, {"name": name, "jit": jit, "options": options})
-    label = _text(name or name_of(fn), "name")
+    label = check_text(name or name_of(fn), "name")
     # A parameter may be called so, as any other: it is known by its list of values.
-    for key, given in (("mode", mode), ("work", work)):
+    for key, given in (("mode", mode), ("work", work), ("mesh", mesh)):
         if isinstance(given, list | tuple | range):
             params[key] = cast("Iterable[Any]", given)
     mode = FORWARD if mode is None or "mode" in params else check_mode(mode)
     work = None if "work" in params else check_work(work)
+    mesh = None if mesh is None or "mesh" in params else read_mesh(mesh)
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
     # Not a parameter of that name, even if the function has one: what a benchmark is given, `args` makes.
     lists = {key: _values(key, given, label) for key, given in take_names_of_jit(None, params, named).items()}
@@ -309,7 +316,8 @@ def benchmark(
             "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
         )
     return Benchmark(
-        fn, args, label, lists, _text(tag, "tag"), named["static"], named["donate"], jit, options or {}, mode, work,
+        fn, args, label, lists, check_text(tag, "tag"), named["static"], named["donate"], jit, options or {}, mode,
+        work, mesh,
     )  # fmt: skip
 
 
@@ -331,7 +339,7 @@ def param_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(param_value(v) for v in value)
     if isinstance(value, str):
-        return _text(value, "parameter")
+        return check_text(value, "parameter")
     if value is None or type(value) in (bool, int):
         return value
     if type(value) is float:
@@ -347,7 +355,7 @@ def _identify(value: Any) -> str:
             return f"{value.dtype}({value.item()!r})"
         digest = hashlib.sha256(value.tobytes()).hexdigest()[:12]
         return f"{value.dtype}{list(value.shape)}#{digest}"
-    return _text(_ADDRESS.sub("", repr(value)), "parameter")
+    return check_text(_ADDRESS.sub("", repr(value)), "parameter")
 
 
 def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
@@ -381,15 +389,3 @@ def _inputs(args: Any, params: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapp
 def _for_factory(name: str, value: Any) -> Any:
     is_dtype = (name == "dtype" or name.endswith("_dtype")) and isinstance(value, str) and value in DTYPES
     return long_dtype(value) if is_dtype else value
-
-
-def _text(text: Any, what: str) -> str:
-    if not isinstance(text, str):
-        raise UsageError(f"{what} {text!r} is a {type(text).__name__}", "a text")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(
-            f"{what} {text!r} is not valid Unicode (it holds a lone surrogate)", "any Unicode text"
-        ) from None
-    return text

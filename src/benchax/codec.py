@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from benchax.errors import UPGRADE, FormatError
 from benchax.json_values import Mismatch, converter, quote
-from benchax.model import Comparison, Measurement
+from benchax.model import Comparison, Environment, Measurement
 
 if TYPE_CHECKING:
     from benchax.results.inspection import Inspection
 
-FORMAT = 2
+FORMAT = 3
 """The version written. Every earlier one is read for ever (tests/golden).
 
 History of the format. Any field added, renamed or removed in `model` is a new version, with a line here and,
@@ -27,6 +27,7 @@ where the old documents need it, a step in `from_document` that rewrites them.
 
     1   2025-11   the first
     2   2026-11   work: what one call gets done; nothing to rewrite
+    3   2026-11   devices, ranks, options.nprocs: of several devices or processes; nothing to rewrite
 """
 
 VERSION_KEY = "benchax"
@@ -81,10 +82,21 @@ def from_document(document: object) -> Measurement:
 
 def _decoded(document: object, hint: Any) -> Any:
     _check_version(document)
+    return _convert(document, hint)
+
+
+def _convert(document: object, hint: Any) -> Any:
     try:
         return converter(hint).decode(document)
     except Mismatch as mismatch:
         raise FormatError(f"a document of benchax is damaged: {mismatch}", mismatch.expected) from mismatch
+
+
+def decode_environment(text: str) -> Environment:
+    """Where the measurement in a document was made. Raises `FormatError` as `decode` does."""
+    document = load(text)
+    _check_version(document)
+    return _convert(document.get("environment"), Environment)
 
 
 def encode_comparison(c: Comparison) -> str:

@@ -27,6 +27,13 @@ class BenchaxError(Exception):
         problem: what was wrong, quoting the value that was given.
         expected: what would have been right, listing the permitted values.
         hint: what to do next.
+
+    Example:
+        >>> try:
+        ...     benchax.bench(abs, "f32[8]", timer="watch")
+        ... except benchax.BenchaxError as error:
+        ...     print(error.problem)
+        unknown timer 'watch'
     """
 
     def __init__(self, problem: str, expected: str = "", hint: str = "") -> None:
@@ -46,34 +53,86 @@ class BenchaxError(Exception):
 
 
 class UsageError(BenchaxError, ValueError):
-    """The caller gave something that cannot work. A ValueError too, as people who catch those expect."""
+    """The caller gave something that cannot work. A ValueError too, as people who catch those expect.
+
+    Example:
+        >>> try:
+        ...     benchax.bench(abs, "f32[8]", max_time_s="soon")
+        ... except benchax.UsageError as error:
+        ...     print("soon" in error.problem)
+        True
+    """
 
 
 class MissingPackage(BenchaxError):
-    """An optional package is needed and not installed."""
+    """An optional package is needed and not installed.
+
+    Example:
+        >>> print(benchax.MissingPackage("drawing needs the package 'x'", hint="pip install x"))
+        drawing needs the package 'x'
+        <BLANKLINE>
+        hint: pip install x
+    """
 
 
 class StoreError(BenchaxError):
-    """Rows could not be written or read."""
+    """Rows could not be written or read.
+
+    Example:
+        >>> try:
+        ...     benchax.load("nowhere")
+        ... except benchax.StoreError as error:
+        ...     print("nowhere" in str(error))
+        True
+    """
 
 
 class FormatError(BenchaxError):
-    """A document is not one of ours, or was written by a newer benchax."""
+    """A document is not one of ours, or was written by a newer benchax.
+
+    Example:
+        >>> _ = pathlib.Path("rows.jsonl").write_text("{}")
+        >>> try:
+        ...     benchax.load("rows.jsonl")
+        ... except benchax.FormatError as error:
+        ...     print("rows.jsonl" in str(error))
+        True
+    """
 
 
 class NotAvailable(BenchaxError):
-    """A feature cannot work here; `problem` completes the sentence "not available here, because …"."""
+    """A feature cannot work here; `problem` completes the sentence "not available here, because …".
+
+    Example:
+        >>> print(benchax.NotAvailable("there is no compiler"))
+        not available here, because there is no compiler
+    """
 
     def __str__(self) -> str:
         return f"not available here, because {super().__str__()}"
 
 
 class DeadlineExceeded(BenchaxError):
-    """A function under `with_deadline` was stopped at its time limit."""
+    """A function under `with_deadline` was stopped at its time limit.
+
+    Example:
+        >>> endless = lambda x: jax.lax.while_loop(lambda y: jnp.all(y >= 0), lambda y: y * 0.5, x)
+        >>> try:
+        ...     benchax.with_deadline(endless, 0.05)(jnp.ones(4))
+        ... except benchax.DeadlineExceeded as error:
+        ...     print("50.0 ms" in error.problem)
+        True
+    """
 
 
 class NotMeasured(BenchaxError):
-    """A reading cannot be taken here; `problem` completes the sentence "not measured, because …"."""
+    """A reading cannot be taken here; `problem` completes the sentence "not measured, because …".
+
+    Example:
+        >>> raise benchax.NotMeasured("there is no clock")
+        Traceback (most recent call last):
+        benchax.errors.NotMeasured: there is no clock
+    """
 
 
 def one_of(names: Iterable[str], given: str | None = None) -> str:
@@ -90,7 +149,7 @@ def one_of(names: Iterable[str], given: str | None = None) -> str:
 
 
 UPGRADE = "install a newer benchax from where this one came: pip install --upgrade PATH_OR_URL"
-_INSTALLED_AS = {"psycopg": "'psycopg[binary]'"}
+_INSTALLED_AS = {"psycopg": "'psycopg[binary]'", "ray": "'ray[client]'"}
 """What pip calls a package whose name is not enough."""
 
 

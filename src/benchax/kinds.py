@@ -123,3 +123,16 @@ def _describe_one(hint: Any) -> str:
     if (isinstance(hint, type) and issubclass(hint, Path)) or origin is os.PathLike:
         return "a path"
     return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def check_text(text: Any, what: str) -> str:
+    """`text`, if it is one that can be stored. Raises `UsageError` otherwise."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} {text!r} is a {type(text).__name__}", "a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{what} {text!r} is not valid Unicode (it holds a lone surrogate)", "any Unicode text"
+        ) from None
+    return text

@@ -256,4 +256,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "memory_limit_bytes": _bytes,
     "stages": _choice("build", "first_run", "samples", "all"),
     "processes": _processes,
+    "nprocs": _whole(1),
 }

@@ -46,7 +46,14 @@ _NEARLY_DONE = 0.999
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """What begins now, and how far the whole is."""
+    """What begins now, and how far the whole is.
+
+    Example:
+        >>> events = []
+        >>> _ = benchax.bench(abs, "f32[8]", stages="build", store="off", progress=events.append)
+        >>> events[0].item, events[0].total
+        ('abs', 1)
+    """
 
     item: str
     """In words: a case, a cell, a rule, a process; or a whole sentence."""

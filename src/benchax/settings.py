@@ -37,6 +37,12 @@ class Settings:
     Raises, when an object is made:
         UsageError: a variable that cannot be read as its field's type; the message names the variable.
         TypeError: a field without a default that neither the call nor the environment gives.
+
+    Example:
+        >>> class Environment(benchax.Settings, prefix="DEMO_"):
+        ...     sizes: list[int] = [4, 8]
+        >>> Environment(sizes=[16])  # or DEMO_SIZES=16 in the environment
+        Environment(sizes=[16])
     """
 
     prefix: ClassVar[str] = ""

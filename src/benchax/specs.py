@@ -1,16 +1,22 @@
-"""Inputs in short: `f32[1024,1024]`, `bf16[8,128]`, `u8[]`, `key`, `key[4]`. Text to shape and dtype, and back.
+"""Inputs in short: `f32[1024,1024]`, `bf16[8,128]`, `u8[]`, `key`, `f32[1024@data,512]`. Text to shape and dtype, and
+back.
 
-The notation is the one that JAX prints in jaxprs. It says shape and dtype only; the data come from
-`measuring/inputs.py`, which seeds them. Long NumPy names (`float32[3]`) are read as well.
+The notation is the one that JAX prints in jaxprs. It says shape and dtype, and, behind an @, the axes of a mesh over
+which a dimension is sharded: `f32[1024@data+model]`, or `f32[1024@(data,model)]` as JAX has it. How many devices an
+axis has, a `MeshSpec` says. The data come from `measuring/inputs.py`, which seeds them, and lie where
+`measuring/meshes.py` puts them. Long NumPy names (`float32[3]`) are read as well.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
 
-from benchax.errors import UsageError
+from benchax.errors import UsageError, one_of
 
 DTYPES = {
     "bool": "bool",
@@ -25,6 +31,8 @@ DTYPES = {
 _SHORT = {long: short for short, long in DTYPES.items()}
 _SPEC = re.compile(r"([A-Za-z][A-Za-z0-9_]*)\[([^\[\]]*)\]")
 _UNCLOSED = re.compile(r"[A-Za-z]\w*\[[^\[\]]*")
+_SEVERAL_AXES = re.compile(r"@\(([^()]*)\)")
+_AXIS = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -33,11 +41,90 @@ class ArraySpec:
 
     dtype: str
     shape: tuple[int, ...]
+    axes: tuple[tuple[str, ...], ...] = ()
+    """For each dimension the axes of the mesh that it is sharded over; empty where none is."""
 
     def __str__(self) -> str:
         if self.dtype == "key" and not self.shape:
             return "key"
-        return f"{short_dtype(self.dtype)}[{','.join(map(str, self.shape))}]"
+        axes = self.axes or ((),) * len(self.shape)
+        dimensions = [f"{n}@{'+'.join(over)}" if over else str(n) for n, over in zip(self.shape, axes, strict=True)]
+        return f"{short_dtype(self.dtype)}[{','.join(dimensions)}]"
+
+
+@dataclass(frozen=True)
+class MeshSpec:
+    """A mesh: its axes, in order, and how many devices each has."""
+
+    axes: tuple[tuple[str, int], ...]
+    given: Any = field(default=None, compare=False, repr=False)
+    """The `jax.sharding.Mesh`, where the user made one; None: it is made of JAX's devices in their order."""
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={size}" for name, size in self.axes)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.sizes.values())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return dict(self.axes)
+
+    def check(self, spec: ArraySpec) -> None:
+        """Raises `UsageError` where `spec` names an axis that is not here or names one twice, or where the devices of
+        its axes do not divide a dimension."""
+        for name, times in Counter(name for over in spec.axes for name in over).items():
+            if name not in self.sizes:
+                raise UsageError(
+                    f"{str(spec)!r} names the axis {name!r}, which the mesh {self} does not have",
+                    one_of(self.sizes, name),
+                )
+            if times > 1:
+                raise UsageError(f"{str(spec)!r} names the axis {name!r} twice", "each axis at one dimension at most")
+        for length, over in zip(spec.shape, spec.axes, strict=False):
+            parts = math.prod(self.sizes[name] for name in over)
+            if length % parts:
+                raise UsageError(
+                    f"{length} in {str(spec)!r} does not divide among the {parts} devices of {'+'.join(over)} in the "
+                    f"mesh {self}",
+                    f"a multiple of {parts}",
+                )
+
+
+_MESH = "axes and their sizes, such as data=4 or data=4,model=2"
+
+
+def read_mesh(given: Any) -> MeshSpec:
+    """ "data=4,model=2", {"data": 4, "model": 2} or a `jax.sharding.Mesh` as a MeshSpec.
+
+    Raises:
+        UsageError: none of these, a name that no spec could mention, a size that is no whole number above 0, or an axis
+            given twice.
+    """
+    if isinstance(given, MeshSpec):
+        return given
+    if hasattr(given, "axis_names") and hasattr(given, "shape"):
+        return MeshSpec(tuple((str(name), int(size)) for name, size in given.shape.items()), given)
+    if isinstance(given, str):
+        pairs = [tuple(part.split("=")) for part in given.replace(" ", "").split(",")]
+    elif isinstance(given, Mapping):
+        pairs = [(name, str(size)) for name, size in cast("Mapping[Any, Any]", given).items()]
+    else:
+        raise UsageError(f"cannot read {given!r} as a mesh", f"{_MESH}, a dict of them, or a jax.sharding.Mesh")
+    axes: dict[str, int] = {}
+    for pair in pairs:
+        if len(pair) != 2 or not isinstance(pair[0], str) or not _AXIS.fullmatch(pair[0]):
+            raise UsageError(f"cannot read {given!r} as a mesh", _MESH)
+        name, size = pair
+        if not re.fullmatch("0*[1-9][0-9]{0,5}", size):
+            raise UsageError(
+                f"the axis {name!r} of the mesh {given!r} has {size!r} devices", "a whole number from 1 up"
+            )
+        if name in axes:
+            raise UsageError(f"the mesh {given!r} has two axes called {name!r}", _MESH)
+        axes[name] = int(size)
+    return MeshSpec(tuple(axes.items()))
 
 
 def spec_of(value: Any) -> str:
@@ -52,10 +139,10 @@ def is_spec(text: str) -> bool:
 
 
 def parse_spec(text: str) -> ArraySpec:
-    """`f32[1_000,8]` as an ArraySpec. Spaces do not count.
+    """`f32[1_000,8@data]` as an ArraySpec. Spaces do not count.
 
     Raises:
-        UsageError: no such dtype, or a dimension that is not a whole number from 0 up.
+        UsageError: no such dtype, a dimension that is not a whole number from 0 up, or an axis without a name.
     """
     match = _SPEC.fullmatch(text.replace(" ", ""))
     if text.strip() == "key":
@@ -64,7 +151,10 @@ def parse_spec(text: str) -> ArraySpec:
         raise UsageError(
             f"cannot read {text!r} as an input", "a spec such as f32[1024,1024], bf16[8,128], i32[] or key"
         )
-    return ArraySpec(long_dtype(match[1], text), tuple(_dimension(d, text) for d in match[2].split(",") if match[2]))
+    inside = _SEVERAL_AXES.sub(lambda found: "@" + found[1].replace(",", "+"), match[2])
+    dimensions = [_dimension(each, text) for each in inside.split(",") if inside]
+    axes = tuple(over for _, over in dimensions)
+    return ArraySpec(long_dtype(match[1], text), tuple(n for n, _ in dimensions), axes if any(axes) else ())
 
 
 def long_dtype(name: str, spec: str = "") -> str:
@@ -82,10 +172,16 @@ def short_dtype(name: str) -> str:
     return _SHORT.get(name, name)
 
 
-def _dimension(text: str, spec: str) -> int:
+def _dimension(text: str, spec: str) -> tuple[int, tuple[str, ...]]:
+    """8@data+model as (8, ("data", "model"))."""
+    number, at, names = text.partition("@")
     # No more digits than int() would read.
-    if not re.fullmatch(r"\d+(_\d+)*", text) or len(text) > 1000:
+    if not re.fullmatch(r"\d+(_\d+)*", number) or len(number) > 1000:
         raise UsageError(
-            f"dimension {text!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]"
+            f"dimension {number!r} in {spec!r} is not a size", "whole numbers from 0 up, such as f32[1024,8]"
         )
-    return int(text)
+    over = tuple(names.split("+")) if at else ()
+    for name in over:
+        if not _AXIS.fullmatch(name):
+            raise UsageError(f"{name!r} in {spec!r} is not the name of an axis", "names such as f32[1024@data,8@model]")
+    return int(number), over

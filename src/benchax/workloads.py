@@ -12,6 +12,10 @@ jitted, in float32.
     fft          a library call that XLA does not fuse
 
 Data are random and scaled as initial weights are, so that no softmax saturates and no number overflows.
+
+Example:
+    >>> [case.fn.__name__ for case in benchax.workloads.cases()][:2]
+    ['mlp', 'selu']
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fcntl import LOCK_EX, LOCK_UN, flock
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -78,10 +79,7 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
         marker=marks.of(item),
         keep=item.stash.setdefault(stash.MEASURED, []).append,
         lock=(lambda: hold_lock(settings.output_dir)) if is_worker else nullcontext,
-        # What a fork inherits of SQLite it may not use.
-        hold_open=(lambda place: None)
-        if config.getoption("forked", False)
-        else (lambda place: hold_open(config, place)),
+        hold_open=partial(hold_open, config),
     )
 
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchax.case import check_work
+from benchax.amounts import check_work
 from benchax.errors import FormatError, StoreError, UsageError
 from benchax.keywords import takes
 from pytest_jax_bench import context, inner_jit, keep, measure

@@ -44,7 +44,7 @@ def test_a_rule_is_one_function_of_its_module(module: str) -> None:
     ]
 
     assert (rule.find.__name__, rule.id.replace("-", "_")) == (module, module)
-    assert rule.finding("", (), "").page == f"docs/rules/{rule.id}.md"
+    assert rule.finding("", (), "").page == f"docs/reference/rules/{rule.id}.md"
 
 
 @pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
@@ -67,7 +67,7 @@ def test_a_module_says_in_a_sentence_what_its_rule_finds(module: str) -> None:
 
 @pytest.mark.parametrize("rule", EVERY_ID)
 def test_a_rule_has_a_page_with_the_same_sections_as_the_others(rule: str) -> None:
-    page = (ROOT / "docs" / "rules" / f"{rule}.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "rules" / f"{rule}.md").read_text(encoding="utf-8")
 
     assert page.startswith(f"# {rule}\n")
     assert re.findall(r"^## (.+)$", page, re.MULTILINE) == SECTIONS
@@ -81,7 +81,7 @@ def test_a_rule_has_tests_of_its_own(module: str) -> None:
 
 
 def test_no_page_is_left_over() -> None:
-    pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")} - {"field-notes"}
+    pages = {path.stem for path in (ROOT / "docs" / "reference" / "rules").glob("*.md")} - {"index"}
 
     assert pages == set(EVERY_ID)
 

@@ -163,7 +163,7 @@ def test_ctrl_c_before_the_first_cell_advises_no_resume(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(GridRun, "_measure", stop)
+    monkeypatch.setattr(GridRun, "_begin", stop)
 
     done = benchax("grid", "grid.py")
 

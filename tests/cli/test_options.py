@@ -85,7 +85,7 @@ ONLY_COMMAND_LINE = {
     # limit and makes the data.
     "profile": {"duration", "start_after", "steps", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
     | {"timeout", "seed"},
-    "run": {"break_even", "no_jit", "quick"},
+    "run": {"break_even", "devices", "no_jit", "nprocs", "on", "quick"},
 }
 OBJECTS = {"fn", "functions", "data", "make", "check", "name", "tag", "axis", "static", "donate", "options", "jit"}
 """Python objects: a benchmark in a file has them. On the command line literals are static."""
@@ -193,7 +193,7 @@ def test_o_is_what_is_written_wherever_something_is() -> None:
     }
 
     assert {name for name, words in found.items() if not {"--output", "-o"} <= words} == set()
-    assert found.keys() == {"audit", "experiment", "export", "inspect", "profile", "try", "watch"}
+    assert found.keys() == {"audit", "experiment", "export", "inspect", "profile", "report", "site", "try", "watch"}
 
 
 def test_help_tells_the_defaults_that_are_in_force() -> None:

@@ -689,7 +689,7 @@ def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: P
     assert done.code == 0, done.err
     (row,) = done.rows
     assert {(s.timer, s.process) for s in row.samples} >= {("wall", 0), ("wall", 1), ("wall", 2)}
-    assert "between 3 processes" in shown.out
+    assert "between 3 processes" in " ".join(shown.out.split())
 
 
 def test_a_number_of_processes_that_is_none_is_refused(benchax: Benchax) -> None:

@@ -65,6 +65,11 @@ def audit(
 
     Raises:
         UsageError: a rule that does not exist, inputs that cannot be made, or suppressions that cannot be read.
+
+    Example:
+        >>> f = lambda key: jax.random.normal(key) + jax.random.normal(key)
+        >>> [finding.rule for finding in benchax.audit(f, "key", rules=["key-reuse"]).findings]
+        ['key-reuse']
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
     options = read_limits(max_time_s, timeout_s, seed)

@@ -57,6 +57,11 @@ def checklist(
 
     Raises:
         UsageError: inputs that cannot be made.
+
+    Example:
+        >>> c = benchax.checklist(jnp.sin, "f32[8]", max_time_s=1)
+        >>> len(c.ticks) > 20
+        True
     """
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
     options = read_limits(max_time_s, timeout_s, seed)

@@ -9,7 +9,7 @@ in `auditing/rules/`, which holds a function of the module's name:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-one page `docs/rules/<id>.md`, and one test file; there is no list to edit.
+one page `docs/reference/rules/<id>.md`, and one test file; there is no list to edit.
 
 What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
 the function (`probe`), and list some of many lines.
@@ -54,7 +54,7 @@ class Rule:
     """One question, and the function that answers it."""
 
     id: str
-    """In kebab-case: not-jitted. Its page is docs/rules/<id>.md."""
+    """In kebab-case: not-jitted. Its page is docs/reference/rules/<id>.md."""
     title: str
     """The question, in a line: "is it compiled as a whole?"."""
     severity: Severity
@@ -105,7 +105,7 @@ def rule(
 
 
 def page_of(rule_id: str) -> str:
-    return f"docs/rules/{rule_id}.md"
+    return f"docs/reference/rules/{rule_id}.md"
 
 
 def list_some(lines: Sequence[str], most: int = MOST_LISTED, what: str = "") -> list[str]:

@@ -27,6 +27,7 @@ from benchax.cli.console import (
 from benchax.cli.options import (
     COMMAND,
     COMMAND_LINE,
+    Html,
     JsonFile,
     MaxTimeOfEach,
     Params,
@@ -71,7 +72,7 @@ def audit(
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write SARIF there, which code hosts show beside the lines.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page there.")] = None,
+    html: Html = None,
     is_verbose: Verbose = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the rules and end.")] = False,
 ) -> None:
@@ -166,13 +167,17 @@ def _functions(
 
 
 def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, html: Path | None) -> None:
-    from benchax.reporting import audit as drawing
     from benchax.reporting import sarif as exchange
+    from benchax.reporting.audit import documents_of_all
+    from benchax.reporting.pages.saving import save_page
 
-    for file, text in ((output, _json_lines), (sarif, exchange.text), (html, drawing.render_page)):
+    for file, text in ((output, _json_lines), (sarif, exchange.text)):
         if file is not None:
             write_text(file, text(audits))
             note(f"written to {file}")
+    if html is not None:
+        save_page(html, documents_of_all(audits), "benchax audit")
+        note(f"written to {html}")
 
 
 def _json_lines(audits: Sequence[Audit]) -> str:

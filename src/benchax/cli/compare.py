@@ -23,6 +23,7 @@ import typer
 from benchax.cli.console import line, note, printing_to_stderr, show
 from benchax.cli.options import (
     COMMAND_LINE,
+    Html,
     MaxTime,
     MemoryLimit,
     NoJit,
@@ -34,7 +35,7 @@ from benchax.cli.options import (
     Store,
     Timeout,
 )
-from benchax.cli.output_files import check_drawable, write_figure
+from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -86,6 +87,7 @@ def compare(
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout: a document for each comparison.")] = False,
     plot: Plot = None,
+    html: Html = None,
 ) -> None:
     """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is that?
 
@@ -96,6 +98,8 @@ def compare(
 
     words = what or []
     check_drawable(plot)
+    check_writable(html)
+    write = partial(_write, plot=plot, html=html)
     options = {"timeout_s": timeout, "seed": seed, "store": store, "memory_limit_bytes": memory_limit}
     resolve(command_line=options)  # here, so that a slip is said to be in the command line
     limit_s = read_duration("max_time_s", max_time, COMMAND_LINE)
@@ -107,7 +111,7 @@ def compare(
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
     if ref is None and jax is None and _are_functions(words):
         _refuse(of_versions, "functions", "one of them")
-        code = _compare_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, plot=plot)
+        code = _compare_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, write=write)
     else:
         _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
         _check(ref, jax, benchmarks, process_pairs, resolution)
@@ -116,7 +120,7 @@ def compare(
         del suite["memory_limit_bytes"]
         fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
         call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
-        code = _compare_versions(partial(call, **suite), gate, as_json=as_json, plot=plot)
+        code = _compare_versions(partial(call, **suite), gate, as_json=as_json, write=write)
     raise typer.Exit(code)
 
 
@@ -144,7 +148,7 @@ def _compare_functions(
     limit_s: float | None,
     *,
     as_json: bool,
-    plot: Path | None,
+    write: Callable[[Comparisons], None],
 ) -> int:
     """Compares, shows, and returns the exit code."""
     from benchax.cli.compare_functions import compare_functions, differs
@@ -157,7 +161,7 @@ def _compare_functions(
         line(json.dumps(found.asdict()))
     else:
         show(document(found, has_asides=False))
-    _draw(found, plot)
+    write(found)
     return 2 if any(c.failure for c in found) else int(differs(found))
 
 
@@ -192,12 +196,14 @@ def _choose(
     return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
 
 
-def _compare_versions(call: Callable[[], Comparisons], gate: Gate, *, as_json: bool, plot: Path | None) -> int:
+def _compare_versions(
+    call: Callable[[], Comparisons], gate: Gate, *, as_json: bool, write: Callable[[Comparisons], None]
+) -> int:
     """Compares, shows, and returns the exit code."""
     from benchax.comparing.gate import ERROR
 
     found = _run(call)
-    _draw(found, plot)
+    write(found)
     code = _show(found, gate, as_json=as_json)
     return ERROR if found.broken else code
 
@@ -259,7 +265,8 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     return gate.exit_code(found, found.new, found.missing)
 
 
-def _draw(found: Comparisons, plot: Path | None) -> None:
+def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:
+    write_page(html, found)
     if plot is None:
         return
     from benchax.reporting.comparison_figure import figure

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchax.cli.console import line, printing_to_stderr, show, show_list
-from benchax.cli.options import COMMAND_LINE, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
-from benchax.cli.output_files import check_writable, write_text
+from benchax.cli.options import COMMAND_LINE, Html, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
+from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -53,6 +53,7 @@ def experiment(
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     output: JsonFile = None,
+    html: Html = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the variants and end.")] = False,
 ) -> None:
     """Try variants of a function: what does each do to its speed, memory and errors?"""
@@ -66,7 +67,7 @@ def experiment(
     from benchax.progress import show_progress
     from benchax.reporting.experiment import document
 
-    check_writable(output)
+    check_writable(output, html)
     names, told = split_names(variants), dict(map(_setting, given or []))
     options = resolve(command_line={"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed})
     effort = Effort(max_time_s=time_limit(read_duration("max_time_s", max_time, COMMAND_LINE), names))
@@ -77,6 +78,7 @@ def experiment(
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
         write_text(output, plain + "\n")
+    write_page(html, found)
     if as_json:
         line(plain)
     else:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import note, print_json, printing_to_stderr, show
-from benchax.cli.options import COMMAND_LINE, MemoryLimit, Seed, StoreOrOff
-from benchax.cli.output_files import check_drawable, check_writable, write_figure
+from benchax.cli.options import COMMAND_LINE, Html, MemoryLimit, On, Seed, StoreOrOff
+from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -65,9 +65,11 @@ def grid(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per cell on stdout.")] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map there: .png, .svg, .pdf.")] = None,
+    html: Html = None,
     fill: Annotated[
         float | None, typer.Option(help="In the CSV, the time limit in place of missing times; for outputs this.")
     ] = None,
+    on: On = None,
 ) -> None:
     """Every function on every data point: times and statuses, under limits that hold.
 
@@ -83,12 +85,13 @@ def grid(
         "trials": trials, "timer": timer, "memory_limit_bytes": memory_limit, "store": store, "fill": fill,
         "compare": compare, "memory": memory, "resume": True if resume == "last" else resume,
     }  # fmt: skip
-    check_writable(csv)
+    check_writable(csv, html)
     check_drawable(plot)
     functions, data, given = read(file)
     given |= {name: value for name, value in flags.items() if value is not None}
-    code, result = measure(functions, data, given, as_json=as_json)
+    code, result = measure(functions, data, given, as_json=as_json, on=on, folder=file.resolve().parent)
     _write(result, csv, plot)
+    write_page(html, result)
     raise typer.Exit(code)
 
 
@@ -127,19 +130,30 @@ def _is_meant(name: str, value: Any) -> bool:
     return not callable(value) or name in ("make", "check")
 
 
-def measure(functions: Any, data: Any, given: Mapping[str, Any], *, as_json: bool = False) -> tuple[int, GridResult]:
+def measure(
+    functions: Any,
+    data: Any,
+    given: Mapping[str, Any],
+    *,
+    as_json: bool = False,
+    on: str | None = None,
+    folder: Path | None = None,
+) -> tuple[int, GridResult]:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from benchax.api import RunOutcome, Unstored
     from benchax.cli.run import rescue
+    from benchax.clusters import open_agents
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
     from benchax.progress import show_progress
-    from benchax.workers.pool import shared_pool
 
     wish = validate_spec(functions, data, given)
     running: list[GridRun] = []
-    with show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report:
-        run = start_run(wish, shared_pool(), report)
+    with (
+        show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report,
+        open_agents(on, folder) as agents,
+    ):
+        run = start_run(wish, agents, report)
         running.append(run)
         interrupted = _interrupt(run)
     result = result_of(run, wish)

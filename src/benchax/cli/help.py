@@ -34,8 +34,11 @@ FUNCTIONS: dict[str, str] = {
     "show": "store.show_row",
     "baseline": "store.baseline",
     "history": "history.history",
+    "report": "report.report",
+    "site": "site.site",
     "export": "export.export",
     "import": "store.import_file",
+    "migrate": "store.migrate",
     # This machine.
     "env": "doctor.env",
     "doctor": "doctor.doctor",
@@ -61,14 +64,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "measure": ("run", "grid", "compiled-grid"),
     "compare": ("compare", "history", "bisect"),
     "understand": ("inspect", "profile", "watch", "audit", "checklist", "experiment"),
-    "stored rows": ("runs", "list", "show", "baseline", "export", "import"),
+    "stored rows": ("runs", "list", "show", "report", "site", "baseline", "export", "import", "migrate"),
     "this machine": ("doctor", "env", "demo"),
 }
 """Every command that is no old name of another one."""
 
 EXAMPLES: dict[str, tuple[str, str]] = {
     "run": ("benchax run benchmarks --quick", "benchax run jax.numpy:sort 'f32[{n}]' -p n=1000,100000"),
-    "grid": ("benchax grid grid.py --plot times.svg", "benchax grid grid.py --resume last"),
+    "grid": ("benchax grid grid.py --plot times.svg", "benchax grid grid.py --on ray --resume last"),
     "compiled-grid": (
         "benchax compiled-grid a.py:f a.py:g f32[1024]",
         "benchax compiled-grid a.py:f f32[8] --python-loop",
@@ -88,9 +91,12 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "runs": ("benchax runs", "benchax runs --limit 5 --json"),
     "list": ("benchax list --filter matmul", "benchax list --run last~1"),
     "show": ("benchax show", "benchax show 42 --statistics"),
+    "report": ("benchax report", "benchax report v1.2 --filter matmul -o matmul.html"),
+    "site": ("benchax site", "benchax site -o public --store postgresql://ci@db/benchmarks"),
     "baseline": ("benchax baseline set v1.2", "benchax baseline list"),
     "export": ("benchax export --format markdown", "benchax export last~1 --format csv --output rows.csv"),
     "import": ("benchax import benchmarks.json", "benchax import benchmarks.json --store old"),
+    "migrate": ("benchax migrate", "benchax migrate --store postgresql://owner@server/benchax"),
     "doctor": ("benchax doctor", "benchax doctor --aa --max-time 3min"),
     "env": ("benchax env", "benchax env --json"),
     "demo": ("benchax demo", "benchax demo grid"),

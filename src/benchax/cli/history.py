@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, show
-from benchax.cli.options import Plot, Store
-from benchax.cli.output_files import check_drawable, write_figure
+from benchax.cli.options import Html, Plot, Store
+from benchax.cli.output_files import check_drawable, check_writable, write_figure
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -26,14 +26,17 @@ def history(
     metric: Annotated[str, typer.Option(help="run, compile, peak, constants or flops.")] = "run",
     store: Store = None,
     plot: Plot = None,
+    html: Html = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each history on stdout.")] = False,
 ) -> None:
     """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
     from benchax.cli.store import open_listed_store
     from benchax.reporting.document import Document
-    from benchax.reporting.history import document, overview
+    from benchax.reporting.history import document, documents_of_all, overview
+    from benchax.reporting.pages.saving import save_page
 
     check_drawable(plot)
+    check_writable(html)
     database = open_listed_store(store)
     every = _series(database, metric)
     chosen = _choose_series(every, case, baseline, metric)
@@ -52,6 +55,9 @@ def history(
         show(Document((overview(histories),)))
     if plot is not None:
         _draw(histories[0], plot)
+    if html is not None:
+        save_page(html, documents_of_all(histories))
+        note(f"page written to {html}")
 
 
 def _series(store: DatabaseStore, metric: str) -> list[Series]:

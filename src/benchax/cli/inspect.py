@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchax.cli.console import collect_cases, line, note, printing_to_stderr
-from benchax.cli.options import Params, Pattern, What
-from benchax.cli.output_files import check_writable, write_text
+from benchax.cli.options import Html, Params, Pattern, What
+from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.errors import BenchaxError, UsageError, one_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def inspect(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there instead; a graph is written as SVG."),
     ] = None,
+    html: Html = None,
 ) -> None:
     """What the compiler makes of a function: program, work, memory, constants; and what differs."""
     from benchax.inspecting.inspect import inspect_case
@@ -76,12 +77,17 @@ def inspect(
 
     parts = _parts(show or [], output)
     _check(diff, exit_code, time, as_json, parts, output)
+    check_writable(html)
+    if html is not None and diff is not None:
+        raise UsageError("--html with --diff", "one of them: a page is of one inspection")
     cases, code_of_files = collect_cases(what or ["."], pattern, params or [])
     sink = _Sink(None if GRAPH in parts else output)
     if diff is not None:
         asked = (tuple(what or ["."]), pattern, tuple(params or []))
         code = _differences(cases, asked, diff, parts, sink, full=full, as_json=as_json)
         raise typer.Exit(code_of_files or code * exit_code)
+    if html is not None and len(cases) != 1:
+        raise UsageError(f"a page of {len(cases)} inspections", "a single case", "choose one: --filter")
     if GRAPH in parts and len(cases) != 1:
         raise UsageError(f"a graph of {len(cases)} cases cannot be one file", "a single case", "choose one: --filter")
     failed = False
@@ -95,6 +101,7 @@ def inspect(
             continue
         if GRAPH in parts and output is not None:
             _draw(found, output)
+        write_page(html, found)
     sink.close()
     raise typer.Exit(2 if failed else code_of_files)
 

@@ -76,7 +76,18 @@ Store = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the da
 StoreOrOff = Annotated[
     str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks), or off.")
 ]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="CLUSTER",
+        help="Nodes of Ray that measure: HOST:PORT, ray://HOST:PORT, or ray, which starts one here (this machine).",
+    ),
+]
 Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page there: all of it, with charts, in one file.")
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of it there, as JSON.")
 ]

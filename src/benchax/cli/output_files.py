@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from benchax.cli.console import note
 from benchax.errors import UsageError, require
 
 DRAWN = (".png", ".svg", ".pdf")
@@ -46,6 +49,21 @@ def write_figure(plot: Path, figure: Any) -> None:
         figure.savefig(plot)
     except OSError as error:
         raise _refuse(plot, error) from error
+
+
+class BecomesPage(Protocol):
+    """A result of any kind."""
+
+    def to_html(self, file: str | os.PathLike[str]) -> None: ...
+
+
+def write_page(file: Path | None, result: BecomesPage) -> None:
+    """Writes nothing without a file. Raises `UsageError` with the reason of the operating system."""
+    if file is not None:
+        # Teaches results to write pages, as the import of a public name does, which commands do without.
+        importlib.import_module("benchax.reporting.display")
+        result.to_html(file)
+        note(f"page written to {file}")
 
 
 def _refuse(file: Path, error: OSError) -> UsageError:

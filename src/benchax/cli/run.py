@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
-from benchax.cli.options import COMMAND_LINE, Params, Pattern, Seed, StoreOrOff, What
+from benchax.cli.options import COMMAND_LINE, On, Params, Pattern, Seed, StoreOrOff, What
 from benchax.errors import UsageError
 from benchax.units import plural, seconds
 
@@ -80,6 +82,12 @@ def run(
         str | None,
         typer.Option(metavar="N|auto", help="Readings of so many processes; auto: 5 of short cases (auto)."),
     ] = None,
+    nprocs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="One program in so many processes (jax.distributed): the slowest, and who is last."
+        ),
+    ] = None,
     break_even: Annotated[
         # As `benchax.break_even` of the library; --eager is what it was called, and in no other command both ways.
         bool,
@@ -91,6 +99,18 @@ def run(
     work: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=AMOUNT", help="What one call gets done: --work tokens=4096 shows tokens/s."),
+    ] = None,
+    mesh: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MESH", help="Devices of specs such as f32[8@data]: data=4,model=2. Several: a case each."
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COUNTS", help="Strong and weak scaling over 1,2,4,8 devices, of the axis --mesh leaves open."
+        ),
     ] = None,
     quick: Annotated[
         bool,
@@ -105,6 +125,7 @@ def run(
     store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
+    on: On = None,
 ) -> None:
     """Measure benchmarks, or one function, and store a row for each case.
 
@@ -114,21 +135,28 @@ def run(
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
         "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
         "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
-        "stages": stages, "processes": processes,
+        "stages": stages, "processes": processes, "nprocs": nprocs,
     }  # fmt: skip
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
     from benchax.discovery import collect
     from benchax.modes import FORWARD, check_mode
     from benchax.options import check
+    from benchax.specs import read_mesh
 
     check(given, COMMAND_LINE)  # before files are imported, which takes its time
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
+    for each in mesh or ():
+        read_mesh(each)
     cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
     if break_even and no_jit:
         raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
     cases = [replace(case, work=amounts or case.work).with_mode(mode or case.mode) for case in cases]
+    cases = [case.with_mesh(each) for each in mesh or (None,) for case in cases]
+    for option, is_given in (("--break-even", break_even), ("--devices", devices), ("--nprocs", nprocs)):
+        if is_given and on is not None:
+            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
     if no_jit:
         cases = [case.eager() for case in cases]
     if break_even:
@@ -138,7 +166,11 @@ def run(
             line(case.id.label)
         show_broken(broken)
         raise typer.Exit(2 if broken else 0)
-    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases))
+    if devices is not None:
+        from benchax.cli.scaling import scale
+
+        raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json))
+    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on)
     if quick:
         note(LEFT_OUT)
     raise typer.Exit(code)
@@ -146,7 +178,7 @@ def run(
 
 def read_work(texts: Sequence[str]) -> dict[str, float]:
     """["tokens=4096"] as amounts. Raises UsageError where one is none."""
-    from benchax.case import check_work
+    from benchax.amounts import check_work
     from benchax.discovery import literal
 
     pairs = [text.partition("=") for text in texts]
@@ -180,10 +212,14 @@ def measure(
     *,
     as_json: bool = False,
     pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
+    on: str | None = None,
 ) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
+    from contextlib import nullcontext
+
     from benchax.api import RunOutcome
     from benchax.api import run as run_cases
+    from benchax.clusters import open_agents
     from benchax.progress import show_progress
 
     rows: list[Measurement] = []
@@ -191,7 +227,10 @@ def measure(
     outcome, interrupted, run_id = RunOutcome(), False, uuid.uuid4().hex
     try:
         try:
-            with show_progress(True, has_bar=not as_json, results=lambda: ended) as report:
+            with (
+                show_progress(True, has_bar=not as_json, results=lambda: ended) as report,
+                nullcontext() if on is None else open_agents(on, folder_of(cases)) as agents,
+            ):
                 found = run_cases(
                     cases,
                     command_line=given,
@@ -199,6 +238,7 @@ def measure(
                     defaults={"processes": "auto"},
                     report=report,
                     outcome=outcome,
+                    agents=agents,
                 )
                 # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
@@ -220,6 +260,14 @@ def measure(
     if any(row.failure for row in rows) or broken or outcome.unstored:
         return 2
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
+
+
+def folder_of(cases: Sequence[Case]) -> Path:
+    """The folder that all files of the benchmarks lie in, which goes to the nodes; without files the working folder."""
+    folders = [case.folder.resolve() for case in cases if case.folder is not None]
+    if len(folders) < len(cases) or not folders:
+        return Path.cwd()
+    return Path(os.path.commonpath(folders))
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:

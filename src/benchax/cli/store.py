@@ -1,4 +1,4 @@
-"""What is stored: `benchax runs`, `list`, `show`, `baseline` (names for runs) and `import`."""
+"""What is stored: `benchax runs`, `list`, `show`, `baseline` (names for runs), `import` and `migrate`."""
 
 from __future__ import annotations
 
@@ -201,6 +201,20 @@ def import_file(
     note(f"{plural(len(new), 'row')} stored in {database.where} as run {rows[0].run_id[:12]}{known}")
     if without := sum(not m.samples for m in new):
         note(f"{without} of them without readings: the file holds statistics only")
+
+
+# ---- benchax migrate --------------------------------------------------------------------------------------------
+
+
+def migrate(store: Store = None) -> None:
+    """Make the tables of a store, or bring them up to date.
+
+    Whoever stores a row does so, too, if it may: where writers may not make tables, their owner runs this.
+    """
+    database = open_listed_store(store)
+    before, now = database.migrate()
+    was = "made" if not before else "up to date" if before == now else f"brought from version {before} up to date"
+    note(f"the tables in {database.where} are {was} (version {now})")
 
 
 # ---- benchax baseline -------------------------------------------------------------------------------------------

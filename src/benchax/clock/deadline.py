@@ -79,6 +79,11 @@ def with_deadline(
             vmapped; put `with_deadline` outside, as in `with_deadline(jax.grad(f), seconds)`.
         NotAvailable: when called: not a CPU, inputs that are spread over devices, or a JAX with other internals.
         DeadlineExceeded: when called, see `on_timeout`.
+
+    Example:
+        >>> double = benchax.with_deadline(lambda x: x * 2, "1s")
+        >>> double(jnp.ones(2)).tolist()
+        [2.0, 2.0]
     """
     if not callable(f):
         raise UsageError(f"cannot limit {f!r}, a {type(f).__name__}", "a function, jitted or not")

@@ -1,7 +1,8 @@
 """How many calls until compiling pays: the cost of building over what each compiled call saves.
 
 What a call saves is decided by the eager and the compiled call in turns (`paired_runs`). Two rows measured one after
-the other tell nothing below a factor of 2, since the machine differs by as much between two moments (docs/trust.md).
+the other tell nothing below a factor of 2, since the machine differs by as much between two moments
+(docs/explanations/trust.md).
 
 The bounds hold what another run of it all would say: the ratio has an interval, a call takes another time in each
 process (eager calls by as much as a factor of 4, by whether the allocator has pages at hand), and so does building.
@@ -34,6 +35,13 @@ class BreakEven:
 
     `None`: never. `speedup` is eager over jitted time per call. Without intervals (`has_bounds`: too few samples) the
     bounds are those of the medians alone.
+
+    Example:
+        >>> found = benchax.BreakEven(
+        ...     calls=12, low=10, high=15, level=0.95, build_s=0.1, eager_s=0.01, jitted_s=0.001, is_same_program=False
+        ... )
+        >>> found.speedup
+        10.0
     """
 
     build_s: float
@@ -120,6 +128,12 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
     Raises:
         UsageError: one of these is no row, the jitted row lacks its time to build, or one of the rows, without a
             comparison, wall samples.
+
+    Example:
+        >>> eager = benchax.bench(jnp.sin, "f32[1000]", jit=False, max_time_s=0.05, store="off")
+        >>> jitted = benchax.bench(jnp.sin, "f32[1000]", max_time_s=0.05, store="off")
+        >>> benchax.break_even(eager, jitted).build_s > 0
+        True
     """
     for row in (eager, jitted):
         if not isinstance(row, Measurement):  # pyright: ignore[reportUnnecessaryIsInstance]  # people give what they have

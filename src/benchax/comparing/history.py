@@ -13,11 +13,13 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from benchax.model import METRICS, CaseId, Comparison, Environment, Metric
+from benchax.renderers import SavedAsPage
 from benchax.stats import changepoints
 from benchax.units import size
 
@@ -64,7 +66,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class History:
+class History(SavedAsPage):
     """Comparisons of one case with one baseline by one metric, oldest first, and what they say together. Places are
     indices of `points`."""
 
@@ -85,7 +87,7 @@ class History:
     def is_counted(self) -> bool:
         return is_counted(self.metric)
 
-    @property
+    @cached_property
     def values(self) -> tuple[float | None, ...]:
         """Ratios, or counts; None where there is none."""
         return tuple(map(value, self.points))
@@ -120,7 +122,7 @@ def history(comparisons: Sequence[Comparison]) -> History:
         newest.case,
         newest.metric,
         newest.baseline.label,
-        tuple(replace(c, blocks=()) for c in comparisons),
+        tuple(replace(c, blocks=()) if c.blocks else c for c in comparisons),
         tuple(_breaks(comparisons, groups)),
         tuple(sorted(found.stretches, key=lambda stretch: stretch.places)),
         tuple(sorted(found.changes, key=lambda change: change.at)),

@@ -33,7 +33,15 @@ class Rank:
 
 @dataclass(frozen=True)
 class Comparisons(SelfRendering, Sequence[Comparison]):
-    """Comparisons of one or several cases, as `compare` gives them."""
+    """Comparisons of one or several cases, as `compare` gives them.
+
+    Example:
+        >>> from benchax.model import CaseId, Version
+        >>> c = benchax.Comparison(CaseId("fft"), "run", Version("v1"), Version("now"), "slower", ratio=1.25)
+        >>> r = benchax.Comparisons((c,))  # as `compare` returns it
+        >>> len(r), r.verdicts
+        (1, {'now': 'slower'})
+    """
 
     comparisons: tuple[Comparison, ...] = ()
     ranking: tuple[Rank, ...] = ()

@@ -83,6 +83,12 @@ def compiled_grid(
     Raises:
         UsageError: an argument that cannot work.
         NotAvailable: this platform has no clock inside compiled code.
+
+    Example:
+        >>> h = benchax.compiled_grid([jnp.sin, jnp.cos], repeats=10)
+        >>> r = h(jnp.ones(8), timeout_s=1)
+        >>> r.outputs.shape
+        (2, 8)
     """
     return CompiledGrid(
         functions, repeats, timeout_s, total_timeout_s, stop_inside=stop_inside, like=like, fill=fill, clip=clip,

@@ -7,6 +7,7 @@ are masked in `seconds()`, and NaN in `timings`, which has no mask inside of com
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -21,9 +22,10 @@ from benchax.clock.selftest import nanoseconds
 from benchax.compiled_grids.circumstances import Circumstances
 from benchax.errors import UsageError, one_of
 from benchax.reporting import html, terminal
-from benchax.reporting.document import Document, Paragraph, TableColumn, list_remarks, tabulate
+from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_remarks, tabulate
+from benchax.reporting.pages.saving import save_page
 from benchax.stats.summary import Summary, summarize
-from benchax.units import seconds, seconds_range
+from benchax.units import plural, seconds, seconds_range
 
 
 class Status(enum.IntEnum):
@@ -68,7 +70,13 @@ LATE_S = 1e-3
 )
 @dataclass(frozen=True, eq=False)
 class CompiledGridResult:
-    """K functions, N repetitions. Inside of `jax.jit` the fields are there; the methods are for outside."""
+    """K functions, N repetitions. Inside of `jax.jit` the fields are there; the methods are for outside.
+
+    Example:
+        >>> r = benchax.compiled_grid([jnp.sin, jnp.cos], repeats=10)(jnp.ones(8))
+        >>> r.seconds().shape
+        (2, 10)
+    """
 
     outputs: Any
     """The structure that all functions return, with K in front; `status` tells what is filled in."""
@@ -189,6 +197,17 @@ class CompiledGridResult:
 
     def _repr_html_(self) -> str | None:
         return None if isinstance(self.status, Tracer) else html.fragment(self.document())
+
+    def to_html(self, file: str | os.PathLike[str]) -> None:
+        """Writes a page: one file that needs no network.
+
+        Raises:
+            UsageError: it is asked for while a compiled grid is traced, or there can be no such file.
+        """
+        if isinstance(self.status, Tracer):
+            raise UsageError("a page was asked for inside a traced function", "it outside, where there are times")
+        title = Heading(f"Compiled grid of {plural(len(self.names), 'function')}", 1)
+        save_page(file, [Document((title, *self.document().blocks))])
 
     def document(self) -> Document:
         lines = map(self._line, range(len(self.names)))

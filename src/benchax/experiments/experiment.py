@@ -83,6 +83,11 @@ def experiment(
 
     Raises:
         UsageError: a variant that does not exist, or an argument that cannot work.
+
+    Example:
+        >>> e = benchax.experiment(lambda x: x + 1, "f32[8]", variants=["bf16"], max_time_s=1)
+        >>> [row.name for row in e.rows]
+        ['bf16']
     """
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate, jit=jit)

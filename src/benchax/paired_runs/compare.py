@@ -48,7 +48,7 @@ def compare(
     Samples of all functions alternate in random order, in fresh processes one after the other (2 to 8, and up to 24
     where changes below 5 % are to be seen), until every
     verdict is clear; a change is called one only if a second measurement, in processes of its own, confirms it. An
-    unchanged function is called slower in less than 1 % of comparisons (docs/trust.md).
+    unchanged function is called slower in less than 1 % of comparisons (docs/explanations/trust.md).
 
     Functions that fail, and those whose results differ from the baseline's by more than rounding (`numerics`), have
     their lines and no place in the ranking. If the baseline itself fails, the next function is the baseline instead.
@@ -68,6 +68,11 @@ def compare(
     Raises:
         UsageError: fewer than two functions, two of one label, a baseline that is none of them, a resolution that
             is no share between 0.5 % and 20 %, a time that cannot be read.
+
+    Example:
+        >>> r = benchax.compare({"loop": lambda x: sum(x), "sum": lambda x: x.sum(axis=0)}, "f32[8,8]", max_time_s=1)
+        >>> [*r.verdicts]
+        ['sum']
     """
     labelled = _labelled(functions)
     first = _baseline(labelled, baseline)

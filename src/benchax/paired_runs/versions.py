@@ -78,6 +78,11 @@ def compare_ref(
     Raises:
         UsageError: no git repository, no such commit, benchmarks that cannot be built there, nothing to compare, or
             an option that is not permitted.
+
+    Example:
+        >>> r = benchax.compare_ref("HEAD", "benchmarks", store="off")
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]
+        [('double', 'same')]
     """
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
@@ -131,6 +136,11 @@ def compare_jax(
         UsageError: fewer than two versions, one that does not exist, nothing to compare, or an option that is not
             permitted.
         NotAvailable: a version cannot be installed.
+
+    Example:
+        >>> r = benchax.compare_jax("0.9.2,0.10.2", "benchmarks")  # doctest: +SKIP
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]  # doctest: +SKIP
+        [('double', 'same')]
     """
     listed = [version.strip() for version in versions.split(",")] if isinstance(versions, str) else list(versions)
     limit_s = read_duration("max_time_s", max_time_s)
@@ -185,6 +195,11 @@ def compare_stored(
     Raises:
         UsageError: a word that means nothing in this store, nothing to compare, or an option that is not permitted.
         StoreError: there is no database, or it cannot be read.
+
+    Example:
+        >>> r = benchax.compare_stored("last", paths="benchmarks")
+        >>> [(c.case.name, c.verdict) for c in r.of("run")]
+        [('double', 'same')]
     """
     effort = _make_effort(resolution, max_time_s, metrics)
     with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:

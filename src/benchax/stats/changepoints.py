@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, median
 
 WINDOW = 50
@@ -30,6 +31,10 @@ WEAK = 10
 LEAST = 2
 """Values on either side of a point: one value is no level. With one, as in Otava, more than twice as many values with
 heavy tails are called changes when they are the newest (of Student's t with 3 degrees of freedom 1.4 %, not 0.5 %)."""
+
+FALSE_ALARMS = (0.001, 0.007)
+"""New points where nothing has changed, per value, looking again after each: of noise of 1.5 %, and of 3 % with heavy
+tails. Counted by the simulation in tests/stats/test_changepoints.py, which holds all of them to 1 %."""
 
 JUMP_WINDOW = 30
 JUMP_LEAST = 10
@@ -140,9 +145,15 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
 def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
     """Leaves out the weakest point, then looks again, since its neighbours now have more values on one side (the
     second pass of Hunter): first by p, then by size."""
+
+    # All but the two neighbours are as they were: testing them again took nine tenths of a history of 1,000 values.
+    @cache
+    def test(start: int, at: int, end: int) -> ChangePoint:
+        return _test_split(values, start, at, end)
+
     while True:
         ends = [0, *indices, len(values)]
-        points = [_test_split(values, a, at, b) for a, at, b in zip(ends, ends[1:], ends[2:], strict=False)]
+        points = [test(a, at, b) for a, at, b in zip(ends, ends[1:], ends[2:], strict=False)]
         if not points:
             return ()
         weakest = max(points, key=lambda point: point.p)

@@ -22,7 +22,7 @@ LEAST_PROCESSES = 3
 LEAST_SCATTER = 0.015
 """The standard deviation of the medians of processes, as a share, that is assumed where they agree better. Five agree
 within 0.2 % now and then, by the moment that they share, or because a program has two paces, some percent apart, and
-all drew one of them. Later processes then lie 1 to 3 % off (docs/decisions.md)."""
+all drew one of them. Later processes then lie 1 to 3 % off (docs/about/decisions.md)."""
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -79,7 +79,7 @@ def between_interval(
     inside = [v for group in groups if (v := _log_median_variance(group)) is not None]
     spread = max(variance(logs), fmean(inside) if inside else 0.0, LEAST_SCATTER**2)
     # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
-    # seconds share the moment, and two runs on one machine meet two moments (docs/decisions.md).
+    # seconds share the moment, and two runs on one machine meet two moments (docs/about/decisions.md).
     half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))
     half = math.hypot(half, NormalDist().inv_cdf((1 + level) / 2) * moments * math.sqrt(2))
     # The mean of skewed medians may stand apart from their median, which is what is shown.

@@ -22,6 +22,11 @@ class Summary(SelfRendering):
     Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
     several, `median_s` is the median of the processes' medians, and the interval is between processes: it is to hold
     what a repetition with as many of them will say. None below 3 processes.
+
+    Example:
+        >>> s = benchax.bench(abs, "f32[8]", timer="wall", max_time_s=0.05, store="off").summary("wall")
+        >>> s.low_s <= s.median_s <= s.high_s
+        True
     """
 
     n: int

@@ -32,7 +32,16 @@ HINTS: dict[ReasonKind, str] = {
 
 
 class RecompileError(BenchaxError, AssertionError):
-    """More was compiled than was permitted. `watch` is what was seen."""
+    """More was compiled than was permitted. `watch` is what was seen.
+
+    Example:
+        >>> try:
+        ...     with benchax.no_recompile():
+        ...         _ = jax.jit(lambda x: x + 1)(np.ones(3))
+        ... except benchax.RecompileError as error:
+        ...     print(len(error.watch.compiles))
+        1
+    """
 
     watch: Watch | None = None
 
@@ -53,6 +62,10 @@ def max_compiles(n: int, *, eager: bool = False, ignored: frozenset[CodeType] = 
             goes before.
         NotMeasured: the events that it counts by were taken away inside the block.
         UsageError: n is no number of programs.
+
+    Example:
+        >>> with benchax.max_compiles(1):
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(3))
     """
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise UsageError(f"max_compiles({n!r}) cannot be", "a whole number from 0 up")
@@ -63,7 +76,14 @@ def max_compiles(n: int, *, eager: bool = False, ignored: frozenset[CodeType] = 
 
 @contextlib.contextmanager
 def no_recompile(*, eager: bool = False) -> Iterator[Watch]:
-    """Permits no compilation inside the block: every function in it must be warm. `max_compiles(0)` by another name."""
+    """Permits no compilation inside the block: every function in it must be warm. `max_compiles(0)` by another name.
+
+    Example:
+        >>> step = jax.jit(lambda x: x + 1)
+        >>> _ = step(np.ones(3))
+        >>> with benchax.no_recompile():
+        ...     _ = step(np.zeros(3))
+    """
     with watch() as seen:
         yield seen
     _judge(seen, 0, eager, "no_recompile()")

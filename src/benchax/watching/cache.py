@@ -26,6 +26,12 @@ def watch_cache() -> Iterator[CacheUse]:
     """Yields what the persistent cache does inside the block, in all threads; complete when the block has ended.
 
     Costs nothing on a warm call, as JAX sends no events there.
+
+    Example:
+        >>> with benchax.watch_cache() as found:
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(3))
+        >>> len(found.programs)
+        1
     """
     found = CacheUse(before=_folder(_directory()))
     seen: dict[int, Fate] = {}

@@ -67,6 +67,13 @@ def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None
 
     Raises:
         UsageError: `hear` or `hear_result` is no function.
+
+    Example:
+        >>> add = jax.jit(lambda x: x + 1)
+        >>> with benchax.watch_transfers() as found:
+        ...     _ = add(np.ones(1000))
+        >>> found.count("host to device")
+        1
     """
     if hear is not None and not callable(hear):
         raise UsageError(f"hear={hear!r} cannot be called", "a function of a function and its arguments, or None")

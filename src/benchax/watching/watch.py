@@ -42,6 +42,14 @@ def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset
 
     Raises:
         UsageError: threads is neither.
+
+    Example:
+        >>> step = jax.jit(lambda x: x + 1)
+        >>> with benchax.watch() as w:
+        ...     for n in (2, 2, 3):
+        ...         _ = step(np.ones(n))
+        >>> len(w.recompiles)
+        1
     """
     if not isinstance(threads, str) or threads not in ("this", "all"):
         raise UsageError(f"threads={threads!r} cannot be", "one of: this, all")

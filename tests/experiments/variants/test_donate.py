@@ -50,7 +50,7 @@ def moved(params, grads):
 
 @pytest.mark.parametrize("given", ["params", "0", " params "])
 def test_an_argument_is_named_as_its_author_calls_it(given: str) -> None:
-    """docs/experiments.md has `--given donate=state`; positions are what jax.jit is given."""
+    """docs/how-to/experiments.md has `--given donate=state`; positions are what jax.jit is given."""
     assert donated(jax.jit(moved), {"w": "f32[4]"}, "f32[4]", given=given) == (0,)
 
 

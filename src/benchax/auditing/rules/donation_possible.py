@@ -34,7 +34,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable(f"nothing is donated, and {size(saved)} is all that could be: too little to speak of")
     seen = list_some([f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken])
     result = try_variant(e, "donated", variant)
-    # It happens: donating saved an FFT 2 MiB, and its calls were slower (docs/rules/field-notes.md).
+    # It happens: donating saved an FFT 2 MiB, and its calls were slower (docs/about/field-notes.md).
     if result.comparison is not None and result.comparison.verdict == "slower":
         raise NotApplicable(f"nothing is donated, and donating {size(saved)} would not pay: {result.sentence}")
     named = ", ".join(str(argument) for argument in variant.donate)

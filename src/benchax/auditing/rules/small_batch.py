@@ -36,7 +36,7 @@ def small_batch(e: Evidence) -> Iterable[Finding]:
     if summary is None:
         raise NotMeasured("its run time was not measured")
     # In pairs twice the batch took 1.2 times as long, in plain loops 0.5 to 3.6 times, for calls of 15 to 60 µs: it
-    # depends on whether a thread of XLA's pool is awake, and not on the batch (docs/rules/field-notes.md).
+    # depends on whether a thread of XLA's pool is awake, and not on the batch (docs/about/field-notes.md).
     if summary.median_s < SHORT_S:
         raise NotApplicable(f"a call takes {seconds(summary.median_s)}, most of which does not depend on the batch")
     if summary.median_s > LONG_S:
