@@ -9,7 +9,7 @@ import pytest
 from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
-    {"errors", "printable", "renderers"},
+    {"errors", "printable", "renderers", "whole_files"},
     {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes"},
     {"model", "progress", "keywords", "amounts"},
     {"results", "json_values"},

@@ -16,6 +16,9 @@ LONGEST_TRACEBACK = 20_000
 # C0 and C1 but for tab and line break, the marks and overrides of direction, line and paragraph separators.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+# Everything outside of Char in XML 1.0, 2.2.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def show_controls(text: str) -> str:
     r"""`text`, in which what a terminal would obey is spelt out: \x1b, \u202e. Tabs and line breaks stay."""
@@ -29,6 +32,11 @@ def show_line(text: str) -> str:
 
 def _spell(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
+
+
+def spell_for_xml(text: str) -> str:
+    r"""`text`, in which what XML cannot hold is spelt out, as in `show_controls`: \x1b, \ufffe."""
+    return _NOT_XML.sub(_spell, text)
 
 
 def cap(text: str, most: int = LONGEST_MESSAGE) -> str:

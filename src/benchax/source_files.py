@@ -34,6 +34,15 @@ def is_library(file: str) -> bool:
     return not Path(file).is_absolute() or owner_of(file) != "user"
 
 
+NOT_YOURS = "(none of yours)"
+"""In tables by line: what no line of the user's is behind."""
+
+
+def without_folders(source: str | None) -> str:
+    """The file and line of a path that may be of another system; empty for None."""
+    return (source or "").replace("\\", "/").rpartition("/")[2]
+
+
 _RUNNERS = {"typer", "click", "pytest", "_pytest", "pluggy", "runpy.py"}
 
 

@@ -11,7 +11,7 @@ gets what, and what becomes of a call whose node is lost, is decided in `dispatc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from benchax.model import Environment, Noise, Remark
@@ -68,6 +68,11 @@ class Node:
     def label(self) -> str:
         """node-17 (10.0.0.2): names of hosts may repeat."""
         return f"{self.host} ({self.address})" if self.address else self.host
+
+
+def at_commit_of(here: Environment, there: Environment) -> Environment:
+    """`there` with the commit of `here`: what went to the node is no repository."""
+    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Case
-from benchax.clusters.agents import Agents, Node
+from benchax.clusters.agents import Agents, Node, at_commit_of
 from benchax.clusters.dispatcher import Dispatcher, WorkBatch
 from benchax.environment import capture
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
@@ -93,14 +93,9 @@ def measure_cases(
 def _row(case: Case, options: Options, run_id: str, node: Node, outcome: Measurement | Failure) -> Measurement:
     if isinstance(outcome, Failure):
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        return Measurement(case.id, _at_commit(node.environment, case), options, run_id, now, failure=outcome)
-    return replace(outcome, environment=_at_commit(outcome.environment, case))
-
-
-def _at_commit(there: Environment, case: Case) -> Environment:
-    """What went to the node is no repository: the commit is that of the folder here."""
-    here = _capture(case.folder)
-    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
+        environment = at_commit_of(_capture(case.folder), node.environment)
+        return Measurement(case.id, environment, options, run_id, now, failure=outcome)
+    return replace(outcome, environment=at_commit_of(_capture(case.folder), outcome.environment))
 
 
 @lru_cache(maxsize=16)

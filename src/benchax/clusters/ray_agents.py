@@ -25,6 +25,7 @@ from benchax.clusters.agents import (
     NodeJoined,
     NodeLost,
     TicketListener,
+    at_commit_of,
 )
 from benchax.clusters.node_agent import NodeAgent
 from benchax.clusters.node_check import check_nodes, make_probe
@@ -33,7 +34,7 @@ from benchax.environment import capture
 from benchax.errors import UsageError, require
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
-from benchax.model import Environment, Failure
+from benchax.model import Failure
 from benchax.units import plural, seconds
 from benchax.workers.call_limits import CallLimits
 from benchax.workers.pickling import seal
@@ -247,8 +248,7 @@ class RayAgents:
             self.problems.append(f"node {_name(agent.place)} cannot measure this: {found.message}")
             self._lose(agent, found.message)
             return []
-        # What was measured is the commit here: the folder that went there is no repository.
-        environment = _with_commit(found.environment, self.here)
+        environment = at_commit_of(self.here, found.environment)
         address = agent.place["NodeManagerAddress"]
         same = [other for other in self.agents.values() if other.place["NodeManagerAddress"] == address]
         if len(same) > 1:
@@ -297,10 +297,6 @@ def _settings_to_send() -> dict[str, Any]:
         for name, value in jax_settings().items()
         if isinstance(value, plain) and name != "jax_compilation_cache_dir"
     }
-
-
-def _with_commit(there: Environment, here: Environment) -> Environment:
-    return replace(there, commit=here.commit, branch=here.branch, is_dirty=here.is_dirty)
 
 
 def _writable(value: Any) -> Any:

@@ -26,6 +26,7 @@ from benchax.model import Absent
 from benchax.program.normalized import normalize
 from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
 from benchax.results.inspection import Inspection, LineWork
+from benchax.source_files import NOT_YOURS, without_folders
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
 
@@ -189,7 +190,7 @@ def _line_changes(
     for one, inspection in zip(sums, (before, after), strict=True):
         for line in inspection.lines or ():
             # Another commit lies in another folder.
-            one[line.source.replace("\\", "/").rpartition("/")[2] or "(none of yours)"] += amount(line)  # pyright: ignore[reportArgumentType]
+            one[without_folders(line.source) or NOT_YOURS] += amount(line)  # pyright: ignore[reportArgumentType]
     old, new = sums
     found = [NumberChange(name, old[name], new[name], unit) for name in {**old, **new} if old[name] != new[name]]
     return tuple(sorted(found, key=lambda c: -abs((c.after or 0) - (c.before or 0))))

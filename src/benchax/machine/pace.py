@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from time import perf_counter_ns
 import platformdirs
 
 from benchax.model import Environment
+from benchax.whole_files import write_whole
 
 _WORK = bytes(128 * 1024)
 """Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
@@ -109,11 +109,8 @@ def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
             with path.open("a") as file:
                 file.write(_line(known[-1]))
         else:
-            # Written beside and moved, since other runs may read or append meanwhile; a line that is lost by it is one
-            # of hundreds.
-            beside = path.with_suffix(f".{os.getpid()}")
-            beside.write_text("".join(map(_line, known[-KEPT:])))
-            beside.replace(path)
+            # Other runs may append meanwhile: a line that is lost by it is one of hundreds.
+            write_whole(path, "".join(map(_line, known[-KEPT:])))
 
 
 def _line(reading: tuple[float, float]) -> str:

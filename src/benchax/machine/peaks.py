@@ -16,11 +16,8 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +33,7 @@ from benchax.errors import NotMeasured
 from benchax.model import Absent
 from benchax.results.roofline import Peaks
 from benchax.specs import DTYPES
+from benchax.whole_files import write_whole
 
 FORMAT = 1
 MatmulType = Literal["f32", "bf16", "f64"]
@@ -234,15 +232,7 @@ def _keep(path: Path, found: Peaks) -> bool:
     del document["path"]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file)
-            Path(temporary).replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
+        write_whole(path, json.dumps(document))
     except OSError:
         return False
     return True

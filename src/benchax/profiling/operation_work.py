@@ -34,14 +34,15 @@ def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Wo
     parsed = hlo_module.parse(text)
     loops = find_loops(parsed)
     found: dict[str, Work] = {}
+    names = set(seen)
     for computation in parsed.computations.values():
         for each in computation.instructions:
-            if each.name not in seen or is_opaque(each):
+            if each.name not in names or is_opaque(each):
                 continue
-            if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & set(seen):
+            if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & names:
                 found[each.name] = Work()
                 continue
-            adder = Adder(parsed, loops)
+            adder = Adder(parsed, loops)  # one for each, for its restrictions
             work = adder.instruction(computation, each, is_fused=False)
             if not adder.restrictions:
                 found[each.name] = work

@@ -22,7 +22,7 @@ from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Module
 from benchax.program.live_ranges import LiveRange, Schedule
 from benchax.program.source_tables import SourceTables
-from benchax.results.memory import HeldValue, LiveValue, PeakMemory, Role
+from benchax.results.memory import HeldValue, LiveValue, PeakMemory, Role, highest_of_stretches
 
 MOST_STRETCHES = 200
 """A timeline is as long as a chart is wide."""
@@ -65,7 +65,7 @@ def peak_memory(plan: Assignment | None, hlo_text: str, module: Module) -> PeakM
         position=position,
         instructions=len(schedule.order),
         values=tuple(sorted(values, key=lambda value: -value.size_bytes)),
-        timeline=tuple(_highest_of_stretches(needed)),
+        timeline=tuple(highest_of_stretches(needed, MOST_STRETCHES)),
     )
 
 
@@ -127,12 +127,6 @@ def _sum_over_time(holdings: Sequence[Holding], instructions: int) -> list[int]:
         changes[each.live.first] += each.end - each.start
         changes[each.live.last + 1] -= each.end - each.start
     return list(accumulate(changes[:-1]))
-
-
-def _highest_of_stretches(needed: Sequence[int]) -> Iterator[int]:
-    count = min(MOST_STRETCHES, len(needed))
-    for i in range(count):
-        yield max(needed[i * len(needed) // count : (i + 1) * len(needed) // count])
 
 
 class _Names:

@@ -14,6 +14,7 @@ from benchax.reporting.document import Section, Table, TableColumn, TextRow, tab
 from benchax.reporting.tables import LINE, WHERE
 from benchax.results.inspection import Inspection, LineWork
 from benchax.results.roofline import Roofline
+from benchax.source_files import NOT_YOURS
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 MOST_NAMED = 8
@@ -23,8 +24,6 @@ MOST_ROWS = 15
 
 OPERATION = TableColumn("operation", "names")
 WHAT = TableColumn("what", "names")
-
-NOT_YOURS = "(none of yours)"
 
 Line = tuple[str, ...]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from benchax.reporting.document import Block, Heading, Paragraph, Sparkline, Table, TableColumn, list_lines
 from benchax.reporting.inspection_tables import OPERATION, Line, build_table, first_rows, near
 from benchax.reporting.tables import LINE
 from benchax.results.inspection import Inspection
-from benchax.results.memory import PeakMemory
+from benchax.results.memory import PeakMemory, highest_of_stretches
 from benchax.units import percent, size
 
 MOST_BARS = 60
@@ -23,7 +23,7 @@ def show(found: Inspection, full: bool) -> list[Block]:
     return [
         Heading(f"temporaries at their peak: {size(found.peak.live_bytes)}"),
         Paragraph(_describe(found.peak)),
-        Sparkline(_fold(found.peak.timeline), "what is needed, over the program", is_linear=True),
+        Sparkline(_bars(found.peak), "what is needed, over the program", is_linear=True),
         *(first_rows(table, full) for table in [_values(found.peak)] if table),
         *list_lines(_advise(found)),
     ]
@@ -36,9 +36,8 @@ def _describe(peak: PeakMemory) -> str:
     return f"at {peak.at.operation}, instruction {peak.position + 1} of {peak.instructions}{where}{beyond}"
 
 
-def _fold(timeline: Sequence[int]) -> tuple[float | None, ...]:
-    count = min(MOST_BARS, len(timeline))
-    return tuple(max(timeline[i * len(timeline) // count : (i + 1) * len(timeline) // count]) for i in range(count))
+def _bars(peak: PeakMemory) -> tuple[int, ...]:
+    return tuple(highest_of_stretches(peak.timeline, MOST_BARS))
 
 
 def _values(peak: PeakMemory) -> Table | None:

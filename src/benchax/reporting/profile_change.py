@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchax.reporting.document import Document, Heading, Table, TableColumn, list_remarks, tabulate
 from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import OpChange, ProfileChange
+from benchax.source_files import without_folders
 from benchax.units import count, seconds
 
 TOP = 20
@@ -30,7 +31,7 @@ def _line(op: OpChange) -> tuple[str, ...]:
     is_known = op.calls_before and op.calls_after and op.before_s is not None and op.after_s is not None
     more = f"{'+' if op.more_s >= 0 else '-'}{seconds(abs(op.more_s))}" if is_known else ""
     calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
-    line = (op.source or "").replace("\\", "/").rpartition("/")[2]
+    line = without_folders(op.source)
     scope = (op.scope or "").partition("/")[2] or op.category
     shape = f"{op.shape_before} → {op.shape}" if op.shape_before else op.shape or ""
     where = " ".join(part for part in (line, shape, scope) if part)

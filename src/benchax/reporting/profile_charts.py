@@ -14,6 +14,7 @@ from benchax.reporting.styles import Style
 from benchax.reporting.tables import truncate
 from benchax.reporting.trees import grow
 from benchax.results.profile import Device, Lane, Op, Profile, Timeline
+from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import plural, seconds
 
 MOST_DEPTH = 6
@@ -21,7 +22,6 @@ MOST_DEPTH = 6
 LONGEST_NAME = 40
 STYLES: tuple[Style, ...] = ("", "info")
 """Of calls, by turns with their depth."""
-NONE_OF_YOURS = "(none of yours)"
 
 
 def document(p: Profile) -> Document:
@@ -101,8 +101,8 @@ def _scope(op: Op) -> list[str]:
 
 
 def _line(op: Op) -> list[str]:
-    file, _, line = (op.source or "").rpartition(":")
-    return [file, f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line}"] if file else [NONE_OF_YOURS]
+    file = (op.source or "").rpartition(":")[0]
+    return [file, without_folders(op.source)] if file else [NOT_YOURS]
 
 
 # ---- memory -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from benchax.reporting.document import Table, TableColumn, tabulate
 from benchax.reporting.tables import truncate
 from benchax.results.profile import Op, Profile
+from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import count, percent, rate, seconds
 
 LONGEST_NAME, MOST_ROWS = 44, 8
@@ -15,7 +16,7 @@ LONGEST_NAME, MOST_ROWS = 44, 8
 
 def shorten_path(source: str | None, details: bool) -> str:
     """The file without its folders, and the line; with `details` all of it."""
-    return (source or "") if details else (source or "").replace("\\", "/").rpartition("/")[2]
+    return source or "" if details else without_folders(source)
 
 
 def by_line(p: Profile, details: bool = False) -> Table | None:
@@ -23,7 +24,7 @@ def by_line(p: Profile, details: bool = False) -> Table | None:
     groups = _group(p.ops, lambda op: shorten_path(op.source, details))
     if not any(groups) or len(groups) == len(p.ops):
         return None
-    return _tabulate(groups, TableColumn("line", "names"), "(none of yours)", details)
+    return _tabulate(groups, TableColumn("line", "names"), NOT_YOURS, details)
 
 
 def by_scope(p: Profile, details: bool = False) -> Table | None:

@@ -6,6 +6,7 @@ PeakMemory    what of the temporaries is needed at one time, at most, and over t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,3 +93,10 @@ class PeakMemory:
     def sum_of(self, role: Role) -> int:
         """Bytes of the values that have this role."""
         return sum(value.size_bytes for value in self.values if value.role == role)
+
+
+def highest_of_stretches(sizes: Sequence[int], most: int) -> Iterator[int]:
+    """The highest of each of `most` equal stretches, so that no peak is lost; all of them if they are fewer."""
+    count = min(most, len(sizes))
+    for i in range(count):
+        yield max(sizes[i * len(sizes) // count : (i + 1) * len(sizes) // count])

@@ -173,11 +173,7 @@ def blame(told: Sequence[_RankEnd]) -> Failure:
     first = chosen[0].answer
     assert isinstance(first, Failure)
     who = " and ".join(f"rank {each.rank}" for each in sorted(chosen, key=lambda each: each.rank))
-    return replace(first, message=f"{who} of {_count(told, first)}: {first.message}")
-
-
-def _count(told: Sequence[_RankEnd], _: Failure) -> str:
-    return plural(max(each.rank for each in told) + 1, "rank")
+    return replace(first, message=f"{who} of {plural(max(each.rank for each in told) + 1, 'rank')}: {first.message}")
 
 
 def _place(step: str) -> int:

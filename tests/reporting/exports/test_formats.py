@@ -18,10 +18,10 @@ from measurement_strategies import TEXT, measurements
 
 from benchax.errors import UsageError
 from benchax.model import Measurement
+from benchax.printable import spell_for_xml
 from benchax.reporting.exports import FORMATS, NAMES, asv, check_format
 from benchax.reporting.exports.bencher import name as bencher_name
 from benchax.reporting.exports.entries import entries
-from benchax.reporting.exports.junit import xml_text
 
 csv.field_size_limit(10**7)  # Python's reader stops at 128 KiB, which four parameters of 10,000 characters may exceed
 JSON = ("bencher", "github-action", "json", "pytest-benchmark")
@@ -71,7 +71,7 @@ def names_in(format: str, content: str) -> list[Any]:
 @settings(max_examples=25)
 def test_a_name_comes_back_as_it_was(format: str, name: str) -> None:
     """But for what XML has no character for, and for names that are too long for Bencher: these are marked."""
-    as_written = {"junit": xml_text, "bencher": bencher_name}.get(format, lambda text: text)
+    as_written = {"junit": spell_for_xml, "bencher": bencher_name}.get(format, lambda text: text)
     expected = name if format in ("csv", "json") else as_written(name or "(no name)")
 
     assert names_in(format, text(format, (named(name),))) == [expected]

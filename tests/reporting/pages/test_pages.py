@@ -27,7 +27,7 @@ from benchax.reporting.document import Document, Heading, Table
 from benchax.reporting.figure_areas import arrange
 from benchax.reporting.pages.chart_data import encode_numbers
 from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page
-from benchax.reporting.pages.saving import save_page, write_whole
+from benchax.reporting.pages.saving import save_page
 from benchax.reporting.profile_charts import chart_timeline, chart_trees
 from benchax.reporting.thinning import thin
 from benchax.results.profile import Device, Gap, Lane, Op, Profile
@@ -219,15 +219,6 @@ def test_a_name_that_no_file_can_have_is_an_error_that_quotes_it(name: str, proj
         RICH.to_html(name)
 
     assert list(project.iterdir()) == []
-
-
-def test_a_new_page_can_be_read_as_other_new_files_can(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.touch()
-
-    write_whole(tmp_path / "page.html", "x")
-
-    assert (tmp_path / "page.html").stat().st_mode == other.stat().st_mode
 
 
 # ---- profiles ---------------------------------------------------------------------------------------------------

@@ -7,17 +7,14 @@ characters, not even escaped: they are written as \\x1b, and a lone half of a su
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from benchax.model import Comparison, Failure
+from benchax.printable import spell_for_xml
 from benchax.reporting.comparisons import sentence
 from benchax.reporting.exports.entries import ExportedCase, common_environment, drop_unknown, is_alarm
-
-# Everything outside of Char in XML 1.0, 2.2.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def text(found: Sequence[ExportedCase]) -> str:
@@ -25,10 +22,10 @@ def text(found: Sequence[ExportedCase]) -> str:
     suite = SubElement(root, "testsuite", name="benchax")
     env = common_environment([entry.m for entry in found])
     if "host" in env:
-        suite.set("hostname", xml_text(env["host"]))
+        suite.set("hostname", spell_for_xml(env["host"]))
     if found:
         # JUnit's schema has no time zone; ours is UTC.
-        suite.set("timestamp", xml_text(min(entry.m.started_at for entry in found)[:19]))
+        suite.set("timestamp", spell_for_xml(min(entry.m.started_at for entry in found)[:19]))
     for entry in found:
         suite.append(_case(entry))
     _count(suite)
@@ -36,11 +33,6 @@ def text(found: Sequence[ExportedCase]) -> str:
         root.set(name, suite.get(name, "0"))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def xml_text(content: str) -> str:
-    """What XML cannot hold, spelled out."""
-    return _FORBIDDEN.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", content)
 
 
 def _count(suite: Element) -> None:
@@ -51,7 +43,7 @@ def _count(suite: Element) -> None:
 
 
 def _case(entry: ExportedCase) -> Element:
-    case = Element("testcase", classname=xml_text(entry.m.case.name), name=xml_text(entry.label))
+    case = Element("testcase", classname=spell_for_xml(entry.m.case.name), name=spell_for_xml(entry.label))
     if entry.summary:
         # Without an exponent: `time` is a decimal in the schemas of JUnit.
         case.set("time", f"{entry.summary.median_s:.9f}")
@@ -61,21 +53,21 @@ def _case(entry: ExportedCase) -> Element:
     elif alarms := [c for c in entry.comparisons if is_alarm(c)]:
         _slower(case, alarms)
     elif entry.samples is None:
-        SubElement(case, "skipped", message=xml_text(entry.detail))
-    SubElement(case, "system-out").text = xml_text("\n".join([entry.detail, *map(sentence, entry.comparisons)]))
+        SubElement(case, "skipped", message=spell_for_xml(entry.detail))
+    SubElement(case, "system-out").text = spell_for_xml("\n".join([entry.detail, *map(sentence, entry.comparisons)]))
     return case
 
 
 def _add_failure(case: Element, failure: Failure) -> None:
     tag = "skipped" if failure.kind == "not_run" else "error"
-    found = SubElement(case, tag, type=failure.kind, message=xml_text(f"in {failure.stage}: {failure.message}"))
-    found.text = xml_text("\n".join(part for part in (failure.advice, failure.traceback) if part))
+    found = SubElement(case, tag, type=failure.kind, message=spell_for_xml(f"in {failure.stage}: {failure.message}"))
+    found.text = spell_for_xml("\n".join(part for part in (failure.advice, failure.traceback) if part))
 
 
 def _slower(case: Element, alarms: Sequence[Comparison]) -> None:
     """One element: the schema has no room for more."""
     said = [sentence(c) for c in alarms]
-    SubElement(case, "failure", type="slower", message=xml_text(said[0])).text = xml_text("\n".join(said))
+    SubElement(case, "failure", type="slower", message=spell_for_xml(said[0])).text = spell_for_xml("\n".join(said))
 
 
 def _properties(case: Element, entry: ExportedCase) -> None:
@@ -85,4 +77,4 @@ def _properties(case: Element, entry: ExportedCase) -> None:
     if numbers:
         properties = SubElement(case, "properties")
         for name, value in numbers.items():
-            SubElement(properties, "property", name=xml_text(name), value=repr(value))
+            SubElement(properties, "property", name=spell_for_xml(name), value=repr(value))

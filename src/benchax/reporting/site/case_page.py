@@ -10,7 +10,7 @@ from benchax.model import CaseId
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Section, Table, TextRow, tabulate
 from benchax.reporting.history import NO_TIMES, document_with_chart, heading
-from benchax.reporting.site.environments import name_environment
+from benchax.reporting.site.environments import name_environment, split_common
 from benchax.reporting.site.versions import shorten_version, version_of_row
 from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn
 from benchax.store.timelines import TimelineRow
@@ -143,15 +143,14 @@ def _describe_environments(found: CaseTimeline) -> tuple[Block, ...]:
     chosen = [each for each in names if each in found.environments][:MOST_SERIES]
     if not chosen:
         return ()
-    facts = [found.environments[each] for each in chosen]
-    shared = {name: text for name, text in facts[0].items() if all(each.get(name) == text for each in facts)}
-    own = (
-        Section(
-            names[each],
-            tuple(TextRow(name, text) for name, text in found.environments[each].items() if name not in shared),
-        )
-        for each in chosen
-    )
-    title = "in all of these environments" if len(chosen) > 1 else names[chosen[0]]
-    common = Section(title, tuple(TextRow(name, text) for name, text in shared.items()))
-    return Heading("Environments"), Facts((common, *own) if len(chosen) > 1 else (common,), "words")
+    common, own = split_common([found.environments[each] for each in chosen])
+    if len(chosen) == 1:
+        sections = (_section(names[chosen[0]], common),)
+    else:
+        own_sections = (_section(names[each], facts) for each, facts in zip(chosen, own, strict=True))
+        sections = (_section("in all of these environments", common), *own_sections)
+    return Heading("Environments"), Facts(sections, "words")
+
+
+def _section(title: str, facts: Mapping[str, str]) -> Section:
+    return Section(title, tuple(TextRow(name, text) for name, text in facts.items()))

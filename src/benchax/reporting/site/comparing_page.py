@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from benchax.reporting.document import Document, Heading, Paragraph
 from benchax.reporting.markup import Markup, element
-from benchax.reporting.site.environments import name_environment
+from benchax.reporting.site.environments import name_environment, split_common
 from benchax.reporting.site.state import CaseSummary, SiteState
 from benchax.reporting.site.versions import VERDICTS, file_of, shorten_version
 
@@ -50,9 +50,7 @@ def render_index(state: SiteState) -> str:
 
 def _list_environments(environments: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
     """Their names, what all have in common, and what each has of its own."""
-    facts = list(environments.values())
-    common = {name: text for name, text in facts[0].items() if all(f.get(name) == text for f in facts)} if facts else {}
-    own = [{name: text for name, text in f.items() if name not in common} for f in facts]
+    common, own = split_common(list(environments.values()))
     names = [name_environment(fingerprint, f) for fingerprint, f in environments.items()]
     return {"names": names, "common": common, "own": own}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchax.model import NOT_COMPARED, Environment
@@ -31,6 +31,13 @@ def _facts(env: Environment) -> Iterator[tuple[str, str]]:
             yield "affinity", ", ".join(map(str, value))
         else:
             yield f.name.replace("_", " "), str(value)
+
+
+def split_common(facts: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """What all environments have in common, and what each has of its own."""
+    first: Mapping[str, str] = facts[0] if facts else {}
+    common = {name: text for name, text in first.items() if all(each.get(name) == text for each in facts)}
+    return common, [{name: text for name, text in each.items() if name not in common} for each in facts]
 
 
 def name_environment(fingerprint: str, facts: Mapping[str, str]) -> str:

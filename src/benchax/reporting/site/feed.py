@@ -10,14 +10,13 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from benchax.printable import show_line
+from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.site.lists import Found, describe_certainty, list_changes
 from benchax.reporting.site.state import CaseSummary
 
 MOST_ENTRIES = 50
 ATOM = "http://www.w3.org/2005/Atom"
 # What XML 1.0 cannot hold, even escaped (2.2).
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render_feed(cases: Sequence[CaseSummary], store: str) -> str:
@@ -63,7 +62,7 @@ def _add_entry(feed: ET.Element, found: Found, store: str) -> None:
 
 
 def _add(parent: ET.Element, tag: str, text: str) -> None:
-    ET.SubElement(parent, tag).text = _NOT_XML.sub("\ufffd", show_line(text))
+    ET.SubElement(parent, tag).text = spell_for_xml(show_line(text))
 
 
 def _date(text: str) -> str:

@@ -19,7 +19,7 @@ from benchax.model import Comparison
 from benchax.reporting.document import Document
 from benchax.reporting.markup import Markup, element
 from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page
-from benchax.reporting.pages.saving import LONGEST_TITLE, write_whole
+from benchax.reporting.pages.saving import LONGEST_TITLE, write_page
 from benchax.reporting.site import case_page, comparing_page
 from benchax.reporting.site.case_page import CaseTimeline
 from benchax.reporting.site.environments import describe_facts, name_briefly
@@ -87,14 +87,15 @@ def publish(store: DatabaseStore, folder: Path) -> Published:
 @contextmanager
 def _own(folder: Path) -> Generator[None]:
     """The folder is made, is ours, and is written to by nobody else."""
+    folders = (folder, folder / "cases", folder / "data", folder / "assets")
     try:
-        for each in (folder, folder / "cases", folder / "data", folder / "assets"):
+        for each in folders:
             if each.exists() and not each.is_dir():
                 raise UsageError(f"cannot write a site to {str(folder)!r}: {each.name} is a file", "a folder")
         if (folder / "index.html").exists() and not (folder / LOCK).exists() and not (folder / FILE).exists():
             problem = f"{str(folder)!r} has an index.html that benchax did not write"
             raise UsageError(problem, "a new folder, or one of a site", "name another one with --output")
-        for each in (folder, folder / "cases", folder / "data", folder / "assets"):
+        for each in folders:
             each.mkdir(parents=True, exist_ok=True)
         with only_writer(folder / LOCK):
             yield
@@ -138,7 +139,7 @@ class _Publishing:
         self._write_versions()
         self._write_lists()
         self._remove_old()
-        write_whole(self.folder / FILE, render_state(self.state))
+        write_page(self.folder / FILE, render_state(self.state))
         return Published(
             self.folder, len(self.activity), self.written, len(self.state.versions), self.versions_written, self.others
         )
@@ -156,7 +157,7 @@ class _Publishing:
         page = known.page if known else _name_page(activity)
         shared = Shared("../assets", _navigation("../"), styles=("../assets/site.css",), scripts=("../assets/site.js",))
         title = shorten_label(activity.case)[:LONGEST_TITLE]
-        write_whole(self.folder / "cases" / page, render_page(title, case_page.documents(found), shared))
+        write_page(self.folder / "cases" / page, render_page(title, case_page.documents(found), shared))
         self.written += 1
         return summarize(activity, found, page, self.places)
 
@@ -218,7 +219,7 @@ class _Publishing:
             if new is not None:
                 found.times.extend(new.times)
                 found.ratios.extend(new.ratios)
-            write_whole(file, render_numbers(name, found))
+            write_page(file, render_numbers(name, found))
             self.versions_written += 1
 
     def _numbers_before(self, file: Path) -> Numbers:
@@ -262,10 +263,10 @@ class _Publishing:
     def _write_if_changed(self, name: str, text: str) -> None:
         file = self.folder / name
         with suppress(OSError, ValueError):
-            # As `write_whole` writes it.
+            # As `write_page` writes it.
             if file.read_bytes() == text.encode("utf-8", "backslashreplace"):
                 return
-        write_whole(file, text)
+        write_page(file, text)
         self.others += 1
 
     def _remove_old(self) -> None:
@@ -287,9 +288,11 @@ def _histories(compared: Sequence[Comparison]) -> list[History]:
     """One for each metric and baseline; that with the newest comparison last."""
     series: dict[tuple[str, str], list[Comparison]] = {}
     for c in compared:
-        series.setdefault((c.metric, c.baseline.label), []).append(c)
-    last = {key: i for i, c in enumerate(compared) for key in [(c.metric, c.baseline.label)]}
-    return [history(series[key]) for key in sorted(series, key=lambda key: last[key])]
+        key = c.metric, c.baseline.label
+        found = series.pop(key, [])
+        found.append(c)
+        series[key] = found  # at the end now
+    return [history(each) for each in series.values()]
 
 
 def _select_new(

@@ -1,0 +1,50 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchax.whole_files import write_whole
+
+
+def test_the_text_is_written_as_it_is(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "one\r\ntwo\n\ud800 µ")
+    assert (tmp_path / "a").read_bytes() == b"one\r\ntwo\n\\ud800 \xc2\xb5"
+
+
+def test_what_was_there_stays_when_it_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a"
+    file.write_text("before")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, "after")
+    assert file.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_mode_of_what_was_there_is_kept(mode: int, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("before")
+    file.chmod(mode)
+    write_whole(file, "after")
+    assert file.stat().st_mode & 0o777 == mode
+
+
+def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    write_whole(tmp_path / "ours", "")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        write_whole(tmp_path, "text")
