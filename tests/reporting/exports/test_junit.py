@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.model import Comparison, Failure
-from benchax.reporting.exports.junit import xml_text
+from benchax.printable import spell_for_xml
 
 
 def suite(rows=ROWS, comparisons: tuple[Comparison, ...] = ()) -> Element:
@@ -76,13 +76,13 @@ def test_numbers_are_properties_and_what_was_not_measured_is_none() -> None:
 
 @given(st.text())
 def test_any_text_can_be_an_attribute(name: str) -> None:
-    root = ElementTree.fromstring(ElementTree.tostring(Element("a", name=xml_text(name))))
+    root = ElementTree.fromstring(ElementTree.tostring(Element("a", name=spell_for_xml(name))))
 
-    assert root.get("name") == xml_text(name)
+    assert root.get("name") == spell_for_xml(name)
 
 
 def test_control_characters_are_spelled_out() -> None:
-    assert xml_text("a\x00b\x1b\tc\nd\ud800\uffff") == "a\\x00b\\x1b\tc\nd\\ud800\\uffff"
+    assert spell_for_xml("a\x00b\x1b\tc\nd\ud800\uffff") == "a\\x00b\\x1b\tc\nd\\ud800\\uffff"
 
 
 def test_a_reader_of_junit_reads_it() -> None:
