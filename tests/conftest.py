@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -37,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in reasons.keys() & item.keywords:
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand collected tests are a million objects, which every collection of garbage would look at again: that
+    of a test that asks for one, and those that come by themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,9 @@ def test_both_ways_are_timed_and_each_says_what_a_run_takes():
     assert found.python.runs == 80
     assert found.compiled.runs > 80
     # A call has the function in it, and its own dispatch: on any machine more than the function alone.
-    assert all(found.python.run_s[key] > found.compiled.run_s[key] > 0 for key in found.python.run_s)
+    known = {key: run_s for key, run_s in found.compiled.run_s.items() if run_s is not None}  # a busy machine hides one
+    assert known
+    assert all(found.python.run_s[key] > run_s > 0 for key, run_s in known.items())
     assert found.python.first_s > min(found.python.took_s)
     assert found.compiled.first_s > min(found.compiled.took_s)
     assert median(found.ratios) > 1  # a neighbour may disturb one of the rounds

@@ -43,7 +43,7 @@ def verdict(subject: Any, mode: str) -> str:
 @pytest.mark.parametrize("name", HONEST)
 def test_a_right_result_is_never_called_wrong(name: str, subject: Any) -> None:
     fn, inputs = HONEST[name]
-    made = subject(fn, *inputs)
+    made = subject(fn, *jax.tree.map(jnp.asarray, inputs))
     expected = {"agrees", "undecided"} if name in UNDECIDED else {"agrees"}
 
     found = {verdict(made, "eager"), verdict(made, "float64")}
@@ -56,7 +56,7 @@ def test_a_right_result_is_never_called_wrong(name: str, subject: Any) -> None:
 def test_a_wrong_result_is_always_called_wrong(name: str, mode: str, subject: Any) -> None:
     fn, inputs = WRONG[name]
 
-    numerics = verify(subject(fn, *inputs), mode)
+    numerics = verify(subject(fn, *jax.tree.map(jnp.asarray, inputs)), mode)
 
     assert not numerics.agrees
     assert numerics.why

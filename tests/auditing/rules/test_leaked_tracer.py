@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
@@ -34,6 +36,16 @@ def uses(x: Any) -> Any:
     return x
 
 
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """The collector of garbage knows who holds what, but not of what `conftest.py` has put aside."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("unfrozen")
 def test_a_traced_value_in_a_global_is_found_and_its_holder_named() -> None:
     (finding,), _ = asked(jax.jit(keeps))
     kept.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 ID = "page-faulting-output"
@@ -34,7 +33,7 @@ def test_a_small_output_is_fine(ask_about: Any) -> None:
 @pytest.mark.serial
 def test_a_function_that_returns_a_number_is_not_told_to_return_less(ask_about: Any) -> None:
     def total(a: Any) -> Any:
-        return (jnp.cumsum(jnp.sort(a, axis=0), axis=0) * a).sum()
+        return (a.T.reshape(a.shape) * a).sum()
 
     found = ask_about(ID, total, LARGE)
 

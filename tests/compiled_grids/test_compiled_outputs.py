@@ -1,0 +1,164 @@
+"""The outputs of a grid in one jitted call are those of direct calls. Nothing here looks at durations: programs are
+compiled at the lowest level."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from functions_by_hand import X, double, forever, looping
+from jax import lax
+
+from benchax.compiled_grids.compiled import compiled_grid
+from benchax.errors import UsageError
+
+SAME = {
+    "vector": (lambda x: jnp.sin(x) * 2, X),
+    "jitted": (jax.jit(lambda x: x @ x), X),
+    "tree": (lambda d: {"s": d["a"].sum(), "n": (d["b"] + 1, None)}, {"a": X, "b": jnp.arange(3)}),
+    "several arguments": (lambda a, b: a * b, (X, jnp.float32(3))),
+    "numpy": (jnp.cumsum, np.arange(5.0)),
+    "bf16 and a number": (lambda a, b: a * b, (X.astype(jnp.bfloat16), 2.5)),
+    "a number": (lambda x: jnp.arange(4, dtype=jnp.int8) * x, 2),
+    "bool": (lambda x: x > 0.5, X),
+    "complex": (jnp.fft.fft, X),
+    "key in": (lambda k: jax.random.normal(k, (5,)), jax.random.key(1)),
+    "key out": (jax.random.split, jax.random.key(1)),
+    "loop": (looping, X),
+    "loop over integers": (lambda n: lax.while_loop(lambda c: c < 10**5, lambda c: c + n, n), jnp.int32(3)),
+    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), 0.0, x), X),
+    "input itself": (lambda x: x, X),
+    "in place": (lambda x: x.at[0].set(5), X),
+    "empty": (lambda x: x[:0], X),
+    "cond": (lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), X),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_outputs_are_those_of_a_direct_call(name):
+    function, x = SAME[name]
+    expected = jax.jit(function)(*x) if type(x) is tuple else jax.jit(function)(x)
+
+    result = compiled_grid([function, function], repeats=3)(x)
+
+    assert result.status_names == ["ok", "ok"]
+    for row in (0, 1):
+        outputs = jax.tree.map(lambda leaf, row=row: leaf[row], result.outputs)
+        assert jax.tree.structure(expected) == jax.tree.structure(outputs)
+        assert jax.tree.all(jax.tree.map(is_same, expected, outputs))
+
+
+def is_same(a, b) -> bool:
+    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+        return a.dtype == b.dtype and is_same(jax.random.key_data(a), jax.random.key_data(b))
+    return a.dtype == b.dtype and np.array_equal(a, b)
+
+
+def test_the_data_are_left_as_they_were():
+    x = jnp.arange(1000.0)
+
+    jax.block_until_ready(compiled_grid([lambda x: x.at[:].set(0), lambda x: x + 1], repeats=5)(x))
+
+    np.testing.assert_array_equal(x, np.arange(1000.0))
+
+
+def test_a_function_is_traced_once():
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return looping(x)
+
+    jax.block_until_ready(compiled_grid([counted], repeats=3)(X))
+
+    assert len(calls) == 1
+
+
+def test_other_shapes_are_marked_and_not_run():
+    functions = {
+        "first": double,
+        "short": lambda x: forever(x)[:2],
+        "pair": lambda x: (x, x),
+        "int": lambda x: x.astype(int),
+        "last": double,
+    }
+
+    result = compiled_grid(functions, repeats=3)(X)
+
+    assert result.names == ("first", "short", "pair", "int", "last")
+    assert result.status_names == ["ok", "wrong_shape", "wrong_shape", "wrong_shape", "ok"]
+    assert result.why_not_measured("short") == "it returns f32[2], not f32[64]"
+    assert result.why_not_measured("pair") == "it returns (f32[64], f32[64]), not f32[64]"
+    assert np.isnan(result.outputs[1:4]).all()
+
+
+@pytest.mark.parametrize("like", [lambda x: x, X, jax.ShapeDtypeStruct((64,), jnp.float32)])
+def test_what_outputs_should_look_like_can_be_said(like):
+    result = compiled_grid([jnp.sum, double], repeats=3, like=like)(X)
+
+    assert result.status_names == ["wrong_shape", "ok"]
+    assert result.outputs.shape == (2, 64)
+
+
+def test_a_function_that_raises_is_a_row_and_the_next_one_says_what_outputs_look_like():
+    def broken(x):
+        raise ValueError("no good\nat all")
+
+    result = compiled_grid([broken, lambda x: "text", double], repeats=3)(X)
+
+    assert result.status_names == ["error", "error", "ok"]
+    assert result.why_not_measured(0) == "it cannot be traced: ValueError: no good"
+    assert compiled_grid([broken], repeats=3)(X).outputs is None
+
+
+def test_a_function_that_cannot_be_in_a_loop_is_a_row():
+    def noisy(x):
+        jax.debug.callback(lambda: None, ordered=True)
+        return x
+
+    result = compiled_grid([noisy, double], repeats=3)(X)
+
+    assert result.status_names[1] == "ok"
+    assert result.status_names[0] in ("ok", "error")  # which one is JAX's affair
+
+
+def test_what_does_not_depend_on_its_inputs_has_outputs_and_no_time():
+    jitted = jax.jit(lambda x: jnp.arange(64.0) * 2)
+
+    result = compiled_grid([jitted, double, lambda x: forever(jnp.zeros(64))], repeats=3)(X, timeout_s=[60, 60, 0.02])
+
+    assert result.status_names == ["constant", "ok", "timed_out"]
+    np.testing.assert_array_equal(result.outputs[0], np.arange(64) * 2)
+    assert "does not depend on its inputs" in result.why_not_measured(0)
+
+
+@pytest.mark.parametrize(("fill", "expected"), [(None, math.nan), (7, 7)])
+def test_rows_without_outputs_are_filled(fill, expected):
+    result = compiled_grid([double, jnp.sum], repeats=1, fill=fill)(X)
+
+    np.testing.assert_array_equal(result.outputs[1], np.full(64, expected))
+
+
+def test_integers_have_no_nan_and_are_filled_with_zeros():
+    result = compiled_grid([double, jnp.sum], repeats=1)(jnp.arange(4))
+
+    np.testing.assert_array_equal(result.outputs, [[0, 2, 4, 6], [0, 0, 0, 0]])
+
+
+def test_outputs_are_clipped_then_freed_of_nan_and_stacked_as_columns_beside_ones():
+    x = jnp.array([0.0, 2.0, -3.0, jnp.nan])
+    h = compiled_grid([double, jnp.sum], repeats=1, clip=(-1, 1), nan_to_num=True)
+
+    result = h(x)
+
+    expected = [[0, 0, 1], [1, 0, 1], [-1, 0, 1], [0, 0, 1]]
+    np.testing.assert_array_equal(result.stacked(), expected)
+    np.testing.assert_array_equal(jax.jit(lambda x: h(x).stacked())(x), expected)
+
+
+def test_outputs_that_are_no_vectors_cannot_be_stacked():
+    with pytest.raises(UsageError, match="functions that return one vector"):
+        compiled_grid([jnp.sum], repeats=1)(X).stacked()
