@@ -55,12 +55,15 @@ def make_functions() -> list[Callable[[Any], Any]]:
     return [*map(power, range(2, 10)), raises, too_short]
 
 
-def make_killer(marker: str) -> Callable[[Any], Any]:
-    """A function that kills the agent above its worker, once."""
+def make_killer(folder: str, last: int) -> Callable[[Any], Any]:
+    """A function that kills the agent above its worker, once: with the last data, and when the second node is dead."""
 
     def kills_agent(x: Any) -> Any:
-        if not os.path.exists(marker):  # noqa: PTH110
-            open(marker, "w").close()  # noqa: PTH123
+        killed, second_died = f"{folder}/killed", f"{folder}/second-died"
+        if x.shape[0] == last and not os.path.exists(killed):  # noqa: PTH110
+            while not os.path.exists(second_died):  # noqa: PTH110
+                time.sleep(0.01)
+            open(killed, "w").close()  # noqa: PTH123
             psutil.Process().parent().parent().kill()  # type: ignore[union-attr]
         return x * 2
 
@@ -104,13 +107,17 @@ def test_an_agent_and_a_node_that_die_cost_no_cell_and_none_is_measured_twice(
     two_nodes: TwoNodes, project: Path
 ) -> None:
     begun: Counter[str] = Counter()
-    functions, data = [make_killer(str(project / "killed")), *FUNCTIONS[:3]], [f"f32[{n}]" for n in range(4, 24)]
+    functions, data = [make_killer(str(project), last=23), *FUNCTIONS[:3]], [f"f32[{n}]" for n in range(4, 24)]
+
+    def kill_second() -> None:
+        two_nodes.kill_second()
+        (project / "second-died").touch()
 
     def listen(event: ProgressEvent) -> None:
         if event.doing == "trace" and not begun[event.item]:
             begun[event.item] += 1
-            if begun.total() == 20:
-                threading.Thread(target=two_nodes.kill_second).start()
+            if begun.total() == 5:
+                threading.Thread(target=kill_second).start()
 
     try:
         g = benchax.grid(functions, data, on=two_nodes.address, compare=False, store="s", progress=listen)
