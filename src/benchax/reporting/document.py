@@ -14,6 +14,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.reporting.chart import Chart
+from benchax.reporting.outline import Outline
 from benchax.reporting.styles import Style
 
 
@@ -175,7 +176,7 @@ def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> 
     return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
 
 
-Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
+Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart | Outline
 
 
 @dataclass(frozen=True)
