@@ -112,7 +112,7 @@ def _inspection(name: str) -> Inspection:
         name, name, Place(name, name, "cpu", "cpu", 1), jaxpr=jaxpr, hlo=f"HloModule {name}\n\tx", counts=counts,
         constants=constants, remarks=(_remark(name),), absent=absent,
         operations=HloOperations((
-            HloOperation(name, "while", "(f32[8], s32[])", f"{name}:3", f"{name}/inner", None, "", 10.0, 0.0, None, name),
+            HloOperation(name, "while", "(f32[8], s32[])", f"{name}:3", name, None, "", 10.0, 0.0, None, name),
             HloOperation(f"{name}.2", name, "f32[8]{0}", f"{name}:4", name, 0, "body", 10.0, 0.0, 64.0, "", (0,)),
         )),
     )  # fmt: skip

@@ -38,12 +38,12 @@ def operations(hlo_text: str, module: Module, most: int = MOST_OPERATIONS) -> Hl
     """
     if module.entry is None:
         return None
-    walk = _Walk(module, SourceTables(hlo_text), most)
-    walk.run(module.entry)
-    return HloOperations(tuple(walk.found), walk.left_out)
+    lister = _OperationLister(module, SourceTables(hlo_text), most)
+    lister.run(module.entry)
+    return HloOperations(tuple(lister.found), lister.left_out)
 
 
-class _Walk:
+class _OperationLister:
     """Level by level, so that a limit leaves out what stands deepest."""
 
     def __init__(self, module: Module, tables: SourceTables, most: int) -> None:
