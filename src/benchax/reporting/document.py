@@ -189,6 +189,14 @@ class Document:
         return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
 
 
+def list_parts(title: str, documents: Sequence[Document]) -> tuple[Document, ...]:
+    """For a page of several: their names first, each leading to its part. One alone is the page's own."""
+    if len(documents) == 1:
+        return tuple(documents)
+    names = tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
+    return (Document((Heading(title, 1), names)), *documents)
+
+
 def tabulate(
     columns: Sequence[TableColumn | str],
     lines: Iterable[Sequence[str]],
