@@ -31,7 +31,7 @@ def report(
         str,
         typer.Argument(
             metavar="[WHAT]",
-            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; a .json file of an experiment, an "
+            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; JSON of an experiment, an "
             "audit or a checklist; the trace of a profile.",
         ),
     ] = "last",
