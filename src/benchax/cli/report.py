@@ -31,8 +31,8 @@ def report(
         str,
         typer.Argument(
             metavar="[WHAT]",
-            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; JSON of an experiment, an "
-            "audit or a checklist; the trace of a profile.",
+            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; JSON of an "
+            "experiment, an audit or a checklist; the trace of a profile.",
         ),
     ] = "last",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = DEFAULT,
