@@ -148,7 +148,9 @@ def _render_row(row: TextRow, kind: str) -> Markup:
 def _render_table(table: Table, targets: dict[str, str]) -> Iterator[Markup]:
     """A table that is too wide is scrolled, not the page."""
     kinds = [{"numbers": "n", "names": "c", "words": ""}[column.kind] for column in table.columns]
-    names = [element("th", name, scope="col", css_class=kind) for name, kind in zip(table.names, kinds, strict=True)]
+    named = zip(table.names, kinds, strict=True)
+    # A head without a name would be read as one.
+    names = [element("th", name, scope="col", css_class=kind) if name else element("td") for name, kind in named]
     head = [element("thead", element("tr", *names))] if any(table.names) else []
     rows = [element("tr", *_render_cells(row, kinds, targets)) for row in table.rows]
     yield element("div", element("table", *head, element("tbody", *rows)), css_class="wide")
