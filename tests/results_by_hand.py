@@ -17,6 +17,7 @@ from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
+from benchax.results.operations import HloOperation, HloOperations
 from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
@@ -110,6 +111,10 @@ def _inspection(name: str) -> Inspection:
     return Inspection(
         name, name, Place(name, name, "cpu", "cpu", 1), jaxpr=jaxpr, hlo=f"HloModule {name}\n\tx", counts=counts,
         constants=constants, remarks=(_remark(name),), absent=absent,
+        operations=HloOperations((
+            HloOperation(name, "while", "(f32[8], s32[])", f"{name}:3", name, None, "", 10.0, 0.0, None, name),
+            HloOperation(f"{name}.2", name, "f32[8]{0}", f"{name}:4", name, 0, "body", 10.0, 0.0, 64.0, "", (0,)),
+        )),
     )  # fmt: skip
 
 

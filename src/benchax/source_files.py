@@ -46,6 +46,7 @@ def without_folders(source: str | None) -> str:
 _RUNNERS = {"typer", "click", "pytest", "_pytest", "pluggy", "runpy.py"}
 
 
+@cache
 def is_runner(file: str) -> bool:
     """Does this file only start programs or tests? It is below every function that has no caller of the user's."""
     return bool(_RUNNERS.intersection(Path(file).parts)) or file.startswith(f"{sysconfig.get_path('scripts')}{os.sep}")

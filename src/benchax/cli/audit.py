@@ -37,7 +37,7 @@ from benchax.cli.options import (
     WhatOrCommand,
     limits_of_audit,
 )
-from benchax.cli.output_files import check_writable, write_text
+from benchax.cli.output_files import check_writable, write_documents, write_text
 from benchax.errors import UsageError, one_of
 from benchax.units import read_duration
 
@@ -169,15 +169,12 @@ def _functions(
 def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, html: Path | None) -> None:
     from benchax.reporting import sarif as exchange
     from benchax.reporting.audit import documents_of_all
-    from benchax.reporting.pages.saving import save_page
 
     for file, text in ((output, _json_lines), (sarif, exchange.text)):
         if file is not None:
             write_text(file, text(audits))
             note(f"written to {file}")
-    if html is not None:
-        save_page(html, documents_of_all(audits), "benchax audit")
-        note(f"written to {html}")
+    write_documents(html, documents_of_all(audits))
 
 
 def _json_lines(audits: Sequence[Audit]) -> str:

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from benchax.cli.console import collect_cases, line, printing_to_stderr, show
-from benchax.cli.options import MaxTimeOfEach, Params, Pattern, Seed, What, limits_of_audit
+from benchax.cli.options import Html, MaxTimeOfEach, Params, Pattern, Seed, What, limits_of_audit
+from benchax.cli.output_files import check_writable, write_documents
+from benchax.units import plural
 
 
 def checklist(
@@ -21,6 +23,7 @@ def checklist(
     ] = None,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
+    html: Html = None,
 ) -> None:
     """Go through a checklist of optimisations, each ticked off by what was measured.
 
@@ -30,16 +33,20 @@ def checklist(
     from benchax.auditing.checklist import walk_checklist
     from benchax.progress import show_progress
     from benchax.reporting.checklist import document
+    from benchax.reporting.document import list_parts
 
+    check_writable(html)
     given = limits_of_audit(max_time, timeout, seed)
     cases, code = collect_cases(what or ["."], pattern, params or [])
-    was_left_out = False
+    was_left_out, documents = False, []
     for case in cases:
         # A display of its own each: what has ended is shown before the next one begins.
         with show_progress(True) as report:
             each, trial = printing_to_stderr(
                 lambda case=case, report=report: walk_checklist(case, **given, report=report)
             )
-        line(json.dumps(each.asdict())) if as_json else show(document(each))
+        documents.append(document(each))
+        line(json.dumps(each.asdict())) if as_json else show(documents[-1])
         was_left_out |= trial.obstacle is not None or trial.is_unbuilt
+    write_documents(html, list_parts(f"Checklists of {plural(len(documents), 'function')}", documents))
     raise typer.Exit(2 if was_left_out else code)

@@ -6,12 +6,14 @@ benchmarking cost? Nothing is stored.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchax.cli.console import line, note, printing_to_stderr, show
-from benchax.cli.options import COMMAND_LINE, Params, Seed
+from benchax.cli.options import COMMAND_LINE, Html, Params, Seed
+from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def compiled_grid(
     ] = False,
     rounds: Annotated[int, typer.Option(metavar="N", help="Turns of both loops (with --python-loop).")] = 5,
     seed: Seed = None,
+    html: Html = None,
 ) -> None:
     """Functions × repetitions in one compiled call, with the clock and the limits inside.
 
@@ -50,12 +53,13 @@ def compiled_grid(
     from benchax.options import read_seed
     from benchax.units import read_duration
 
+    check_writable(html)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     total_s = read_duration("total_timeout_s", total_timeout, COMMAND_LINE)
     data_seed = 0 if seed is None else read_seed(seed, COMMAND_LINE)
     functions, data = printing_to_stderr(lambda: read(what, params or [], data_seed))
     h = make_grid(functions, repeats=repeats, timeout_s=limit_s, total_timeout_s=total_s)
-    raise typer.Exit(printing(h, data, rounds if python_loop else None))
+    raise typer.Exit(printing(h, data, rounds if python_loop else None, html))
 
 
 def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -80,23 +84,28 @@ def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any]
     return {name: resolve_target(word) for name, word in labels(targets).items()}, data
 
 
-def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None) -> int:
+def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None, html: Path | None = None) -> int:
     """Measures, shows, and returns the exit code."""
     from benchax.compiled_grids.compiled_result import Status
+    from benchax.reporting.document import Document, Heading, list_parts
 
     if rounds is not None:
         found = printing_to_stderr(lambda: h.compare_python_loop(data, rounds=rounds))
         show(found.document())
+        write_documents(html, [found.document()])
         return 0
-    code = 0
+    code, documents = 0, list[Document]()
     for k, (label, x) in enumerate(data.items()):
         result = printing_to_stderr(lambda x=x: h(x))
         if k:
             line("")
+        document = result.document()
+        documents.append(Document((Heading(label, 1), *document.blocks)))
         # A spec is its own signature, which stands in the result.
         if result.circumstances is None or result.circumstances.inputs != label:
             line(label)
-        show(result.document())
+        show(document)
         code = 2 if (result.status == Status.error).any() else code
+    write_documents(html, list_parts("Compiled grid", documents))
     note("nothing is stored of a compiled grid")
     return code

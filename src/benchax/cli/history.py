@@ -11,7 +11,7 @@ import typer
 
 from benchax.cli.console import line, note, show
 from benchax.cli.options import Html, Plot, Store
-from benchax.cli.output_files import check_drawable, check_writable, write_figure
+from benchax.cli.output_files import check_drawable, check_writable, write_documents, write_figure
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def history(
     from benchax.cli.store import open_listed_store
     from benchax.reporting.document import Document
     from benchax.reporting.history import document, documents_of_all, overview
-    from benchax.reporting.pages.saving import save_page
 
     check_drawable(plot)
     check_writable(html)
@@ -55,9 +54,7 @@ def history(
         show(Document((overview(histories),)))
     if plot is not None:
         _draw(histories[0], plot)
-    if html is not None:
-        save_page(html, documents_of_all(histories))
-        note(f"page written to {html}")
+    write_documents(html, documents_of_all(histories) if html else ())
 
 
 def _series(store: DatabaseStore, metric: str) -> list[Series]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchax.cli.console import note
 from benchax.errors import UsageError, require
+
+if TYPE_CHECKING:
+    from benchax.reporting.document import Document
 
 DRAWN = (".png", ".svg", ".pdf")
 
@@ -63,6 +67,15 @@ def write_page(file: Path | None, result: BecomesPage) -> None:
         # Teaches results to write pages, as the import of a public name does, which commands do without.
         importlib.import_module("benchax.reporting.display")
         result.to_html(file)
+        note(f"page written to {file}")
+
+
+def write_documents(file: Path | None, documents: Sequence[Document]) -> None:
+    """As `write_page`, of documents: the page's own, then its parts."""
+    from benchax.reporting.pages.saving import save_page
+
+    if file is not None:
+        save_page(file, documents)
         note(f"page written to {file}")
 
 

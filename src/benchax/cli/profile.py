@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import collect_cases, note
-from benchax.cli.options import COMMAND, COMMAND_LINE, Params, Pattern, Seed, WhatOrCommand
+from benchax.cli.options import COMMAND, COMMAND_LINE, Html, Params, Pattern, Seed, WhatOrCommand
+from benchax.cli.output_files import check_writable
 from benchax.errors import UsageError
 from benchax.units import parse_seconds, read_duration
 
@@ -96,19 +97,21 @@ def profile(
     xprof: Annotated[
         str | None, typer.Option(metavar="TOOL", help="Print what this tool of xprof says: hlo_stats, op_profile, ….")
     ] = None,
+    html: Html = None,
     in_nsys: Annotated[bool, typer.Option("--in-nsys", hidden=True)] = False,
 ) -> None:
     """Record where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
     command = ctx.meta.get(COMMAND)
     _one_of_four(what, command, read, attach)
     if serve is not None:
-        _only_served(command, output, memory, as_json, compare, xprof, nsys)
+        _only_served(command, output, memory, as_json, compare, xprof, nsys, html)
+    _check_page(html, nsys, xprof)
     from benchax.cli import profile_output
     from benchax.options import read_seed
     from benchax.profiling.program_recorder import ProgramRequest
 
     earlier = None if compare is None else profile_output.read(compare)
-    wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, is_aside=command is not None)
+    wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, command is not None, html)
     for_s = read_duration("duration", duration, COMMAND_LINE) or DURATION_S
     least_steps = steps if command is not None else 0
     wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory, least_steps=least_steps)
@@ -153,6 +156,13 @@ def _one_of_four(what: Any, command: Any, read: Any, attach: Any) -> None:
             "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), --read PATH, or "
             "--attach PORT",
         )
+
+
+def _check_page(html: Path | None, nsys: bool, xprof: str | None) -> None:
+    """Raises UsageError where there would be no profile of ours to write."""
+    check_writable(html)
+    if html is not None and (nsys or xprof):
+        raise UsageError(f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of ours", "one of them")
 
 
 def _only_served(command: Any, *of_recordings: Any) -> None:
@@ -207,13 +217,17 @@ def profile_cases(
     runs: int | None = None,
 ) -> int:
     """Records each in a worker, shows it, and returns the exit code."""
-    from benchax.cli.profile_output import show_all
+    from benchax.cli.profile_output import show_all, write_profiles
     from benchax.workers.profiled import ProfilingRequest
 
-    code = 0
+    code, profiles = 0, list["Profile"]()
     for case in cases:
         found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted)
-        code = max(code, show_all([found] if found else [], wanted), 2 if has_failed else 0)
+        profiles += [found] if found else []
+        # Each is shown when it is there; a page is of all.
+        shown = show_all([found] if found else [], replace(wanted, html=None))
+        code = max(code, shown, 2 if has_failed else 0)
+    write_profiles(profiles, wanted)
     return code
 
 

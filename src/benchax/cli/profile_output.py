@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchax.cli.console import line, note, show
-from benchax.cli.output_files import write_text
+from benchax.cli.output_files import write_documents, write_text
 from benchax.errors import FormatError, UsageError
 from benchax.model import Remark
 from benchax.units import plural
@@ -36,6 +36,7 @@ class Wanted:
     xprof: str | None = None
     is_aside: bool = False
     """stdout belongs to the user's program: what we say goes to stderr, documents into a file."""
+    html: Path | None = None
 
 
 def folder_for(name: str, output: Path | None) -> Path:
@@ -136,7 +137,25 @@ def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
             _show(found, wanted)
     if wanted.as_json and wanted.is_aside and profiles:
         _write_json(profiles, wanted)
+    write_profiles(profiles, wanted)
     return 2 if any(not found.ops for found in profiles) else 0
+
+
+def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
+    """One page of all of them, where one is wanted."""
+    if wanted.html is None or not profiles:
+        return
+    from benchax.reporting import profile_change
+    from benchax.reporting.display import documents_of
+    from benchax.reporting.document import Document, list_parts
+
+    documents: list[Document] = []
+    for found in profiles:
+        (document,) = documents_of(found)
+        change = _change(found, wanted)
+        changed = () if change is None else profile_change.document(change).blocks
+        documents.append(Document((*document.blocks, *changed)))
+    write_documents(wanted.html, list_parts(plural(len(documents), "profile"), documents))
 
 
 def _document(found: Profile, wanted: Wanted) -> str:

@@ -31,7 +31,8 @@ def report(
         str,
         typer.Argument(
             metavar="[WHAT]",
-            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; the trace of a profile.",
+            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; JSON of an "
+            "experiment, an audit or a checklist; the trace of a profile.",
         ),
     ] = "last",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = DEFAULT,
@@ -54,11 +55,25 @@ def _documents(what: str, pattern: str, store: str | None) -> tuple[Document, ..
 
     path = Path(what)
     if path.suffix in (".json", ".jsonl") or (os.sep in what and path.exists()) or path.suffix == ".pb":
-        return documents_of(_read(path, pattern))
+        return _of_file(path, pattern)
     database = open_listed_store(store)
     rows = _choose(rows_of(database, what), what, pattern)
     head, *parts = documents_of(rows)
     return (head, *_compared(database, rows), *parts)
+
+
+def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
+    from benchax.cli.result_files import read_results
+    from benchax.reporting.display import documents_of
+    from benchax.reporting.document import list_parts
+
+    results = read_results(path) if path.suffix in (".json", ".jsonl") and path.is_file() else None
+    if results is None:
+        return documents_of(_read(path, pattern))
+    if pattern:
+        raise UsageError(f"--filter {pattern!r} of {str(path)!r}, which holds no rows", "--filter of rows only")
+    parts = [part for found in results for part in documents_of(found)]
+    return list_parts(f"{len(results)} results of {path.name}", parts)
 
 
 def _read(path: Path, pattern: str) -> Rows | Profile:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
-from benchax.cli.options import COMMAND_LINE, On, Params, Pattern, Seed, StoreOrOff, What
+from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Seed, StoreOrOff, What
+from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
 from benchax.units import plural, seconds
 
@@ -126,6 +127,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
     on: On = None,
+    html: Html = None,
 ) -> None:
     """Measure benchmarks, or one function, and store a row for each case.
 
@@ -144,6 +146,7 @@ def run(
     from benchax.options import check
     from benchax.specs import read_mesh
 
+    check_writable(html)
     check(given, COMMAND_LINE)  # before files are imported, which takes its time
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
@@ -169,8 +172,8 @@ def run(
     if devices is not None:
         from benchax.cli.scaling import scale
 
-        raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json))
-    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on)
+        raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json, html=html))
+    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html)
     if quick:
         note(LEFT_OUT)
     raise typer.Exit(code)
@@ -213,6 +216,7 @@ def measure(
     as_json: bool = False,
     pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
     on: str | None = None,
+    html: Path | None = None,
 ) -> int:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
     from contextlib import nullcontext
@@ -248,8 +252,10 @@ def measure(
                         print_json([row])
         except KeyboardInterrupt:
             interrupted = True
+        in_turns = {} if as_json else _in_turns(rows, pairs or {}, given)
         if not as_json:
-            _show(rows, pairs or {}, _in_turns(rows, pairs or {}, given))
+            _show(rows, pairs or {}, in_turns)
+        _write(html, rows, in_turns)
     finally:  # also when stdout is closed or full
         show_broken(broken)
         rescue(outcome)
@@ -330,6 +336,19 @@ def _show(
         found = document(rows[0]) if len(rows) == 1 else list_measurements(rows)
         programs = printing_to_stderr(lambda: describe_programs({id: pairs[id][1] for id in in_turns}))
         show(Document((*found.blocks, *map(Paragraph, [*break_evens(rows, in_turns), *programs]))))
+
+
+def _write(html: Path | None, rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
+    """The page of the run, with the comparisons that were made on the way."""
+    if html is None:
+        return
+    from benchax.comparing.ranking import Comparisons
+    from benchax.reporting.display import documents_of
+    from benchax.store.load import Rows
+
+    head, *parts = documents_of(Rows(tuple(rows)))
+    compared = documents_of(Comparisons(tuple(in_turns.values()))) if in_turns else ()
+    write_documents(html, (head, *compared, *parts))
 
 
 def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:

@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import note, width_aside
-from benchax.cli.options import COMMAND_LINE, JsonFile
-from benchax.cli.output_files import check_writable, write_text
+from benchax.cli.options import COMMAND_LINE, Html, JsonFile
+from benchax.cli.output_files import check_writable, write_documents, write_text
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchax.hooks.command import EndedCommand, Report
+    from benchax.reporting.document import Document
 
 HOOK = "benchax.cli.watch_hook:begin"
+TITLES = {"watch": "compilations", "cache": "persistent cache", "transfers": "transfers"}
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 """How this command reads words: what follows the program's name is the program's, also where nobody wrote --."""
 
@@ -33,6 +37,7 @@ def watch(
         bool, typer.Option("--transfers", help="Name the lines that move data to and from the device, too; slower.")
     ] = False,
     output: JsonFile = None,
+    html: Html = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="End the program after this long: 30, 500ms, 2min.")
     ] = None,
@@ -40,10 +45,12 @@ def watch(
     """Run a program unchanged, and tell what JAX compiled in it, why, and what its cache kept."""
     from benchax.hooks.command import run
 
-    check_writable(output)
+    check_writable(output, html)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
-    ended = run(command, HOOK, {"transfers": transfers, "width": width_aside()}, limit_s=limit_s)
+    settings = {"transfers": transfers, "width": width_aside(), "has_page": html is not None}
+    ended = run(command, HOOK, settings, limit_s=limit_s)
     _tell(command, ended)
+    write_documents(html, _make_documents(command, ended) if html else ())
     if output is not None:
         _write(output, command, ended)
     raise typer.Exit(ended.exit_code)
@@ -78,16 +85,43 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _tell_process(report: Report, is_one_of_many: bool) -> None:
+def _describe_share(report: Report) -> str:
+    """Empty where it is not known."""
     from benchax.units import percent
 
+    share = report.result["main_thread_share"]
+    if share is None:
+        return ""
+    return f"the main thread spent {percent(share)} of its time after the import of jax on tracing and compiling"
+
+
+def _tell_process(report: Report, is_one_of_many: bool) -> None:
     if is_one_of_many:
         note(f"\n---- process {report.pid}: {shlex.join(report.argv)}")
-    share = report.result["main_thread_share"]
-    if share is not None:
-        note(f"the main thread spent {percent(share)} of its time after the import of jax on tracing and compiling")
+    if share := _describe_share(report):
+        note(share)
     for text in report.result["texts"].values():
         note(f"\n{text.strip()}")
+
+
+def _make_documents(command: list[str], ended: EndedCommand) -> tuple[Document, ...]:
+    """For a page: how it ended, then what was seen in each process."""
+    from benchax.reporting.document import Document, Heading, list_lines
+
+    below = (f"benchax: {shlex.join(command)} {describe_end(ended)}",)
+    remarks = [f"note: {remark}" for remark in ended.remarks]
+    shares = [text for report in ended.reports if (text := _describe_share(report))]
+    head = Document((Heading(f"Watch of {shlex.join(command)}", 1, below), *list_lines([*shares, *remarks])))
+    return (head, *(part for report in ended.reports for part in _make_parts(report, len(ended.reports) > 1)))
+
+
+def _make_parts(report: Report, is_one_of_many: bool) -> Iterator[Document]:
+    from benchax.reporting.document import Document, Heading
+    from benchax.reporting.document_json import decode_document
+
+    process = f", process {report.pid}: {shlex.join(report.argv)}" if is_one_of_many else ""
+    for name, coded in report.result["shown"].items():
+        yield Document((Heading(f"{TITLES[name]}{process}"), *decode_document(coded).blocks))
 
 
 def _write(output: Path, command: list[str], ended: EndedCommand) -> None:
@@ -100,5 +134,5 @@ def document(command: list[str], ended: EndedCommand) -> dict[str, Any]:
     reports: list[dict[str, Any]] = plain.pop("reports")
     processes = [report | report.pop("result") for report in reports]
     for process in processes:
-        del process["texts"]
+        del process["texts"], process["shown"]
     return {"command": command, **plain, "processes": processes}

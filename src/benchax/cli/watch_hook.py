@@ -12,6 +12,7 @@ from typing import Any
 
 from benchax.reporting import terminal
 from benchax.reporting.display import document_of
+from benchax.reporting.document_json import encode_document
 from benchax.watching.cache import watch_cache
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
@@ -21,7 +22,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """Watches all threads from now on; what it returns ends that, and gives the report.
 
     Args:
-        settings: transfers: whether these are watched, too; width: of the terminal, None for a pipe.
+        settings: transfers: whether these are watched, too; width: of the terminal, None for a pipe; has_page: whether
+            there will be a page.
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
@@ -32,7 +34,9 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         block.close()
         documents = {name: part.asdict() for name, part in parts.items()}
         texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
-        return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts}
+        # For a page, which the process that waits for this one makes.
+        shown = {name: encode_document(document_of(part)) for name, part in parts.items() if settings["has_page"]}
+        return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts, "shown": shown}
 
     return finish
 

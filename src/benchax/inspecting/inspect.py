@@ -39,6 +39,7 @@ from benchax.program.donation import donation
 from benchax.program.hlo_module import Module
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory_plan import memory_plan
+from benchax.program.operations import operations
 from benchax.program.peak_memory import peak_memory
 from benchax.program.work_by_line import work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
@@ -47,7 +48,9 @@ from benchax.results.memory import PeakMemory
 from benchax.specs import MeshSpec, is_spec, parse_spec
 from benchax.units import plural
 
-COMPILED_PARTS = ("hlo", "counts", "lines", "xla_cost", "memory", "buffers", "peak", "donation", "collectives")
+COMPILED_PARTS = (
+    "hlo", "counts", "lines", "operations", "xla_cost", "memory", "buffers", "peak", "donation", "collectives",
+)  # fmt: skip
 
 
 @guard_keywords(NAMES)
@@ -238,6 +241,7 @@ class _InspectionReader:
             "hlo": hlo_text,
             "counts": counts(hlo_text, module),
             "lines": work_by_line(hlo_text, module),
+            "operations": operations(hlo_text, module),
             "xla_cost": cost(compiled, hlo_text),
             "memory": memory,
             "buffers": buffers(

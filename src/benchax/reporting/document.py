@@ -14,6 +14,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.reporting.chart import Chart
+from benchax.reporting.outline import Outline
 from benchax.reporting.styles import Style
 
 
@@ -175,7 +176,7 @@ def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> 
     return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
 
 
-Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
+Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart | Outline
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,14 @@ class Document:
     def title(self) -> str:
         """Its first heading; empty without one."""
         return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
+
+
+def list_parts(title: str, documents: Sequence[Document]) -> tuple[Document, ...]:
+    """For a page of several: their names first, each leading to its part. One alone is the page's own."""
+    if len(documents) == 1:
+        return tuple(documents)
+    names = tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
+    return (Document((Heading(title, 1), names)), *documents)
 
 
 def tabulate(

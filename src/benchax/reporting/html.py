@@ -31,6 +31,8 @@ from benchax.reporting.document import (
     TextRow,
 )
 from benchax.reporting.markup import Markup, element
+from benchax.reporting.outline import Outline
+from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.styles import MARKS, Style
 
 # Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
@@ -80,6 +82,9 @@ def _render_block(block: Block) -> Iterator[Markup]:
             yield element("div", draw_sparkline(block), " ", block.caption, style=_APART)
         case Chart():
             yield _draw_chart(block)
+        case Outline():
+            yield element("div", block.caption, style=_APART + _STYLES["title"])
+            yield from _render_table(tabulate_outline(block))
 
 
 def _render_heading(heading: Heading) -> Iterator[Markup]:

@@ -1,4 +1,4 @@
-"""An inspection as charts: its work by scope and by line as areas, and the plan of its memory."""
+"""An inspection as charts: its work by scope and by line as areas, the plan of its memory, and the program as boxes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from benchax.reporting import inspection
 from benchax.reporting.chart import Axis, Chart, Quantity, Tree
-from benchax.reporting.document import Code, Document
+from benchax.reporting.document import Code, Document, Heading
 from benchax.reporting.measurement_charts import chart_memory
+from benchax.reporting.program_outline import make_outline
 from benchax.reporting.trees import grow
 from benchax.results.inspection import Inspection, LineWork
 
@@ -18,7 +19,8 @@ def document(found: Inspection) -> Document:
     """As for a notebook, with charts before the texts of the program."""
     blocks = inspection.document_with_texts(found).blocks
     first = next((i for i, block in enumerate(blocks) if isinstance(block, Code)), len(blocks))
-    return Document((*blocks[:first], *charts(found), *blocks[first:]))
+    program = () if found.operations is None else (Heading("program"), make_outline(found.operations))
+    return Document((*blocks[:first], *charts(found), *program, *blocks[first:]))
 
 
 def charts(found: Inspection) -> Iterator[Chart]:

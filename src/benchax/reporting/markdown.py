@@ -25,6 +25,8 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
+from benchax.reporting.outline import Outline
+from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.styles import MARKS
 
 # A colon inside a word makes emoji and links of web addresses; a dash in front makes a list or a rule.
@@ -62,6 +64,9 @@ def _render_block(block: Block) -> Iterator[str]:
             yield f"{block.bars} {escape(block.caption)}"
         case Chart():  # GitHub shows no SVG that stands in a text
             yield f"chart: {escape(block.caption)}"
+        case Outline():
+            yield _bold(block.caption)
+            yield from _render_block(tabulate_outline(block))
 
 
 def _join_lines(lines: Iterable[str]) -> str:

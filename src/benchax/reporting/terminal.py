@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, cast
 
 from rich.cells import cell_len
@@ -36,6 +36,8 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.folding import Folded, break_lines, link_locations, longest_word
 from benchax.reporting.highlighting import highlight
+from benchax.reporting.outline import Outline
+from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.styles import MARKS, Style
 
 STYLES: dict[Style, str] = {
@@ -57,6 +59,8 @@ GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
 """The width of what is written into a pipe."""
+Shown = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
+"""What is left when outlines are tables."""
 ENDLESS = 400
 """A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
@@ -64,18 +68,27 @@ ENDLESS = 400
 def render(document: Document) -> RenderableType:
     """For a console, which prints it with `crop=False`: lines of programs, and words, may be longer than a window."""
     parts: list[RenderableType] = []
-    for is_apart, is_below, block in _place_blocks(_spell_out(document.blocks)):
+    for is_apart, is_below, block in _place_blocks(_prepare(document)):
         parts += [Text(), _render_block(block, is_below)] if is_apart else [_render_block(block, is_below)]
     return Group(*parts)
 
 
 def to_text(document: Document, width: int | None = None) -> str:
     """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
-    blocks: tuple[Block, ...] = _spell_out(document.blocks)
+    blocks = _prepare(document)
     tables = [_TableLayout(block).width for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
     placed = _place_blocks(blocks)
     return "\n".join("\n" * is_apart + _print_block(block, is_below, wide) for is_apart, is_below, block in placed)
+
+
+def _prepare(document: Document) -> tuple[Shown, ...]:
+    """Only blocks that a terminal can show, and nothing in them that it would obey."""
+    return _spell_out(tuple(chain.from_iterable(map(_without_outline, document.blocks))))
+
+
+def _without_outline(block: Block) -> tuple[Shown, ...]:
+    return (Heading(block.caption), tabulate_outline(block)) if isinstance(block, Outline) else (block,)
 
 
 def _spell_out(part: Any) -> Any:
@@ -95,7 +108,7 @@ def _spell_out(part: Any) -> Any:
             return part
 
 
-def _place_blocks(blocks: Sequence[Block]) -> Iterator[tuple[bool, bool, Block]]:
+def _place_blocks(blocks: Sequence[Shown]) -> Iterator[tuple[bool, bool, Shown]]:
     """(is a blank line in front of it, does it stand below a heading, block)"""
     if blocks:
         yield False, False, blocks[0]
@@ -106,7 +119,7 @@ def _place_blocks(blocks: Sequence[Block]) -> Iterator[tuple[bool, bool, Block]]
         yield is_apart, level == 2, block
 
 
-def _print_block(block: Block, is_below: bool, width: int) -> str:
+def _print_block(block: Shown, is_below: bool, width: int) -> str:
     if isinstance(block, Code):  # as it is: a console would expand its tabs
         return f"{block.title}\n{block.text}" if block.title else block.text
     printed = io.StringIO()
@@ -120,7 +133,7 @@ def _print_block(block: Block, is_below: bool, width: int) -> str:
     return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
-def _render_block(block: Block, is_below: bool) -> RenderableType:
+def _render_block(block: Shown, is_below: bool) -> RenderableType:
     match block:
         case Heading():
             return _render_heading(block)

@@ -7,7 +7,7 @@
     Donation      what was to be donated, what an output reused, and why not
     Collectives   communication between devices, and how the arguments are sharded
 
-The memory of the plan, buffer by buffer and at its peak, is in `memory.py`.
+The memory of the plan, buffer by buffer and at its peak, is in `memory.py`; the operations are in `operations.py`.
 
 Bytes and counts are of one call on one device. `None` means not known; `Inspection.why_absent` says why.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from benchax.model import Absent, Cost, Memory, Remark, find_why
 from benchax.results import Displayed
 from benchax.results.memory import Buffers, PeakMemory
+from benchax.results.operations import HloOperations
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,8 @@ class Inspection(Displayed):
     counts: Counts | None = None
     lines: tuple[LineWork, ...] | None = None
     """The same work by line, most operations first."""
+    operations: HloOperations | None = None
+    """The operations of the program one by one, with what each reads."""
     xla_cost: Cost | None = None
     """XLA's own count, which takes a loop body once."""
     memory: Memory | None = None

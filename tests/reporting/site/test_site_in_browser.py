@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,42 @@ def test_every_page_draws_fits_and_leads_to_pages_that_are_there(
     there = {file.as_uri() for file in site.rglob("*") if file.is_file()}
     assert links <= there
     assert {file.as_uri() for file in site.rglob("*.html")} <= links
+
+
+@pytest.mark.parametrize(
+    "looks", [{}, {"color_scheme": "dark"}, {"viewport": NARROW}], ids=["light", "dark", "narrow"]
+)
+def test_no_page_keeps_anybody_out(open_page: Any, site: Path, looks: dict[str, Any]) -> None:
+    """By axe-core, as the pages of single results; with all parts open, and two versions side by side."""
+    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
+    script = (files(axe) / "axe.min.js").read_text(encoding="utf-8")
+    for file in sorted(site.rglob("*.html")):
+        opened = open_page(file, **looks)
+        opened.draw_all()
+        if file.name == "compare.html":
+            opened.page.wait_for_selector("#side-by-side table")
+        opened.page.evaluate(script)
+
+        # It would read the styles as files, which the page's policy forbids.
+        found = opened.page.evaluate("axe.run({ preload: false }).then((run) => run.violations)")
+
+        told = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+        assert (file.name, told) == (file.name, [])
+
+
+def test_paper_has_all_of_a_page_on_white_and_no_links_to_others(open_page: Any, site: Path) -> None:
+    for file in ("index.html", "cases.html", page_of(site, CASE)):
+        page = open_page(file, color_scheme="dark").page
+        page.wait_for_function("document.documentElement.dataset.read || !document.querySelector('figure')")
+
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not page.locator("nav").first.is_visible()
+        assert page.locator("details.part:not([open])").count() == 0
+        assert page.locator("figure:not([data-drawn])").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_change_leads_to_the_page_of_its_case(open_page: Any, site: Path) -> None:

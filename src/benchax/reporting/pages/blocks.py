@@ -10,7 +10,9 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
+from typing import Any
 
 from benchax.model import Remark
 from benchax.reporting.chart import Cells, Chart, Tree
@@ -31,7 +33,10 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.html import draw_sparkline
 from benchax.reporting.markup import Markup, begin, element
+from benchax.reporting.outline import Outline
+from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.pages.chart_data import encode_chart
+from benchax.reporting.pages.outline_data import encode_outline
 from benchax.reporting.styles import MARKS
 
 LEAST_PACKED = 400
@@ -98,6 +103,8 @@ def _render_block(block: Block, level: int, targets: dict[str, str]) -> Iterator
             yield element("p", draw_sparkline(block), " ", block.caption)
         case Chart():
             yield _render_chart(block)
+        case Outline():
+            yield _render_outline(block, targets)
 
 
 def _render_heading(heading: Heading, level: int) -> Iterator[Markup]:
@@ -141,7 +148,9 @@ def _render_row(row: TextRow, kind: str) -> Markup:
 def _render_table(table: Table, targets: dict[str, str]) -> Iterator[Markup]:
     """A table that is too wide is scrolled, not the page."""
     kinds = [{"numbers": "n", "names": "c", "words": ""}[column.kind] for column in table.columns]
-    names = [element("th", name, scope="col", css_class=kind) for name, kind in zip(table.names, kinds, strict=True)]
+    named = zip(table.names, kinds, strict=True)
+    # A head without a name would be read as one.
+    names = [element("th", name, scope="col", css_class=kind) if name else element("td") for name, kind in named]
     head = [element("thead", element("tr", *names))] if any(table.names) else []
     rows = [element("tr", *_render_cells(row, kinds, targets)) for row in table.rows]
     yield element("div", element("table", *head, element("tbody", *rows)), css_class="wide")
@@ -162,15 +171,26 @@ def _render_cells(row: Sequence[TableCell], kinds: Sequence[str], targets: dict[
 
 def _render_chart(chart: Chart) -> Markup:
     """The script fills the frame, and the table when that is opened."""
-    script = _embed(json.dumps(encode_chart(chart), allow_nan=False, separators=(",", ":")))
+    script = _embed(encode_chart(chart))
     caption = element("figcaption", chart.caption)
     note = [element("p", chart.note, css_class="faint")] if chart.note else []
     return element("figure", caption, *note, element("div", css_class="plot"), script, css_class=_shape(chart))
 
 
-def _embed(data: str) -> Markup:
+def _render_outline(outline: Outline, targets: dict[str, str]) -> Markup:
+    """The table is for who has no script, and for paper; boxes take its place."""
+    table = tabulate_outline(outline)
+    caption = element("p", outline.caption, css_class="title")
+    folded = element("div", *_render_table(replace(table, note=""), targets), css_class="folded")
+    note = element("p", table.note, css_class="faint")
+    boxes = element("div", css_class="boxes")
+    return element("section", caption, boxes, folded, note, _embed(encode_outline(outline)), css_class="outline")
+
+
+def _embed(value: Any) -> Markup:
     """JSON in which no browser finds the end of the block, or a comment; long data are packed (zlib, then base64):
     numbers are most of a page, and take less than half of the room."""
+    data = json.dumps(value, allow_nan=False, separators=(",", ":"))
     if len(data) >= LEAST_PACKED:
         packed = base64.b64encode(zlib.compress(data.encode(), 9)).decode()
         return Markup(f"<script type='text/plain'>{packed}</script>")

@@ -22,7 +22,7 @@ from benchax.reporting.pages.blocks import render_parts
 
 STYLE = "page.css"
 LIBRARY = "echarts.js"
-SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "page.js")
+SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "outlines.js", "page.js")
 """Joined to one, in this order."""
 ASSETS = ("page.css", "echarts.js", "page.js")
 """What a site writes beside its pages, each with `asset_text`."""

@@ -9,11 +9,12 @@
   const draw = (figure) => {
     if (plots.has(figure) || !read.has(figure) || !figure.offsetParent) return;
     plots.set(figure, null);
-    plots.set(figure, new Plot(figure, read.get(figure)));
+    if (figure.matches(".outline")) new Outline(figure, read.get(figure));
+    else plots.set(figure, new Plot(figure, read.get(figure)));
   };
   const show = (figure) => prepare(figure).then(() => draw(figure)).catch((error) => {
     // The page stays readable, and whoever looks sees why.
-    figure.querySelector(".plot").textContent = `this chart could not be drawn: ${error.message}`;
+    figure.querySelector(".plot, .boxes").textContent = `this chart could not be drawn: ${error.message}`;
     console.error(error);
   });
   const seen = new IntersectionObserver((entries) => {
@@ -23,7 +24,7 @@
       show(target);
     }
   }, { rootMargin: "300px" });
-  const figures = [...document.querySelectorAll("figure")];
+  const figures = [...document.querySelectorAll("figure, section.outline")];
   figures.forEach((figure) => seen.observe(figure));
   const MOST_PREPARED = 400;
   const whenIdle = window.requestIdleCallback || ((work) => setTimeout(work, 500));
