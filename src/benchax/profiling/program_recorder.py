@@ -31,6 +31,7 @@ from typing import Any
 import jax
 
 from benchax.profiling import files, preflight, steady
+from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
@@ -191,6 +192,7 @@ class Recorder:
             self.recording = (manager, manager.__enter__())
         finally:
             self.is_starting = False
+        mark_machine()
         self.found.attempts += 1
         self.segment_began = perf_counter()
         if self.found.began_s is None:
