@@ -13,6 +13,7 @@ from typing import Any
 from benchax.reporting import terminal
 from benchax.reporting.display import document_of
 from benchax.watching.cache import watch_cache
+from benchax.watching.step_calls import StepCalls
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
 
@@ -25,11 +26,14 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
+    calls: StepCalls | None = None
     if settings["transfers"]:
-        parts["transfers"] = block.enter_context(watch_transfers())
+        calls = StepCalls(parts["watch"])
+        parts["transfers"] = block.enter_context(watch_transfers(hear=calls.hear))
 
     def finish(how: str) -> dict[str, Any]:
         block.close()
+        parts["watch"].steps = calls.find() if calls else None
         documents = {name: part.asdict() for name, part in parts.items()}
         texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
         return documents | {"main_thread_share": main_thread_share(parts["watch"]), "texts": texts}
