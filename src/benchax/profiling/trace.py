@@ -21,6 +21,7 @@ from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import read
+from benchax.profiling.grouping import group_rows
 from benchax.profiling.lanes import lanes_of
 from benchax.profiling.machine_marks import machine_of
 from benchax.profiling.operation_work import work_of_calls
@@ -86,10 +87,7 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
     """Grouped by program and name, most self time first."""
     if not len(found):
         return ()
-    keys = np.stack([found.program, found.module, found.name], axis=1)
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    # NumPy 2.0 gives the inverse a second axis here, other versions do not.
-    group = group.reshape(-1)
+    first, group = group_rows(found.program, found.module, found.name)
     calls = np.bincount(group)
     total = _sums(group, found.end_ps - found.start_ps, len(first))
     own = _sums(group, found.self_ps, len(first))
