@@ -10,11 +10,11 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors", "printable", "renderers", "whole_files"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes"},
+    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes", "repeating"},
     {"model", "progress", "keywords", "amounts"},
     {"results", "json_values"},
-    {"program"},  # profiling knows collectives by its list
-    {"codec", "options", "case", "environment", "numerics", "profiling", "watching", "clock", "hooks"},
+    {"program", "environment", "kept_peaks"},  # of which profiling needs collectives, the machine, and its rates
+    {"codec", "options", "case", "numerics", "profiling", "watching", "clock", "hooks"},
     {"workloads", "machine"},
     {"measuring", "store", "comparing", "discovery", "demo"},
     {"workers", "reporting", "checkouts"},

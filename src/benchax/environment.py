@@ -76,6 +76,16 @@ def capture(where: Path | None = None, with_jax: bool = True, besides: Path | No
         besides: a folder whose files make no working tree dirty: where results go.
     """
     git = git_state(where or Path(), besides)
+    found = _without_commit(with_jax)
+    return replace(found, commit=git.commit, branch=git.branch, is_dirty=git.is_dirty)
+
+
+def fingerprint() -> str:
+    """That of this process with its devices. Starts no other process, as asking git would."""
+    return _without_commit(with_jax=True).fingerprint
+
+
+def _without_commit(with_jax: bool) -> Environment:
     # First, because importing JAX sets environment variables.
     devices = jax_facts() if with_jax else {}
     return replace(
@@ -84,9 +94,6 @@ def capture(where: Path | None = None, with_jax: bool = True, besides: Path | No
         governor=governor(),
         huge_pages=huge_pages(),
         flags=flags(os.environ),
-        commit=git.commit,
-        branch=git.branch,
-        is_dirty=git.is_dirty,
         **devices,
     )
 

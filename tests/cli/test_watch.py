@@ -88,6 +88,14 @@ def test_the_transfers_are_told_with_their_lines(watched: Watched) -> None:
     assert "train.py:11: step, NumPy f32[8,4]" in done.stderr
 
 
+def test_the_steps_that_compile_are_told(watched: Watched) -> None:
+    done, document = watched
+
+    steps = document["processes"][0]["watch"]["steps"]
+    assert (steps["function"], [one["again"] for one in steps["steps"]]) == ("step", [0, 0, 1])
+    assert "3 steps, each a call of step train.py:5" in done.stderr
+
+
 def test_words_after_the_program_are_the_programs_also_without_dashes(benchax: Benchax, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys; sys.exit(sys.argv[1:] != ['--output', 'x', '--help'])", encoding="utf-8")

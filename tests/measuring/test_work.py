@@ -11,9 +11,9 @@ import pytest
 from measurement_strategies import measured
 
 import benchax
+from benchax import kept_peaks
 from benchax.case import benchmark
 from benchax.errors import UsageError
-from benchax.machine import peaks
 from benchax.model import Failure, Samples, WorkPerCall
 from benchax.results.roofline import Peaks
 
@@ -81,10 +81,10 @@ def test_without_a_time_there_is_no_rate() -> None:
 def test_the_rate_of_this_machine_is_beside_bytes_where_it_was_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(peaks.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
+    monkeypatch.setattr(kept_peaks.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
     before = benchax.bench(jnp.sort, "f32[64]", work={"bytes": 512}, **SHORT)
     found = Peaks(2e10, 2**26, 1e11, 2**18, {"f32": 1e11})
-    peaks._keep(tmp_path / "peaks" / f"{before.environment.fingerprint}.json", found)
+    kept_peaks.keep_peaks(tmp_path / "peaks" / f"{before.environment.fingerprint}.json", found)
 
     after = benchax.bench(jnp.sort, "f32[64]", work={"bytes": 512}, **SHORT)
 

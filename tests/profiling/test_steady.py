@@ -49,3 +49,9 @@ def test_how_long_the_next_recording_is(
     seen: SeenSteps, recorded_s: float, in_all_s: float, expected: float | None
 ) -> None:
     assert next_duration(seen, recorded_s, in_all_s, least_steps=10) == expected
+
+
+def test_a_recording_in_which_nothing_ran_says_so() -> None:
+    nothing = space(plane("/host:CPU", {"python": [Event("waiting", 0, 10)]}))
+
+    assert (look(nothing).has_operations, look(trace(1)).has_operations) == (False, True)

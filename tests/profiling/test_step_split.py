@@ -242,3 +242,20 @@ def test_where_nothing_repeats_the_recording_is_split() -> None:
 
 def test_a_trace_without_any_program_has_no_split() -> None:
     assert read([Event("anything", 0, 100)], []).split is None
+
+
+def test_of_a_recording_between_two_calls_the_samples_say_what_python_does() -> None:
+    """As of steps that take minutes."""
+    found = split_of(read([], [], tuple(sample(at, LOOP, cpu_us=100) for at in range(0, 1001, 100))))
+
+    assert (found.mark, parts(found)) == ("none", {"python": 1000})
+    assert found.parts[0].lines[0].source == "/home/me/train.py:12"
+
+
+def test_where_no_step_was_found_all_that_was_sampled_is_split() -> None:
+    samples = tuple(sample(at, LOOP, cpu_us=100) for at in range(0, 2001, 100))
+
+    found = split_of(read([call("step", 1000, 50)], [work(1100, 300, 1)], samples))
+
+    assert found.mean_s == pytest.approx(2e-3)
+    assert parts(found)["device"] == 300

@@ -103,3 +103,24 @@ def test_a_function_of_a_library_has_no_line_of_whoever_started_it() -> None:
 
     assert found is not None
     assert {one.source for one in found} == {""}
+
+
+def test_the_flops_of_a_kernel_stand_beside_its_bytes() -> None:
+    """XLA:CPU fuses both lines into one kernel, which reads and writes 1000 numbers."""
+
+    def two(x: jax.Array) -> jax.Array:
+        y = x + 1
+        return y * y * y
+
+    first = two.__code__.co_firstlineno
+    found = {one.source: one for one in lines_of(two, f32(1000)) if one.source}
+    fused, kernel = found[f"{__file__}:{first + 1}"], found[f"{__file__}:{first + 2}"]
+
+    assert (fused.bytes_accessed, fused.kernel_flops) == (0, 0)
+    assert (kernel.bytes_accessed, kernel.kernel_flops) == (8000, 3000)
+
+
+def test_of_a_custom_call_no_kernel_is_known() -> None:
+    found = lines_of(lambda x: jnp.linalg.cholesky(x), f32(8, 8))
+
+    assert any(one.kernel_flops is None for one in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchax import Watch  # as users get it: then it can show itself
 from benchax.model import Remark
 from benchax.reporting import watch as drawing
-from benchax.results.watch import Compile, FunctionCount, Reason
+from benchax.results.watch import Compile, FunctionCount, Reason, StepCompiles, WatchedSteps
 
 
 def program(function: str, why: Reason, *, where: str = "train.py:31", is_eager: bool = False) -> Compile:
@@ -116,3 +116,35 @@ def test_html_says_what_the_text_says():
     assert page is not None
     for part in ("5 programs of jitted functions", "step train.py:4", "x: dtype f32 → i32", "(3 times)"):
         assert part in page
+
+
+def steps(*programs: int) -> WatchedSteps:
+    made = tuple(StepCompiles(n, max(0, n - 1), 0.5 * n) for n in programs)
+    return WatchedSteps("step", "train.py:4", made, StepCompiles(3, 0, 1.5))
+
+
+def told(*programs: int) -> list[str]:
+    """What is said of the steps."""
+    w = example()
+    w.steps = steps(*programs)
+    return str(w).partition("each a call of step train.py:4\n")[2].partition("\n\n")[0].splitlines()
+
+
+def test_steps_that_compile_alike_share_a_line():
+    assert told(1, 2, 2, 2, 0, 0) == [
+        "  before the first step: 3 programs compiled, 1.50 s",
+        "  step 1: 1 program compiled, 500 ms",
+        "  steps 2 – 4: 2 programs compiled each, 1 recompilation each, 3.00 s",
+        "  from step 5 on: nothing",
+    ]
+
+
+def test_a_program_that_compiles_to_its_end_is_not_said_to_be_steady():
+    assert told(0, 1)[1:] == ["  step 2: 1 program compiled, 500 ms"]
+
+
+def test_of_very_many_steps_that_compile_the_first_are_listed():
+    lines = told(*([0, 1] * 50))
+
+    assert len(lines) == 1 + drawing.MOST_STEPS + 1
+    assert lines[-1] == "  and 42 more steps in which something was compiled"

@@ -34,7 +34,11 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 def watch(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The program: python train.py --lr 0.1")],
     transfers: Annotated[
-        bool, typer.Option("--transfers", help="Name the lines that move data to and from the device, too; slower.")
+        bool,
+        typer.Option(
+            "--transfers",
+            help="Name the lines that move data to and from the device, too, and the steps that compile; slower.",
+        ),
     ] = False,
     output: JsonFile = None,
     html: Html = None,

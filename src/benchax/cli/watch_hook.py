@@ -14,6 +14,7 @@ from benchax.reporting import terminal
 from benchax.reporting.display import document_of
 from benchax.reporting.document_json import encode_document
 from benchax.watching.cache import watch_cache
+from benchax.watching.step_calls import StepCalls
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
 
@@ -27,11 +28,14 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
+    calls: StepCalls | None = None
     if settings["transfers"]:
-        parts["transfers"] = block.enter_context(watch_transfers())
+        calls = StepCalls(parts["watch"])
+        parts["transfers"] = block.enter_context(watch_transfers(hear=calls.hear))
 
     def finish(how: str) -> dict[str, Any]:
         block.close()
+        parts["watch"].steps = calls.find() if calls else None
         documents = {name: part.asdict() for name, part in parts.items()}
         texts = {name: _render(part, settings["width"]) for name, part in parts.items()}
         # For a page, which the process that waits for this one makes.

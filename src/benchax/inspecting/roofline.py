@@ -33,19 +33,8 @@ def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None 
         why = NO_PEAKS if peaks is None else inspection.why_absent("counts") or "its work was not counted"
         return Roofline(timing=timing, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
     working_set = inspection.memory.predicted_peak_bytes if inspection.memory else None
-    bytes_per_s, array_bytes = peaks.bytes_per_s(working_set)
-    flops_per_s = peaks.matmul_flops_per_s.get(dtype)
-    found = Roofline(
-        bytes_s=counts.bytes_accessed / bytes_per_s if counts.bytes_accessed is not None and bytes_per_s else None,
-        flops_s=counts.flops / flops_per_s if counts.flops is not None and flops_per_s else None,
-        bytes_per_s=bytes_per_s,
-        array_bytes=array_bytes,
-        flops_per_s=flops_per_s,
-        dtype=dtype,
-        is_at_least=not counts.is_exact,
-        timing=timing,
-    )
-    return _with_reasons(found, inspection, peaks)
+    found = peaks.roofline(counts.flops, counts.bytes_accessed, working_set, dtype)
+    return _with_reasons(replace(found, is_at_least=not counts.is_exact, timing=timing), inspection, peaks)
 
 
 def matmul_type(inspection: Inspection) -> MatmulType:

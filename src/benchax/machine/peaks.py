@@ -8,8 +8,8 @@ and wait included, and calls are made long enough (20 ms) for those to be below 
 Bytes are read from and written to one array in place, by a loop inside one program whose argument is donated. So no
 page is touched for the first time: on CPU a program that returns a large new array is slower by that, often by half.
 
-The rates are kept in the user's cache folder, one file for each fingerprint of machine, device, settings and JAX. A
-file that cannot be read is measured anew.
+The rates are kept (`kept_peaks.py`) by the fingerprint of machine, device, settings and JAX. A file that cannot be read
+is measured anew.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -17,25 +17,22 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import platformdirs
 
-from benchax.environment import capture, read_text
+from benchax.environment import fingerprint, read_text
 from benchax.errors import NotMeasured
+from benchax.kept_peaks import file_of, keep_peaks, read_peaks
 from benchax.model import Absent
 from benchax.results.roofline import Peaks
 from benchax.specs import DTYPES
-from benchax.whole_files import write_whole
 
-FORMAT = 1
 MatmulType = Literal["f32", "bf16", "f64"]
 
 CACHE_ARRAY_BYTES = 256 * 2**10
@@ -62,24 +59,15 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
         dtypes: of the matmuls. Those that are missing in the file are measured, and kept as well.
         folder: where the files are; default: in the user's cache folder.
     """
-    path = _file_of(_fingerprint(), folder)
-    known = _kept(path)
+    path = file_of(fingerprint(), folder)
+    known = read_peaks(path)
     if not measure:
         return known
     missing: list[MatmulType] = [d for d in dtypes if known is None or d not in known.matmul_flops_per_s]
     if known is not None and not missing:
         return known
     found = _measured(known, missing)
-    return dataclasses.replace(found, path=str(path)) if _keep(path, found) else found
-
-
-def kept_peaks(fingerprint: str) -> Peaks | None:
-    """What was measured where `fingerprint` is that of the environment; None where nothing was. Measures nothing."""
-    return _kept(_file_of(fingerprint))
-
-
-def _file_of(fingerprint: str, folder: Path | None = None) -> Path:
-    return (folder or Path(platformdirs.user_cache_dir("benchax")) / "peaks") / f"{fingerprint}.json"
+    return dataclasses.replace(found, path=str(path)) if keep_peaks(path, found) else found
 
 
 def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
@@ -194,45 +182,3 @@ def _memory_array_bytes() -> int:
     said = (read_text(_LAST_CACHE) or "").strip()
     last = int(said.removesuffix("K")) * 2**10 if said.removesuffix("K").isdecimal() else 0
     return min(max(TIMES_LAST_CACHE * last, LEAST_MEMORY_ARRAY_BYTES), MOST_MEMORY_ARRAY_BYTES)
-
-
-# ---- the file ---------------------------------------------------------------------------------------------------
-
-
-def _fingerprint() -> str:
-    """Names what changes rates: machine, device, versions, settings; the commit of the folder is none of it."""
-    return capture().fingerprint
-
-
-def _kept(path: Path) -> Peaks | None:
-    """None where there is no file, or one that cannot be read."""
-    try:
-        document: Any = json.loads(path.read_bytes())
-        if document.pop("format") != FORMAT:
-            return None
-        document["absent"] = tuple(Absent(**each) for each in document["absent"])
-        found = Peaks(**document, path=str(path))
-    # Damaged, or of another benchax. Harmless: it is measured anew.
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-    return found if _is_sound(found) else None
-
-
-def _is_sound(found: Peaks) -> bool:
-    rates = [found.memory_bytes_per_s, found.cache_bytes_per_s]
-    matmuls: Any = found.matmul_flops_per_s
-    if not isinstance(matmuls, dict):
-        return False
-    return all(rate is None or (isinstance(rate, float) and rate > 0) for rate in [*rates, *matmuls.values()])
-
-
-def _keep(path: Path, found: Peaks) -> bool:
-    """Written whole or not at all. False where it cannot be kept; then the next run measures again."""
-    document = {"format": FORMAT} | dataclasses.asdict(found)
-    del document["path"]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(document))
-    except OSError:
-        return False
-    return True

@@ -15,9 +15,9 @@ from pathlib import Path
 from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import NotMeasured
+from benchax.kept_peaks import kept_peaks
 from benchax.machine import noise
 from benchax.machine.noise import Reading
-from benchax.machine.peaks import kept_peaks
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
 from benchax.measuring.verification_notes import Notes

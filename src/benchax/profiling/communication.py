@@ -27,6 +27,7 @@ import numpy as np
 from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
 from benchax.profiling.coverage import unite
+from benchax.profiling.grouping import group_rows
 from benchax.profiling.operations import Flags, Operations
 from benchax.program.collectives import OPCODES
 from benchax.protobuf import Ints
@@ -62,11 +63,8 @@ class Exchange:
 
 def exchange(found: Operations, known: Mapping[int, CompiledModule]) -> Exchange:
     """Which operations communicate, and since when."""
-    keys = np.stack([found.program, found.module, found.name], axis=1)
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    first, group = group_rows(found.program, found.module, found.name)
     roles = [_role_of(found, known, at) for at in first.tolist()]
-    # NumPy 2.0 gives the inverse a second axis here, other versions do not.
-    group = group.reshape(-1)
     kind = np.array([role.kind for role in roles], "U7")[group] if roles else np.zeros(0, "U7")
     begin, is_lost = _join_halves(found, kind, lambda at: roles[group[at]].start)
     return Exchange(kind != "unknown", np.isin(kind, ("whole", "start", "done")), is_lost, begin)

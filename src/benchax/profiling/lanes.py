@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchax.profiling.grouping import group_rows
 from benchax.profiling.operations import Operations
 from benchax.profiling.runs import PS
 from benchax.profiling.space import Space
@@ -23,9 +24,9 @@ def lanes_of(space: Space, found: Operations) -> tuple[Lane, ...]:
     order = np.lexsort((found.depth, -lengths))
     is_kept = np.zeros(len(found), bool)
     is_kept[order[:MOST_CALLS]] = True
-    keys = np.stack([found.device, found.thread], axis=1)
-    pairs = np.unique(keys, axis=0)
-    return tuple(_lane(found, threads, int(device), int(thread), is_kept) for device, thread in pairs)
+    first, _ = group_rows(found.device, found.thread)
+    pairs = zip(found.device[first].tolist(), found.thread[first].tolist(), strict=True)
+    return tuple(_lane(found, threads, device, thread, is_kept) for device, thread in pairs)
 
 
 def _lane(found: Operations, threads: list[str], device: int, thread: int, is_kept: np.ndarray) -> Lane:

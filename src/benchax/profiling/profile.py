@@ -24,6 +24,7 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import guard_keywords
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
+from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import sample
 from benchax.profiling.session import Session, check_options, session
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
@@ -143,6 +144,7 @@ class Recording:
         self._session = session(self._options, folder=self._folder)
         self._before = memory.live()
         self._recorded = self._session.__enter__()
+        mark_machine()
         self._sampling = sample(self._memory_s)
         self._timelines = self._sampling.__enter__()
         return self
@@ -194,6 +196,7 @@ def _of_function(
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {count} runs"))
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
+        mark_machine()
         for number in range(count):
             with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
                 call()

@@ -31,12 +31,14 @@ from typing import Any
 import jax
 
 from benchax.profiling import files, preflight, steady
+from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import Sampler
 from benchax.profiling.session import Session, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
 from benchax.profiling.stack_samples import COMPILED as MARK
 from benchax.results.profile import Timeline
 from benchax.source_files import owner_of
+from benchax.units import plural
 
 HOOK = "benchax.profiling.program_recorder:begin"
 TRACED = "/jax/core/compile/jaxpr_trace_duration"
@@ -107,6 +109,7 @@ class Recorder:
         self.found = Recorded()
         # Entered again by a handler of SIGTERM, in whatever this thread is doing.
         self.lock = threading.RLock()
+        self.forks = 0
         self.is_asked = False
         self.is_compiling = False
         self.last_compiled = -math.inf
@@ -120,7 +123,8 @@ class Recorder:
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
         self.segment_began = math.inf
-        self.most_steps = -1
+        self.best = (-1, False)
+        """Of the recording that is kept: how many steps it holds, and whether any program ran in it."""
         self.over = threading.Event()
         """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
@@ -128,8 +132,12 @@ class Recorder:
     def listen(self) -> None:
         # Never taken away: JAX below 0.8.1 has no public way to do so, and after the recording this does nothing.
         jax.monitoring.register_event_duration_secs_listener(self.on_event)
+        os.register_at_fork(after_in_parent=self._count_fork)
         owner_of(__file__)  # finds out where packages lie, which is not to be a part of what is recorded
         self.give_way()
+
+    def _count_fork(self) -> None:
+        self.forks += 1
 
     def give_way(self) -> None:
         """From here to `finish` a trace of the program's own ends ours."""
@@ -191,6 +199,7 @@ class Recorder:
             self.recording = (manager, manager.__enter__())
         finally:
             self.is_starting = False
+        mark_machine()
         self.found.attempts += 1
         self.segment_began = perf_counter()
         if self.found.began_s is None:
@@ -273,20 +282,21 @@ class Recorder:
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
-        again_s, count = None, 0
+        again_s, rank = None, (0, False)
         # One that is the only one needs not be looked at: it is what there is.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = steady.look(recorded.xspace)
-            count, in_all_s = seen.count, perf_counter() - self.imported
+            rank, in_all_s = (seen.count, seen.has_operations), perf_counter() - self.imported
             again_s = steady.next_duration(seen, recorded_s, in_all_s, self.wish.least_steps)
         file = str(recorded.files["xplane"])
-        if count > self.most_steps or (count == self.most_steps == 0 and not self.found.stopped_by):
+        # Of those without steps the newest: the loop may have begun.
+        if rank > self.best or (rank == self.best and not rank[0] and not self.found.stopped_by):
             old = self.found.xplane
             if self.found.attempts == 2:
                 self.found.first_xplane = old
             elif old is not None:
                 shutil.rmtree(Path(old).parent, ignore_errors=True)
-            self.found.xplane, self.most_steps = file, count
+            self.found.xplane, self.best = file, rank
             self.found.began_s = self.segment_began - self.imported
             self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s
         elif file != self.found.xplane:
@@ -309,6 +319,9 @@ class Recorder:
             setattr(jax.profiler, name, function)
         if self.found.began_s is None and not self.found.remarks:
             self.found.remarks.append(self._why_not_started())
+        if self.forks:
+            made = f"the program made {plural(self.forks, 'fork')} of itself"
+            self.found.remarks.append(f"{made}: what those did, such as loading data, is not in here")
         return asdict(self.found)
 
     def _why_not_started(self) -> str:

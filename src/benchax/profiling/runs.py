@@ -15,6 +15,7 @@ import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.profiling.compiled_modules import CompiledModule
+from benchax.profiling.grouping import number_rows
 from benchax.profiling.operations import TPU_RUNS, Flags, Operations, module_of, operations
 from benchax.profiling.space import Space
 from benchax.protobuf import Ints
@@ -81,20 +82,41 @@ def _unite(found: Operations, *keys: Ints) -> list[tuple[int, ProgramRun]]:
     Those that belong to no run are left out.
     """
     chosen = np.flatnonzero(found.has_run)
-    order = chosen[np.lexsort((found.start_ps[chosen], *(key[chosen] for key in keys)))]
-    differs = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-    groups = np.split(order, np.flatnonzero(differs) + 1) if len(order) else []
-    runs = [(int(at[0]), _run(found.start_ps[at], found.end_ps[at], found.is_ended[at])) for at in groups]
-    return sorted(runs, key=lambda each: each[1].start_ps)
+    if not len(chosen):
+        return []
+    group = number_rows(*(key[chosen] for key in keys))
+    order = chosen[np.lexsort((found.start_ps[chosen], group))]
+    group = np.sort(group)
+    begin = np.flatnonzero(np.diff(group, prepend=-1))
+    runs = _runs(found.start_ps[order], found.end_ps[order], found.is_ended[order], group, begin)
+    return sorted(zip(order[begin].tolist(), runs, strict=True), key=lambda each: each[1].start_ps)
 
 
-def _run(start: Ints, end: Ints, is_ended: Flags) -> ProgramRun:
-    """Unites intervals that are sorted by their starts."""
-    latest = np.maximum.accumulate(end)
+def _runs(start: Ints, end: Ints, is_ended: Flags, group: Ints, begin: Ints) -> list[ProgramRun]:
+    """Unites the intervals of each group.
+
+    Args:
+        start: sorted within each group, and these in a row.
+        group: numbers from 0 up.
+        begin: where each group begins.
+    """
+    latest = _latest(end, group)
     before = np.concatenate([start[:1], latest[:-1]])
+    before[begin] = start[begin]
     # What begins before all earlier ones have ended runs inside one of them, or beside it: recording both costs
     # otherwise.
-    is_outer = start >= before
-    busy_ps = int((latest - np.maximum(start, before)).sum())
-    outer = int(is_outer.sum())
-    return ProgramRun(int(start[0]), busy_ps / PS, outer, len(start) - outer, bool(is_ended.all()))
+    outer = np.add.reduceat((start >= before).astype(np.int64), begin)
+    busy_ps = np.add.reduceat(latest - np.maximum(start, before), begin)
+    whole = np.logical_and.reduceat(is_ended, begin)
+    inner = np.diff(begin, append=len(start)) - outer
+    columns = (start[begin], busy_ps / PS, outer, inner, whole)
+    return [ProgramRun(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _latest(end: Ints, group: Ints) -> Ints:
+    """The latest of the ends so far, in each group anew."""
+    order = np.argsort(end)
+    rank = np.empty(len(end), np.int64)
+    rank[order] = np.arange(len(end))
+    # Ranks instead of picoseconds: times the number of groups these would leave an int64.
+    return end[order][np.maximum.accumulate(group * len(end) + rank) % len(end)]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchax.profiling.grouping import number_rows
 from benchax.protobuf import Ints
 
 
@@ -79,22 +80,12 @@ def nest(calls: CallColumns, insides: Mapping[int, Mapping[int, frozenset[int]]]
     is_known = np.isin(calls.program, list(insides))
     for chosen, method in ((is_known, _by_program), (~is_known, _by_thread)):
         # Stable: what is sorted by start stays so within each group.
-        group = calls.thread if method is _by_thread else _number_rows(calls.device, calls.program, calls.run)
+        group = calls.thread if method is _by_thread else number_rows(calls.device, calls.program, calls.run)
         at = np.flatnonzero(chosen)
         at = at[np.argsort(group[at], kind="stable")]
         if len(at):
             own[at], depth[at] = method(CallColumns(*(column[at] for column in calls)), group[at], insides)
     return own, depth
-
-
-def _number_rows(*columns: Ints) -> Ints:
-    """One number for each different row."""
-    whole = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        _, codes = np.unique(column, return_inverse=True)
-        # Numbered anew after each column, so that the products of many columns stay inside an int64.
-        _, whole = np.unique(whole * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
-    return whole.astype(np.int64)
 
 
 def _by_thread(

@@ -38,6 +38,8 @@ class SeenSteps:
     length_s: float | None
     """The median. None: no two beginnings were seen."""
     n_events: int
+    has_operations: bool = True
+    """Some compiled program ran."""
 
 
 def look(xspace: bytes) -> SeenSteps:
@@ -50,7 +52,7 @@ def look(xspace: bytes) -> SeenSteps:
     known = programs(space)
     found = operations(space, known)
     if not len(found):
-        return SeenSteps(0, None, space.n_events)
+        return SeenSteps(0, None, space.n_events, has_operations=False)
     bounds = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs_by_device(space, found, known))
     begin = bounds.begin_ps
     if len(begin) < 2:

@@ -21,17 +21,12 @@ from benchax.profiling.operations import HOST
 from benchax.profiling.runs import PS
 from benchax.profiling.space import Space
 from benchax.protobuf import Ints
+from benchax.repeating import LEAST_CALLS, once_a_round
 from benchax.results.profile import Run
 from benchax.results.steps import ProgramsPerStep, StepMark
 
-LEAST_CALLS = 3
-"""Two calls may be anything; three make two steps of the same kind."""
 LAST, LAST_CALLS = 0.2, 1.5
 """The last call of a step may lie so far before the end, as a part of the recording, or by so many steps."""
-LONGEST_PERIOD = 64
-SAME = 0.8
-"""So much of a sequence must return after a period: reports and checkpoints come in between."""
-LONGEST_HISTORY = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +79,7 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> tuple[str, Ints] | None:
     anchor = max([i for i in repeating if _is_called_until_the_end(host, i)] or repeating, key=lambda i: cost[i])
     at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
     begin = _at_device(name, host.call_start[at], runs)
-    chosen = np.isin(at, _once_a_round(host.call_name, at))
+    chosen = np.isin(at, once_a_round(host.call_name, at))
     # Of a loop that runs ahead, the device may have begun fewer than were called.
     return name, begin[chosen[: len(begin)]]
 
@@ -101,31 +96,6 @@ def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
     module = program_name(host.names[call])
     device = [run.device_s * PS for run in runs if run.module == module]
     return own + (float(np.median(device)) if device else 0.0)
-
-
-def _once_a_round(sequence: Ints, at: Ints) -> Ints:
-    """Chooses those of the calls `at` that begin a round of the sequence; all of them where there is one in each."""
-    period = _period(sequence)
-    if period is None:
-        return at
-    in_round = len(at) / (len(sequence) / period)
-    if in_round < 1.5:
-        return at
-    for length in range(1, LONGEST_HISTORY + 1):
-        histories = [tuple(sequence[max(0, i - length) : i].tolist()) for i in at.tolist()]
-        counts = Counter(histories)
-        once = [h for h, n in counts.items() if abs(n * in_round / len(at) - 1) < 1 - SAME]
-        if once:
-            return at[[h == once[0] for h in histories]]
-    return at
-
-
-def _period(sequence: Ints) -> int | None:
-    """After how many calls the sequence returns; None where it does not."""
-    for period in range(1, min(LONGEST_PERIOD, len(sequence) // LEAST_CALLS) + 1):
-        if np.mean(sequence[period:] == sequence[:-period]) >= SAME:
-            return period
-    return None
 
 
 def _of_runs(runs: Sequence[Run]) -> tuple[str, Ints] | None:

@@ -49,7 +49,7 @@ LEAST_SAMPLES = 3
 def split(
     space: Space, operations: Operations, runs: Sequence[Run], hot_lines: Mapping[str, float] | None = None
 ) -> StepSplit | None:
-    """The split; None where the trace holds no call of a program at all.
+    """The split; None where the trace holds neither a call of a program nor a sample of the stack.
 
     Args:
         space: the trace.
@@ -57,13 +57,13 @@ def split(
         runs: of all programs.
         hot_lines: line of the program → device seconds of its operations.
     """
-    if not len(operations):
-        return None
     marks = read_compile_marks(space)
     host, samples = read_host_thread(space, marks), read_samples(space)
+    if not len(operations) and len(samples.time_ps) < LEAST_SAMPLES:
+        return None
     bounds = find_steps(space, host, runs)
     layers = stack_layers(operations, host)
-    begin, end, warm_up = _steady(bounds, layers, operations, host)
+    begin, end, warm_up = _steady(bounds, layers, operations, host, samples)
     lengths = layers.lengths(begin, end)
     anchor = marks.stack_of.get(bounds.name, ())
     seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
@@ -96,12 +96,16 @@ def split(
     )
 
 
-def _steady(bounds: StepBounds, layers: StepLayers, found: Operations, host: HostThread) -> tuple[Ints, Ints, int]:
+def _steady(
+    bounds: StepBounds, layers: StepLayers, found: Operations, host: HostThread, samples: StackSamples
+) -> tuple[Ints, Ints, int]:
     """(beginnings, ends, how many steps before them are left out)."""
     begin = bounds.begin_ps
     if len(begin) < LEAST_STEPS:
-        first = min([int(found.start_ps.min()), *host.call_start[:1].tolist()])
-        return np.array([first]), np.array([int(found.end_ps.max())]), 0
+        # With the samples, all of the recording: of steps that take minutes it holds little else.
+        first = [int(times.min()) for times in (found.start_ps, host.call_start, samples.time_ps) if len(times)]
+        last = [int(times.max()) for times in (found.end_ps, samples.time_ps) if len(times)]
+        return np.array([min(first)]), np.array([max(last)]), 0
     compiling = layers.lengths(begin[:-1], begin[1:])[LAYERS.index("compile")] > 0
     # The first step, and those behind it that compile again: it settles. Where all do, that is how this loop is.
     settled = np.flatnonzero(~compiling[1:])

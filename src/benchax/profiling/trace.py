@@ -15,12 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchax.kept_peaks import kept_peaks
 from benchax.profiling import communication, remarks
 from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import read
+from benchax.profiling.grouping import group_rows
 from benchax.profiling.lanes import lanes_of
+from benchax.profiling.machine_marks import machine_of
 from benchax.profiling.operation_work import work_of_calls
 from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
 from benchax.profiling.runs import PS, runs_by_device
@@ -55,7 +58,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
     compile_s, passes = compile_passes(space)
     ops, runs = _ops(found, known), runs_by_device(space, found, known)
-    dropped = remarks.remark_dropped(space)
+    dropped, machine = remarks.remark_dropped(space), machine_of(space)
     return Profile(
         title=title,
         backend=found.devices[0].split(":")[0] if found.devices else "",
@@ -68,6 +71,8 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         compile_s=compile_s,
         compile_costs=compile_costs(space, {one.name for one in passes}, known.values()),
         lanes=lanes_of(space, found),
+        fingerprint=machine,
+        peaks=kept_peaks(machine) if machine else None,
         n_events=space.n_events,
         is_truncated=bool(dropped),
         remarks=(
@@ -82,10 +87,7 @@ def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ..
     """Grouped by program and name, most self time first."""
     if not len(found):
         return ()
-    keys = np.stack([found.program, found.module, found.name], axis=1)
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    # NumPy 2.0 gives the inverse a second axis here, other versions do not.
-    group = group.reshape(-1)
+    first, group = group_rows(found.program, found.module, found.name)
     calls = np.bincount(group)
     total = _sums(group, found.end_ps - found.start_ps, len(first))
     own = _sums(group, found.self_ps, len(first))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from benchax.program import hlo_module, instruction_work
-from benchax.program.counts import CALLS, Adder
+from benchax.program.counts import CALLS, Adder, is_opaque
 from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Computation, Module
 from benchax.program.instruction_work import Work
@@ -19,6 +19,7 @@ from benchax.program.source_tables import SourceTables
 from benchax.program.trip_counts import find_loops
 from benchax.results.inspection import LineWork
 
+Counted = tuple[Instruction, Work, float | None]
 _OF_JAX = re.compile(
     r"p?jit\(.*\)|while|body|cond|closed_call|branch_\d+_fun|checkpoint|vmap\(\)|custom_[jv][vj]p_call"
 )
@@ -35,10 +36,13 @@ def work_by_line(hlo_text: str, module: Module) -> tuple[LineWork, ...] | None:
         return None
     walk = _Walk(module, SourceTables(hlo_text))
     rows: dict[tuple[str, str], Work] = {}
-    for instruction, work in walk.computation(module.entry, 1.0, is_fused=False):
+    kernels: dict[tuple[str, str], float | None] = {}
+    for instruction, work, kernel_flops in walk.computation(module.entry, 1.0, is_fused=False):
         key = walk.tables.user_line(instruction), scope_of(hlo_module.op_name(instruction))
         rows[key] = rows.get(key, Work()).plus(work)
-    found = [LineWork(source, scope, *work) for (source, scope), work in rows.items() if any(work)]
+        before = kernels.setdefault(key, 0.0)
+        kernels[key] = None if before is None or kernel_flops is None else before + kernel_flops
+    found = [LineWork(*key, *work, kernels[key]) for key, work in rows.items() if any(work)]
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
 
 
@@ -49,23 +53,24 @@ def scope_of(op_name: str) -> str:
 
 
 class _Walk:
-    """Goes through a program, and says of each instruction what it does in one call."""
+    """Goes through a program, and says of each instruction what it does in one call, and the FLOPs of the kernel whose
+    bytes those are: 0 for what is fused into one, None for what nobody can look into."""
 
     def __init__(self, module: Module, tables: SourceTables) -> None:
         self.module, self.tables = module, tables
         self.adder = Adder(module, find_loops(module))
 
-    def computation(self, where: Computation, times: float, *, is_fused: bool) -> Iterator[tuple[Instruction, Work]]:
+    def computation(self, where: Computation, times: float, *, is_fused: bool) -> Iterator[Counted]:
         for each in where.instructions:
             yield from self.instruction(where, each, times, is_fused)
 
-    def instruction(
-        self, where: Computation, one: Instruction, times: float, is_fused: bool
-    ) -> Iterator[tuple[Instruction, Work]]:
+    def instruction(self, where: Computation, one: Instruction, times: float, is_fused: bool) -> Iterator[Counted]:
         called = self.module.called_computations(one)
         if one.opcode == "fusion":
             for _, inside in called:
-                yield one, Work(bytes=0 if is_fused else instruction_work.fusion_bytes(inside)).times(times)
+                moved = Work(bytes=0 if is_fused else instruction_work.fusion_bytes(inside)).times(times)
+                fused = 0.0 if is_fused else self.adder.computation(inside, is_fused=True).times(times).flops
+                yield one, moved, fused
                 yield from self.computation(inside, times, is_fused=True)
         elif one.opcode == "while":
             trips = self.adder.loops[one.name].trips
@@ -81,4 +86,6 @@ class _Walk:
             for _, inside in called:
                 yield from self.computation(inside, times, is_fused=False)
         else:
-            yield one, self.adder.instruction(where, one, is_fused).times(times)
+            work = self.adder.instruction(where, one, is_fused).times(times)
+            kernel_flops = 0.0 if is_fused else work.flops
+            yield one, work, None if is_opaque(one) else kernel_flops

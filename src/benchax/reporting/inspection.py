@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from benchax.reporting import inspection_tables as tables
 from benchax.reporting import peak_memory as peak
+from benchax.reporting import work_tables
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Table, list_lines, list_remarks
 from benchax.reporting.program_text import program_text
 from benchax.results.difference import Stage
@@ -53,7 +54,11 @@ def _overview(found: Inspection, part: str, full: bool, roof: Roofline | None) -
     sections = tables.overview(found, roof) if part == "overview" else tables.cost(found, roof)
     shown = [("primitives", tables.primitives(found))]
     if part == "cost":
-        shown = [("by line", tables.lines(found)), ("by scope", tables.scopes(found)), ("loops", tables.loops(found))]
+        shown = [
+            ("by line", work_tables.lines(found, roof)),
+            ("by scope", work_tables.scopes(found, roof)),
+            ("loops", tables.loops(found)),
+        ]
     listed = [block for title, table in shown for block in _table(title, table, full=full)]
     return [*(Facts((section,)) for section in sections), *listed]
 

@@ -6,15 +6,14 @@ counts, and say so; those of the jaxpr take each body once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from benchax.reporting.document import Section, Table, TableColumn, TextRow, tabulate
 from benchax.reporting.tables import LINE, WHERE
-from benchax.results.inspection import Inspection, LineWork
+from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
-from benchax.source_files import NOT_YOURS
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 MOST_NAMED = 8
@@ -197,48 +196,6 @@ def primitives(found: Inspection) -> Table | None:
     return build_table((OPERATION, "equations", "in loops", WHERE, LINE), lines)
 
 
-def lines(found: Inspection) -> Table | None:
-    """Work by line, and how much of the memory at its peak is of values made there; a share of operations only where
-    the sum of them has no hole."""
-    held: dict[str, int] = {}
-    for value in found.peak.values if found.peak else ():
-        held[near(value.source or NOT_YOURS)] = held.get(near(value.source or NOT_YOURS), 0) + value.size_bytes
-    return _by(found, lambda one: one.source or NOT_YOURS, TableColumn("line", "names"), held)
-
-
-def scopes(found: Inspection) -> Table | None:
-    """None where no part of it is in a named scope."""
-    if not any(one.scope for one in found.lines or ()):
-        return None
-    return _by(found, lambda one: one.scope or "(none)", TableColumn("scope", "names"))
-
-
-def _by(
-    found: Inspection, name: Callable[[LineWork], str], column: TableColumn, held: Mapping[str, int] | None = None
-) -> Table | None:
-    sums: dict[str, tuple[float, float, float]] = dict.fromkeys(held or (), (0.0, 0.0, 0.0))
-    for one in found.lines or ():
-        flops, others, moved = sums.get(near(name(one)), (0.0, 0.0, 0.0))
-        sums[near(name(one))] = flops + one.flops, others + one.transcendentals, moved + one.bytes_accessed
-    whole = found.counts.flops if found.counts else None
-    lines: list[Line] = [
-        (
-            name,
-            count(flops, "FLOP"),
-            percent(flops / whole) if whole else "",
-            count(others),
-            size(moved),
-            _size_or_nothing(held, name),
-        )
-        for name, (flops, others, moved) in sorted(sums.items(), key=lambda pair: (-pair[1][0], -pair[1][2]))
-    ]
-    return build_table((column, "operations", "share", "transcendentals", "bytes", "at the peak"), lines)
-
-
-def _size_or_nothing(sizes: Mapping[str, int] | None, name: str) -> str:
-    return size(sizes[name]) if sizes and name in sizes else ""
-
-
 def loops(found: Inspection) -> Table | None:
     each = found.counts.loops if found.counts else ()
     lines: list[Line] = [
@@ -296,12 +253,13 @@ def first_rows(table: Table, full: bool) -> Table:
     # A line that says "1 more" would spare none.
     if full or more <= 1:
         return table
-    return replace(table, rows=table.rows[:MOST_ROWS], note=f"… {more} more; --full shows them")
+    note = "; ".join(part for part in (f"… {more} more; --full shows them", table.note) if part)
+    return replace(table, rows=table.rows[:MOST_ROWS], note=note)
 
 
-def build_table(columns: tuple[TableColumn | str, ...], lines: list[Line]) -> Table | None:
+def build_table(columns: tuple[TableColumn | str, ...], lines: list[Line], note: str = "") -> Table | None:
     """Without columns that no line fills; None without lines."""
-    found = tabulate(columns, lines).without_empty_columns()
+    found = tabulate(columns, lines, note=note).without_empty_columns()
     return found if found.columns else None
 
 

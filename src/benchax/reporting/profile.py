@@ -59,8 +59,7 @@ def document(p: Profile, details: bool = False) -> Document:
         blocks += steps.blocks(p.split)
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
-        for title, table in (("by line", groups.by_line(p, details)), ("by scope", groups.by_scope(p, details))):
-            blocks += [] if table is None else [Heading(title), table]
+        blocks += groups.blocks(p, details)
     blocks += compile_time.blocks(p, details)
     blocks += [Facts((section,), "words") for section in sections(p)]
     return Document((*blocks, *list_remarks(p.remarks)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchax.model import Remark
 from benchax.reporting.document import Block, Document, Heading, Table, list_lines, list_remarks, tabulate
 from benchax.reporting.tables import CASE, one_line
-from benchax.results.watch import Compile, FunctionCount, Watch
+from benchax.results.watch import Compile, FunctionCount, StepCompiles, Watch, WatchedSteps
 from benchax.units import percent, plural, seconds
 
 MOST_FUNCTIONS = 20
+MOST_STEPS = 8
+"""Stretches of steps that are listed."""
 MOST_REASONS = 5
 """Different reasons of one function that are told; equal ones are told once, with their number."""
 CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
@@ -20,6 +24,7 @@ def document(w: Watch) -> Document:
         blocks.append(functions(w))
     for title, lines in explain(w):
         blocks += [Heading(title), *list_lines(lines)]
+    blocks += list_steps(w.steps) if w.steps else []
     return Document((*blocks, *list_remarks(remarks(w))))
 
 
@@ -95,6 +100,47 @@ def _reasons(again: list[Compile]) -> list[str]:
         for (where, why), cs in ranked[:MOST_REASONS]
     ]
     return lines + ([f"and {len(ranked) - MOST_REASONS} more reasons"] if len(ranked) > MOST_REASONS else [])
+
+
+def list_steps(found: WatchedSteps) -> list[Block]:
+    """In which steps something was compiled: those that follow one another with as many programs share a line."""
+    where = f" {found.defined}" if found.defined else ""
+    head = f"{plural(len(found.steps), 'step')}, each a call of {one_line(found.function)}{where}"
+    stretches = _stretches(found.steps)
+    is_steady = not found.steps[-1].programs
+    listed = [(first, last, ones) for first, last, ones in stretches if ones[0].programs]
+    lines = [f"before the first step: {_describe_step([found.before])}"]
+    lines += [f"{_describe_numbers(first, last)}: {_describe_step(ones)}" for first, last, ones in listed[:MOST_STEPS]]
+    if more := listed[MOST_STEPS:]:
+        lines.append(f"and {sum(len(ones) for _, _, ones in more)} more steps in which something was compiled")
+    lines += [f"from step {stretches[-1][0]} on: nothing"] if is_steady else []
+    return [Heading(head), *list_lines(lines)]
+
+
+def _stretches(steps: Sequence[StepCompiles]) -> list[tuple[int, int, list[StepCompiles]]]:
+    """(first, last, steps) with the same numbers of programs, counted from 1."""
+    found: list[tuple[int, int, list[StepCompiles]]] = []
+    for number, one in enumerate(steps, 1):
+        if found and (found[-1][2][0].programs, found[-1][2][0].again) == (one.programs, one.again):
+            first, _, before = found.pop()
+            found.append((first, number, [*before, one]))
+        else:
+            found.append((number, number, [one]))
+    return found
+
+
+def _describe_numbers(first: int, last: int) -> str:
+    return f"step {first}" if first == last else f"steps {first} – {last}"
+
+
+def _describe_step(ones: Sequence[StepCompiles]) -> str:
+    """2 programs each, 1 of them recompiled, 1.20 s"""
+    one, spent_s = ones[0], sum(one.spent_s for one in ones)
+    if not one.programs:
+        return "nothing"
+    each = " each" if len(ones) > 1 else ""
+    again = f", {plural(one.again, 'recompilation')}{each}" if one.again else ""
+    return f"{plural(one.programs, 'program')} compiled{each}{again}, {seconds(spent_s)}"
 
 
 def remarks(w: Watch) -> list[Remark]:

@@ -107,6 +107,9 @@ class LineWork:
     flops: float
     transcendentals: float
     bytes_accessed: float
+    kernel_flops: float | None = None
+    """FLOPs of the kernels whose bytes these are: all that is fused into them, from whichever line. None: nobody can
+    look into one of them."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Plain data. Times are seconds and sums over the whole recording unless a name sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Literal
 
 from benchax.model import Remark
 from benchax.results import Displayed
+from benchax.results.roofline import Peaks, Roofline
 from benchax.results.steps import StepSplit
 
 Backend = Literal["cpu", "gpu", "tpu"]
@@ -57,6 +59,18 @@ class Op:
     def per_call_s(self) -> float:
         """Mean self time of a call."""
         return self.self_s / self.calls
+
+    def roofline(self, peaks: Peaks) -> Roofline | None:
+        """All its calls at the rates of the machine. None: its work is not known."""
+        if self.flops is None or self.bytes_accessed is None:
+            return None
+        return peaks.roofline(self.flops, self.bytes_accessed, self.bytes_accessed / self.calls, dtype_of(self.shape))
+
+
+def dtype_of(shape: str | None) -> str:
+    """The dtype of the matmuls with whose rate FLOPs are compared: f32 but for results of bf16 and f64."""
+    found = re.match(r"\(?(bf16|f64)\[", shape or "")
+    return found[1] if found else "f32"
 
 
 @dataclass(frozen=True)
@@ -217,6 +231,10 @@ class Profile(Displayed):
     """In the compiler, summed over its calls. None: nothing was compiled while recording."""
     compile_costs: tuple[CompileCost, ...] = ()
     """By function, the most first; also of what was compiled before the recording. Empty: the trace does not say."""
+    fingerprint: str | None = None
+    """Of the machine, its devices and settings, where it was recorded. None: the trace does not say."""
+    peaks: Peaks | None = None
+    """The rates of that machine. None: they were not measured, or not known here."""
     n_events: int = 0
     """Everything that the trace holds, also what is no operation."""
     is_truncated: bool = False

@@ -64,6 +64,13 @@ class Roofline:
         return find_why(self.absent, what)
 
 
+def _divide(work: float | None, per_s: float | None) -> float | None:
+    """No work takes no time, at whatever rate."""
+    if work == 0:
+        return 0.0
+    return work / per_s if work is not None and per_s else None
+
+
 @dataclass(frozen=True)
 class Peaks:
     """Rates that some program did reach on this device: a program can be faster, and then these are too low."""
@@ -84,7 +91,7 @@ class Peaks:
     absent: tuple[Absent, ...] = ()
     """Why a rate is not there: of memory_bytes_per_s, cache_bytes_per_s, matmul_flops_per_s.f64."""
 
-    def bytes_per_s(self, working_set_bytes: int | None) -> tuple[float | None, int]:
+    def bytes_per_s(self, working_set_bytes: float | None) -> tuple[float | None, int]:
         """(the rate for a program that keeps so much memory busy, bytes of the array that it was measured with)"""
         if working_set_bytes is not None and working_set_bytes <= self.cache_array_bytes and self.cache_bytes_per_s:
             return self.cache_bytes_per_s, self.cache_array_bytes
@@ -94,6 +101,25 @@ class Peaks:
             size = self.cache_array_bytes if faster == self.cache_bytes_per_s else self.memory_array_bytes
             return faster, size
         return self.memory_bytes_per_s, self.memory_array_bytes
+
+    def roofline(
+        self, flops: float | None, bytes_accessed: float | None, working_set_bytes: float | None, dtype: str = "f32"
+    ) -> Roofline:
+        """How long this work takes at these rates; what has no rate has no time.
+
+        Args:
+            working_set_bytes: memory that is kept busy, which decides whether caches or memory are to be compared with.
+        """
+        bytes_per_s, array_bytes = self.bytes_per_s(working_set_bytes)
+        flops_per_s = self.matmul_flops_per_s.get(dtype)
+        return Roofline(
+            bytes_s=_divide(bytes_accessed, bytes_per_s),
+            flops_s=_divide(flops, flops_per_s),
+            bytes_per_s=bytes_per_s,
+            array_bytes=array_bytes,
+            flops_per_s=flops_per_s,
+            dtype=dtype,
+        )
 
     def why_absent(self, what: str) -> str | None:
         return find_why(self.absent, what)

@@ -104,6 +104,31 @@ class FunctionCount:
     """Without what was part of another function's trace, so that the column may be added up."""
 
 
+@dataclass(frozen=True)
+class StepCompiles:
+    """What was compiled in one step of a loop."""
+
+    programs: int
+    """That XLA was asked for, those of the persistent cache included."""
+    again: int
+    """Of functions that had one already; eager operations apart."""
+    spent_s: float
+    """Tracing, lowering and compiling."""
+
+
+@dataclass(frozen=True)
+class WatchedSteps:
+    """The steps of a loop, as far as calls tell: each begins with a call of one function."""
+
+    function: str
+    defined: str | None
+    """file:line of the function; None where it cannot be seen."""
+    steps: tuple[StepCompiles, ...]
+    """In order. The last one goes to the end of the program."""
+    before: StepCompiles
+    """Ahead of the first step."""
+
+
 @dataclass(eq=False)
 class Watch(Displayed):
     """What happened so far; grows while the block runs and stays as it is afterwards.
@@ -132,6 +157,8 @@ class Watch(Displayed):
     lost_events: bool = False
     """Somebody called `jax.monitoring.clear_event_listeners()` meanwhile: there may have been more than is listed."""
     remarks: list[Remark] = field(default_factory=list[Remark])
+    steps: WatchedSteps | None = None
+    """By the calls of a whole program, `benchax watch --transfers`. None: calls were not watched, or none repeats."""
 
     @property
     def recompiles(self) -> list[Compile]:
@@ -182,6 +209,7 @@ class Watch(Displayed):
             "total_s": self.total_s,
             "share": self.share,
             "lost_events": self.lost_events,
+            "steps": plain(self.steps) if self.steps else None,
             "remarks": [plain(r) for r in self.remarks],
         }
 
