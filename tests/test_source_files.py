@@ -15,7 +15,7 @@ import pytest
 from flax import linen as nn
 
 import benchax
-from benchax.source_files import format_error, is_library, is_runner, keep_own_frames, owner_of
+from benchax.source_files import format_error, is_generated, is_library, is_runner, is_typed, keep_own_frames, owner_of
 
 PACKAGES = sysconfig.get_path("purelib")
 
@@ -37,7 +37,24 @@ PACKAGES = sysconfig.get_path("purelib")
 )
 def test_a_file_belongs_to_whose_folder_it_lies_in(file: str, owner: str) -> None:
     assert owner_of(file) == owner
-    assert is_library(file) == (owner != "user" or not Path(file).is_absolute())
+    assert is_library(file) == (owner != "user")
+
+
+@pytest.mark.parametrize(
+    ("file", "typed"),
+    [
+        ("<stdin>", True),
+        ("<ipython-input-3-0a1b>", True),
+        ("<python-input-0>", True),
+        ("<doctest f[0]>", True),
+        ("<string>", False),
+        ("<frozen os>", False),
+        ("<lambdifygenerated-1>", False),
+    ],
+)
+def test_what_was_typed_is_the_users_and_what_a_program_made_is_not(file: str, typed: bool) -> None:
+    assert is_typed(file) == typed
+    assert is_generated(file) == is_library(file) == (not typed)
 
 
 def raised_by_flax() -> BaseException:

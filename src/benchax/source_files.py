@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sysconfig
 import traceback
 from functools import cache
@@ -28,10 +29,25 @@ def owner_of(file: str) -> Owner:
     return "user"
 
 
+_PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")
+"""What Python, IPython and doctest name code by that was typed, so that no file has it."""
+
+
+def is_typed(file: str) -> bool:
+    """Was this code typed at a prompt, or is it a cell of a notebook in a terminal? Then it is the user's."""
+    return _PROMPTS.match(file) is not None
+
+
+def is_generated(file: str) -> bool:
+    """Has no file this code, and did nobody type it? It was put together by a program: <frozen os>, <string>."""
+    return file.startswith("<") and not is_typed(file)
+
+
 def is_library(file: str) -> bool:
     """Is this file none of the user's own?"""
     # Compiled extensions (Cython) name their sources by relative paths.
-    return not Path(file).is_absolute() or owner_of(file) != "user"
+    has_place = Path(file).is_absolute() or is_typed(file)
+    return not has_place or owner_of(file) != "user"
 
 
 NOT_YOURS = "(none of yours)"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchax.auditing import syntax
+from benchax.errors import NotMeasured
 
 NESTED = """\
 for i in range(3):
@@ -57,6 +60,31 @@ def test_the_innermost_loop_around_a_line(line: int, kind: str | None) -> None:
 )
 def test_which_jits_are_of_functions_that_are_made_anew(text: str, found: int) -> None:
     assert len(list(syntax.jits_of_new_functions(ast.parse(text)))) == found
+
+
+def test_what_was_typed_keeps_its_name() -> None:
+    assert syntax.where_of("<ipython-input-3-0a1b>:7") == ("<ipython-input-3-0a1b>", 7)
+
+
+def test_a_file_that_is_not_there_gives_nothing_instead_of_an_empty_program() -> None:
+    assert syntax.tree_of("<stdin>") is None
+
+
+def typed(text: str, file: str) -> Any:
+    space: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), space)
+    return space["f"]
+
+
+def test_what_cannot_be_read_is_not_taken_for_what_is_not_there() -> None:
+    with pytest.raises(NotMeasured, match="it was typed at a prompt of Python"):
+        syntax.check_readable(typed("def f(x): return x", "<stdin>"))
+    with pytest.raises(NotMeasured, match="it was made by a program, or has been edited"):
+        syntax.check_readable(typed("def f(x): return x", "<string>"))
+
+    syntax.check_readable(test_what_was_typed_keeps_its_name)
+    syntax.check_readable(jnp.sin)
+    syntax.check_readable(abs)
 
 
 def test_what_is_no_python_gives_nothing(tmp_path: Path) -> None:

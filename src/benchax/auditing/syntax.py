@@ -18,7 +18,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from benchax.errors import NotMeasured
 from benchax.results.audit import Where
+from benchax.source_files import is_typed
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -27,8 +29,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def tree_of(file: str) -> ast.Module | None:
     """The file as JAX saw it; None where there is none to read."""
     linecache.checkcache(file)
+    lines = linecache.getlines(file)
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return ast.parse("".join(lines)) if lines else None
     except (SyntaxError, ValueError):
         return None
 
@@ -36,7 +39,9 @@ def tree_of(file: str) -> ast.Module | None:
 def where_of(text: str | None) -> Where | None:
     """train.py:31 as (absolute file, 31); None where it is no such text."""
     file, colon, line = (text or "").rpartition(":")
-    return (str(Path(file).absolute()), int(line)) if colon and file and line.isdecimal() else None
+    if not (colon and file and line.isdecimal()):
+        return None
+    return file if is_typed(file) else str(Path(file).absolute()), int(line)
 
 
 def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
@@ -124,6 +129,18 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
         return None
     first = _first_line(node)
     return Source(code.co_filename, first, "\n".join(lines[first - 1 : node.end_lineno]), node, module, lines)
+
+
+def check_readable(fn: Callable[..., Any]) -> None:
+    """For rules that would take what they cannot read for what is not there.
+
+    Raises:
+        NotMeasured: it is written in Python, and its source cannot be read.
+    """
+    code = code_of(fn)
+    if code is not None and source_of(fn) is None:
+        what = "typed at a prompt of Python" if is_typed(code.co_filename) else "made by a program, or has been edited"
+        raise NotMeasured(f"the source of the function cannot be read: it was {what}")
 
 
 def code_of(fn: Callable[..., Any]) -> CodeType | None:

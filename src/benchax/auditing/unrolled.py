@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from benchax.auditing.syntax import Loop, innermost_loop, kind_of, tree_of
+from benchax.auditing.syntax import Loop, check_readable, innermost_loop, kind_of, tree_of
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import is_library
@@ -237,6 +237,9 @@ def loops_of(e: Evidence) -> list[Unrolled]:
     """The loops of the function that is audited.
 
     Raises:
-        NotMeasured: it is a wrapper without a separate step of tracing.
+        NotMeasured: it is a wrapper without a separate step of tracing, or its loops cannot be read.
     """
-    return find_unrolled(closed_jaxpr(e))
+    found = find_unrolled(closed_jaxpr(e))
+    if not found:
+        check_readable(e.fn)
+    return found

@@ -19,7 +19,7 @@ import jax
 from benchax.program import arguments
 from benchax.program.arguments import ArgumentLeaf
 from benchax.results.inspection import Argument, JaxprFacts, Primitive
-from benchax.source_files import owner_of
+from benchax.source_files import is_generated, owner_of
 
 LOOPS = ("scan", "while", "pallas_call")
 """Primitives whose inner jaxprs may run many times."""
@@ -97,7 +97,7 @@ def own_line(equation: Any) -> str:
     """file:line of the innermost frame in the user's own files, which can be changed; empty where there is none."""
     try:
         for frame in equation.source_info.traceback.frames:
-            if not frame.file_name.startswith("<") and owner_of(frame.file_name) == "user":
+            if not is_generated(frame.file_name) and owner_of(frame.file_name) == "user":
                 return f"{frame.file_name}:{frame.line_num}"
     except AttributeError:
         pass  # as in `user_line`
@@ -106,7 +106,7 @@ def own_line(equation: Any) -> str:
 
 def _is_users(file: str) -> bool:
     """Also an installed package's, which may well be the user's own, and a workload's of ours."""
-    return not file.startswith("<") and owner_of(file) not in ("jax", "python")
+    return not is_generated(file) and owner_of(file) not in ("jax", "python")
 
 
 def scope_of(equation: Any) -> str:

@@ -6,6 +6,7 @@ about how it was done, stand in the full document only: a reader of a clean audi
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.tables import describe_machine, one_line
 from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Outcome, Where
+from benchax.source_files import is_typed
 from benchax.units import plural, seconds
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
@@ -69,7 +71,7 @@ def document_in_full(a: Audit) -> Document:
 def quote_source(where: Where) -> list[Code]:
     """The line with its neighbours, marked; nothing where the file cannot be read."""
     try:
-        lines = Path(where[0]).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _read_lines(where[0])
     except (OSError, ValueError):
         return []
     first = max(0, where[1] - 1 - NEIGHBOURS)
@@ -78,6 +80,12 @@ def quote_source(where: Where) -> list[Code]:
         return []
     marked = (f"{'>' if number == where[1] else ' '} {number:5}  {text}" for number, text in shown)
     return [Code("python", "\n".join(marked))]
+
+
+def _read_lines(file: str) -> list[str]:
+    if is_typed(file):  # a cell: IPython keeps it for tracebacks
+        return [line.rstrip("\n") for line in linecache.getlines(file)]
+    return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def documents_of_all(audits: Sequence[Audit]) -> tuple[Document, ...]:

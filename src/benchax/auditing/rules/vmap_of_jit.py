@@ -11,7 +11,7 @@ from typing import Any
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, measured_gain, median_s, require_decided, rule
 from benchax.auditing.rules.not_jitted import WORTH_ASKING
-from benchax.auditing.syntax import callee_name, calls
+from benchax.auditing.syntax import callee_name, calls, check_readable
 from benchax.results.audit import Finding, Where
 
 
@@ -45,7 +45,8 @@ def _mapped_jit(e: Evidence) -> Where | None:
     """Where it maps something jitted; None where it does not, as far as can be seen."""
     if is_vmap(e.fn) and _is_jitted(getattr(e.fn, "__wrapped__", None)):
         return e.def_where
-    if e.source is None:
+    check_readable(e.fn)
+    if e.source is None:  # not written in Python
         return None
     names = _names(e.fn)
     for call in calls(e.source.tree, "vmap"):
