@@ -80,9 +80,7 @@ def test_every_page_draws_fits_and_leads_to_pages_that_are_there(
     assert {file.as_uri() for file in site.rglob("*.html")} <= links
 
 
-@pytest.mark.parametrize(
-    "looks", [{}, {"color_scheme": "dark"}, {"viewport": NARROW}], ids=["light", "dark", "narrow"]
-)
+@pytest.mark.parametrize("looks", [{}, {"color_scheme": "dark"}, {"viewport": NARROW}], ids=["light", "dark", "narrow"])
 def test_no_page_keeps_anybody_out(open_page: Any, site: Path, looks: dict[str, Any]) -> None:
     """By axe-core, as the pages of single results; with all parts open, and two versions side by side."""
     axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
