@@ -21,8 +21,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from statistics import fmean, median
+from typing import Any, NamedTuple
 
 WINDOW = 50
 P = 0.001
@@ -130,16 +131,39 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     # differences.
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
+    splits = _list_splits(size)
+    first, both, all_of_it = (sums.take(places) for places in (splits.first, splits.both, splits.all))
+    between = both - first
+    within_second = (all_of_it - first) / 2 - between
+    inner = splits.m_over_n * (first / 2) + splits.n_over_m * within_second
+    best = int((splits.scale * (between - inner)).argmax())
+    return int(splits.split[best]), int(splits.end[best])
+
+
+class _Splits(NamedTuple):
+    """All splits of so many values, and what the divergence takes of each: windows have few lengths."""
+
+    split: Any
+    end: Any
+    first: Any
+    """Places in the flat table of sums of distances: within those before; between both; of all up to the end."""
+    both: Any
+    all: Any
+    m_over_n: Any
+    n_over_m: Any
+    scale: Any
+
+
+@lru_cache(maxsize=64)
+def _list_splits(size: int) -> _Splits:
+    import numpy as np  # noqa: PLC0415
+
     split, end = np.triu_indices(size + 1, k=1)
     inside = (split >= LEAST) & (end - split >= LEAST)
     split, end = split[inside], end[inside]
-    n, m = split, end - split
-    within_first = sums[split, split] / 2
-    between = sums[split, end] - sums[split, split]
-    within_second = (sums[end, end] - sums[split, split]) / 2 - between
-    inner = m * within_first / (n - 1) + n * within_second / (m - 1)
-    best = int((2 / (n + m) * (between - inner)).argmax())
-    return int(split[best]), int(end[best])
+    n, m, width = split, end - split, size + 1
+    places = split * width + split, split * width + end, end * width + end
+    return _Splits(split, end, *places, m / (n - 1), n / (m - 1), 2 / (n + m))
 
 
 def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
@@ -176,7 +200,7 @@ def _student(one: Sequence[float], other: Sequence[float], mean_one: float, mean
 
     if min(len(one), len(other)) < LEAST or mean_one == mean_other:
         return 1.0
-    squares = sum((v - mean_one) ** 2 for v in one) + sum((v - mean_other) ** 2 for v in other)
+    squares = sum([(v - mean_one) ** 2 for v in one]) + sum([(v - mean_other) ** 2 for v in other])
     if squares == 0:
         return 0.0
     degrees = len(one) + len(other) - 2

@@ -192,7 +192,7 @@ def _embed(value: Any) -> Markup:
     numbers are most of a page, and take less than half of the room."""
     data = json.dumps(value, allow_nan=False, separators=(",", ":"))
     if len(data) >= LEAST_PACKED:
-        packed = base64.b64encode(zlib.compress(data.encode(), 9)).decode()
+        packed = base64.b64encode(zlib.compress(data.encode())).decode()
         return Markup(f"<script type='text/plain'>{packed}</script>")
     inert = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(f"<script type='application/json'>{inert}</script>")

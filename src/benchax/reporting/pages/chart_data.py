@@ -136,7 +136,9 @@ def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
         return [_round(v, digits) for v in listed]
     # The least one keeps all its digits; those of bars are counted from the greatest.
     exponent = math.floor(math.log10(min(sizes) if digits == DIGITS else max(sizes))) - digits + 1
-    return {"e": exponent, "v": [None if v is None else _scale(v, exponent) for v in listed]}
+    # A power of ten below one is not exact, its inverse is.
+    factor, divisor = (10**-exponent, 1) if exponent < 0 else (1, 10**exponent)
+    return {"e": exponent, "v": [None if v is None else round(v * factor / divisor) for v in listed]}
 
 
 def _is_range(values: Sequence[float]) -> bool:
@@ -144,11 +146,6 @@ def _is_range(values: Sequence[float]) -> bool:
     # As exact as numbers of so many digits are.
     room = 10**-FINE_DIGITS * max(abs(first), abs(values[-1]))
     return all(abs(v - first - i * step) <= room for i, v in enumerate(values))
-
-
-def _scale(value: float, exponent: int) -> int:
-    # A power of ten below one is not exact, its inverse is.
-    return round(value * 10**-exponent if exponent < 0 else value / 10**exponent)
 
 
 def _round(value: float | None, digits: int) -> float | int | None:

@@ -188,24 +188,28 @@ class _Publishing:
             if row.median_s is not None:
                 timer = _place(self.state.timers, row.timer or "")
                 where = (activity.id, self.places[row.fingerprint], timer)
-                ends = (row.median_s, number_or_nan(row.low_s), number_or_nan(row.high_s))
-                self.numbers.setdefault(version, Numbers()).times.extend((*where, *ends))
+                self._numbers_of(version).times.extend(
+                    (*where, row.median_s, number_or_nan(row.low_s), number_or_nan(row.high_s))
+                )
         for c in new_compared:
             version = version_of_comparison(c)
             if version is None or c.metric != "run" or c.ratio is None or c.environment is None:
                 continue
             self._see(version, c.compared_at)
-            where = (
-                activity.id,
-                self.places[c.environment.fingerprint],
-                _place(self.state.baselines, c.baseline.label),
-            )
-            word = VERDICTS.index(c.verdict)
+            baseline = _place(self.state.baselines, c.baseline.label)
+            where = (activity.id, self.places[c.environment.fingerprint], baseline, VERDICTS.index(c.verdict))
             ends = (c.ratio, number_or_nan(c.low), number_or_nan(c.high))
-            self.numbers.setdefault(version, Numbers()).ratios.extend((*where, word, *ends))
+            self._numbers_of(version).ratios.extend((*where, *ends))
 
     def _see(self, version: str, at: str) -> None:
-        self.state.versions[version] = min(at, self.state.versions.get(version, at))
+        if at < self.state.versions.setdefault(version, at):
+            self.state.versions[version] = at
+
+    def _numbers_of(self, version: str) -> Numbers:
+        found = self.numbers.get(version)
+        if found is None:  # setdefault would make one each time
+            found = self.numbers[version] = Numbers()
+        return found
 
     # ---- all cases ----------------------------------------------------------------------------------------------
 

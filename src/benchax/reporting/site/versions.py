@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,13 @@ def _columns(entries: dict[Any, tuple[float, ...]], width: int) -> str:
     listed = [entries[key] for key in sorted(entries)]
     columns = zip(*listed, strict=True) if listed else ((),) * width
     whole = width - 3
-    texts = (map(_write_place if i < whole else _write_number, column) for i, column in enumerate(columns))
+    texts = (_write_places(column) if i < whole else _write_numbers(column) for i, column in enumerate(columns))
     return "[" + ",".join(f"[{','.join(column)}]" for column in texts) + "]"
 
 
-def _write_place(value: float) -> str:
-    return f"{value:.0f}"
+def _write_places(column: Iterable[float]) -> list[str]:
+    return [str(int(value)) for value in column]
 
 
-def _write_number(value: float) -> str:
-    return f"{value:.{DIGITS}g}" if math.isfinite(value) else "null"
+def _write_numbers(column: Iterable[float]) -> list[str]:
+    return [f"{value:.{DIGITS}g}" if math.isfinite(value) else "null" for value in column]
