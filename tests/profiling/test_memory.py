@@ -23,7 +23,7 @@ import benchax
 from benchax.errors import FormatError, UsageError
 from benchax.profiling import files, memory
 from benchax.profiling.memory import MOST_SHARE, Sampler
-from benchax.results.profile import Column, Timeline
+from benchax.results.profile import Column, LineMemory, Timeline
 
 MIB = 2**20
 FAST_S = 1e-4
@@ -205,7 +205,10 @@ def test_a_distance_that_is_none_is_refused(memory_s) -> None:
 
 def test_what_is_not_known_survives_the_file(tmp_path: Path) -> None:
     timeline = Timeline(
-        (0.0, 0.5), (0.001, 0.002), (Column("in_use", "gpu:0", (None, 7)), Column("resident", "", (1, 2)))
+        (0.0, 0.5),
+        (0.001, 0.002),
+        (Column("in_use", "gpu:0", (None, 7)), Column("resident", "", (1, 2))),
+        lines=(LineMemory("/my files/ä.py:3", (5, None)), LineMemory("(other lines)", (None, 0))),
     )
     (tmp_path / "memory.csv").write_text(files.timeline_csv(timeline))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from html_reader import Reader
 
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.reporting.profile import draw_memory
-from benchax.results.profile import Column, Profile, Timeline
+from benchax.reporting.profile_charts import chart_memory_lines
+from benchax.results.profile import Column, LineMemory, Profile, Timeline
 
 MIB = 2**20
 STEPS = (0, 0, 8 * MIB, 8 * MIB, 24 * MIB, 24 * MIB, 0, 0)
@@ -85,3 +88,30 @@ def test_a_notebook_shows_it_too() -> None:
 
     at = texts.index("live arrays cpu:0")
     assert texts[at + 1] == "▁▃█▁"
+
+
+MADE = replace(
+    ON_CPU,
+    lines=(
+        LineMemory("/home/me/train.py:12", (0, None, 8 * MIB, None, 24 * MIB, None, None, MIB)),
+        LineMemory("(none of yours)", (0, None, 0, None, 0, None, None, 0)),
+    ),
+)
+
+
+def test_lines_that_made_arrays_have_what_they_hold_at_most_and_at_the_end() -> None:
+    said = shown(MADE)
+
+    assert "train.py:12 ▁▃█▁ 1.00 MiB at the end, 24.0 MiB at most, at 40.0 ms" in said
+    assert "readings 4 of 8 live arrays of all devices by the innermost line of yours" in said
+    assert "(none of yours)" not in said, "nothing was ever there"
+
+
+def test_a_chart_of_lines_has_only_what_was_read() -> None:
+    first, _ = chart_memory_lines(MADE).marks
+
+    assert (first.label, len(first.x)) == ("train.py:12", 4)
+
+
+def test_without_lines_nothing_is_said_of_them() -> None:
+    assert "the line that made them" not in shown(ON_CPU)

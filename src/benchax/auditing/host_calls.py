@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,11 +72,22 @@ class WaitLine:
     count: int = 0
     waited_s: float = 0.0
     between_s: float = 0.0
-    """From the end of each wait to the beginning of the next: what the host did meanwhile."""
+    """From the end of each wait to the beginning of the next one of its thread, at whatever line: what the host did
+    meanwhile. Without this wait it could go on until that one, and no further."""
     gain_s: float = 0.0
     """The smaller of each wait and of what the host did before the next: what can run side by side at most."""
-    ended: float = field(default=0.0, repr=False)
-    waited_last_s: float = field(default=0.0, repr=False)
+    stepped_s: float = 0.0
+    """From the end of each wait to the end of the next at this line: the length of its steps."""
+    ended: dict[int, float] = field(default_factory=dict[int, float], repr=False)
+    """By thread: when it last waited here."""
+
+
+class _LastWait(NamedTuple):
+    """Of one thread."""
+
+    line: WaitLine
+    waited_s: float
+    ended: float
 
 
 class HostCalls:
@@ -87,6 +98,7 @@ class HostCalls:
         self.waits: dict[tuple[str, str], WaitLine] = {}
         self.sees_methods = True
         self._keys: dict[int, tuple[Any, Counter[tuple[str, str]]]] = {}
+        self._last_waits: dict[int, _LastWait] = {}
         self._last: dict[tuple[str, str, int], tuple[Callable[[], Any], int]] = {}
         self._lock = threading.Lock()
         self._busy = threading.local()
@@ -110,7 +122,7 @@ class HostCalls:
         with self._lock:
             return {
                 "puts": [asdict(line) for line in self.puts.values()],
-                "waits": [asdict(line) for line in self.waits.values()],
+                "waits": [{k: v for k, v in asdict(line).items() if k != "ended"} for line in self.waits.values()],
                 "sees_methods": self.sees_methods,
                 "keys": [
                     [[by, where, n] for (by, where), n in uses.items()]
@@ -202,12 +214,15 @@ class HostCalls:
             return
         with self._lock:
             line = self.waits.setdefault((where, by), WaitLine(where, by))
+            thread = threading.get_ident()
+            if (last := self._last_waits.get(thread)) is not None:
+                last.line.between_s += begun - last.ended
+                last.line.gain_s += min(last.waited_s, begun - last.ended)
             line.count += 1
             line.waited_s += ended - begun
-            if line.ended:
-                line.between_s += begun - line.ended
-                line.gain_s += min(line.waited_last_s, begun - line.ended)
-            line.ended, line.waited_last_s = ended, ended - begun
+            line.stepped_s += ended - line.ended.get(thread, ended)
+            line.ended[thread] = ended
+            self._last_waits[thread] = _LastWait(line, ended - begun, ended)
 
 
 def _is_in_package(frame: FrameType | None) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import get_args
 
 from benchax.errors import FormatError, UsageError
-from benchax.results.profile import Column, Kind, Timeline
+from benchax.results.profile import Column, Kind, LineMemory, Timeline
 
 MEMORY = "memory.prof"
 TIMELINE = "memory.csv"
@@ -146,6 +146,7 @@ def write_memory(run: Path, profile: bytes) -> Path:
 _COUNTERS = 1_000_000_000
 """Number of the process under which Perfetto shows them: above those of a system."""
 _TIMES = ("time_s", "reading_s")
+_MADE_AT = "made_at_bytes"
 
 
 def write_timeline(run: Path, timeline: Timeline) -> Path:
@@ -160,8 +161,9 @@ def timeline_csv(timeline: Timeline) -> str:
     """One line for each reading; what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_TIMES, *(_heading(column) for column in timeline.columns)])
-    sizes = [column.sizes_bytes for column in timeline.columns]
+    lines = [f"{_MADE_AT} {line.source}" for line in timeline.lines]
+    writer.writerow([*_TIMES, *(_heading(column) for column in timeline.columns), *lines])
+    sizes = [column.sizes_bytes for column in (*timeline.columns, *timeline.lines)]
     for row in zip(timeline.times_s, timeline.reading_s, *sizes, strict=True):
         writer.writerow([f"{row[0]:.6f}", f"{row[1]:.6f}", *row[2:]])
     return text.getvalue()
@@ -179,13 +181,15 @@ def read_timeline(file: Path) -> Timeline:
         if tuple(names[: len(_TIMES)]) != _TIMES:
             raise ValueError(f"its first line is {','.join(names)[:60]!r}")
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        sizes = [
+            (heading, tuple(int(text) if text else None for text in texts))
+            for heading, texts in zip(names[2:], columns[2:], strict=True)
+        ]
         return Timeline(
             tuple(float(text) for text in columns[0]),
             tuple(float(text) for text in columns[1]),
-            tuple(
-                _column(heading, tuple(int(text) if text else None for text in texts))
-                for heading, texts in zip(names[2:], columns[2:], strict=True)
-            ),
+            tuple(_column(*each) for each in sizes if not each[0].startswith(_MADE_AT)),
+            lines=tuple(_line(*each) for each in sizes if each[0].startswith(_MADE_AT)),
         )
     except (ValueError, KeyError, IndexError, csv.Error) as error:
         raise FormatError(f"{str(file)!r} cannot be read as readings of memory: {error}") from error
@@ -200,6 +204,10 @@ def _column(heading: str, sizes: tuple[int | None, ...]) -> Column:
     name, _, device = heading.partition(" ")
     kinds: dict[str, Kind] = {f"{kind}_bytes": kind for kind in get_args(Kind)}
     return Column(kinds[name], device, sizes)
+
+
+def _line(heading: str, sizes: tuple[int | None, ...]) -> LineMemory:
+    return LineMemory(heading.partition(" ")[2], sizes)
 
 
 def _counters(timeline: Timeline) -> bytes:

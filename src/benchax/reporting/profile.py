@@ -26,6 +26,7 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
+from benchax.source_files import without_folders
 from benchax.units import count, percent, plural, seconds, size
 
 COLUMNS = (
@@ -124,6 +125,7 @@ def sections(p: Profile) -> list[Section]:
         ("compiler", _compiler(p)),
         ("memory", _memory(p)),
         ("memory over time", list_memory(p.timeline) if p.timeline else []),
+        ("arrays by the line that made them", list_memory_lines(p.timeline) if p.timeline else []),
         ("files", [TextRow(kind, path) for kind, path in p.files.items()]),
     ]
     return [Section(title, tuple(rows)) for title, rows in parts if rows]
@@ -207,6 +209,28 @@ def list_memory(t: Timeline) -> list[TextRow]:
     left_out = len(t.columns) - len(shown)
     more = [TextRow("and", f"{left_out} more columns", "in memory.csv")] if left_out else []
     return [*(_row(t, column) for column in shown), *more, *_absent(t), _readings(t), _unseen(t)]
+
+
+def list_memory_lines(t: Timeline) -> list[TextRow]:
+    """What was alive at the readings that asked for lines, those that held most at some time."""
+    rows = [
+        TextRow(without_folders(line.source), draw_memory(t.times_s, line.sizes_bytes), _span(t, line.sizes_bytes))
+        for line in t.lines[:ARRAYS]
+        if any(line.sizes_bytes)
+    ]
+    if not rows:
+        return []
+    asked = sum(size is not None for size in t.lines[0].sizes_bytes)
+    left = f"; {plural(len(t.lines) - ARRAYS, 'more line')} in memory.csv" if len(t.lines) > ARRAYS else ""
+    note = f"live arrays of all devices by the innermost line of yours{left}"
+    return [*rows, TextRow("readings", f"{asked} of {len(t.times_s)}", note)]
+
+
+def _span(t: Timeline, sizes: Sequence[int | None]) -> str:
+    """At the end, and at most."""
+    known = [(value, time_s) for value, time_s in zip(sizes, t.times_s, strict=True) if value is not None]
+    most, when = max(known, key=lambda one: one[0])
+    return f"{size(known[-1][0])} at the end, {size(most)} at most, at {seconds(when)}"
 
 
 def _of_few_devices(columns: Sequence[Column]) -> list[Column]:

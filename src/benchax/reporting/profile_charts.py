@@ -20,6 +20,7 @@ from benchax.units import plural, seconds
 MOST_DEPTH = 6
 """Calls inside of more than so many others are left out of the timeline."""
 LONGEST_NAME = 40
+MOST_MEMORY_LINES = 6
 STYLES: tuple[Style, ...] = ("", "info")
 """Of calls, by turns with their depth."""
 
@@ -29,6 +30,7 @@ def document(p: Profile) -> Document:
     head, *rest = profile.document(p, details=True).blocks
     drawn = [*([timeline] if (timeline := chart_timeline(p)) else []), *chart_trees(p.ops)]
     drawn += [chart_memory(p.timeline)] if p.timeline and len(p.timeline.times_s) > 1 else []
+    drawn += [chart_memory_lines(p.timeline)] if p.timeline and p.timeline.lines else []
     return Document((head, *drawn, *([Heading("operations")] if drawn and p.ops else []), *rest))
 
 
@@ -110,11 +112,23 @@ def _line(op: Op) -> list[str]:
 
 def chart_memory(t: Timeline) -> Chart:
     """Readings over time; a gap where one was not made."""
+    named = [(" ".join(filter(None, (profile.KINDS[one.kind], one.device))), one.sizes_bytes) for one in t.columns]
+    return _over_time(t, named, "memory over time", t.incomplete)
+
+
+def chart_memory_lines(t: Timeline) -> Chart:
+    """Live arrays by the line that made them, at the readings that asked for lines."""
+    named = [(without_folders(line.source), line.sizes_bytes) for line in t.lines[:MOST_MEMORY_LINES]]
+    left = len(t.lines) - len(named)
+    note = f"the {len(named)} that held most at some time, of {len(t.lines)}" if left > 0 else ""
+    return _over_time(t, named, "live arrays by the line that made them", note)
+
+
+def _over_time(t: Timeline, named: Sequence[tuple[str, Sequence[int | None]]], title: str, note: str) -> Chart:
     lines: list[Line] = []
-    for column in t.columns:
-        known = [(at, size) for at, size in zip(t.times_s, column.sizes_bytes, strict=True) if size is not None]
-        label = " ".join(filter(None, (profile.KINDS[column.kind], column.device)))
+    for label, sizes in named:
+        known = [(at, size) for at, size in zip(t.times_s, sizes, strict=True) if size is not None]
         if known:
             lines.append(Line(tuple(at for at, _ in known), tuple(float(size) for _, size in known), label))
     axis = Axis("since the recording began", "seconds")
-    return Chart(axis, Axis("", "bytes"), tuple(lines), "memory over time", has_series=True, note=t.incomplete)
+    return Chart(axis, Axis("", "bytes"), tuple(lines), title, has_series=True, note=note)

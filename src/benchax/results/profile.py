@@ -319,6 +319,15 @@ class Column:
 
 
 @dataclass(frozen=True)
+class LineMemory:
+    """What the arrays that were made at one line take, at all times of a `Timeline`, on all devices."""
+
+    source: str
+    """file.py:12, the innermost line of the user's; or a word for what is of none, or of other lines."""
+    sizes_bytes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Readings in the order in which they were taken."""
 
@@ -329,6 +338,8 @@ class Timeline:
     columns: tuple[Column, ...]
     ended_because: str = ""
     """Why there were no more readings before the end; empty where nothing went wrong."""
+    lines: tuple[LineMemory, ...] = ()
+    """By the line that made them, the one that held most first. Empty: this JAX does not tell."""
 
     @property
     def incomplete(self) -> str:

@@ -15,8 +15,8 @@ ID = "wait-per-step"
 
 
 def wait(**changed: Any) -> dict[str, Any]:
-    known = {"where": "train.py:9", "by": ".item", "count": 100, "waited_s": 0.4, "between_s": 0.6, "gain_s": 0.35}
-    return {**known, **changed}
+    known = {"where": "train.py:9", "by": ".item", "count": 101, "waited_s": 0.4, "between_s": 0.6, "gain_s": 0.35}
+    return {**known, "stepped_s": 1.0, **changed}
 
 
 def host(*waits: dict[str, Any], sees_methods: bool = True) -> dict[str, Any]:
@@ -27,13 +27,21 @@ def test_a_wait_beside_work_of_the_host_is_found_with_a_bound(ask_about_program:
     finding = ask_about_program(ID, host=host(wait())).one
 
     assert finding.title == "waits by .item in each step"
-    assert finding.gain.startswith("estimated: at most 350 ms of 1.00 s (35 %)")
+    assert finding.gain.startswith("estimated: at most 3.50 ms of 10.0 ms a step (35 %)")
+    assert finding.gain_s == pytest.approx(3.5e-3)
     assert "jax.device_get" in finding.advice
 
 
 @pytest.mark.parametrize("changed", [{"count": 5}, {"gain_s": 0.01}])
 def test_few_waits_and_those_with_nothing_to_gain_are_fine(ask_about_program: Any, changed: Any) -> None:
     assert ask_about_program(ID, host=host(wait(**changed))).outcome == "fine"
+
+
+def test_no_gain_is_larger_than_the_step(ask_about_program: Any) -> None:
+    """Several threads may wait at one line at once."""
+    finding = ask_about_program(ID, host=host(wait(gain_s=9.0))).one
+
+    assert finding.gain_s == pytest.approx(0.01)
 
 
 def test_where_methods_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
@@ -56,6 +64,25 @@ def test_waits_are_noted_by_line_with_what_could_run_side_by_side(monkeypatch: p
     (line,) = noted.asdict()["waits"]
     assert (line["by"], line["count"], line["waited_s"], line["between_s"]) == (".block_until_ready", 3, 6.0, 6.0)
     assert line["gain_s"] == 4.0
+
+
+def test_a_wait_that_another_one_follows_gains_what_lies_between_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the first, the second would wait for the device."""
+    # In each step 4 s at one line, 1 s of the host, 2 s at the other, and 3 s of the host.
+    times = iter([0.0, 4.0, 5.0, 7.0, 10.0, 14.0, 15.0, 17.0])
+    noted = HostCalls()
+    monkeypatch.setattr(host_calls, "perf_counter", lambda: next(times))
+    x = jnp.ones(3)
+    try:
+        for _ in range(2):
+            x.block_until_ready()
+            jax.block_until_ready(x)
+    finally:
+        noted.close()
+
+    first, second = noted.asdict()["waits"]
+    assert (first["between_s"], first["gain_s"], first["stepped_s"]) == (2.0, 2.0, 10.0)
+    assert (second["between_s"], second["gain_s"], second["stepped_s"]) == (3.0, 2.0, 10.0)
 
 
 def test_waits_of_a_package_are_not_laid_to_its_caller() -> None:

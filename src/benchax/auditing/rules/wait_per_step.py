@@ -14,7 +14,7 @@ from benchax.units import count, percent, seconds
 
 OFTEN = 20
 SHARE = 0.05
-"""The share of the time between the first and the last wait that could be saved at most, for a finding."""
+"""The share of a step that could be saved at most, for a finding."""
 READS = (
     "Keep what it reads in a list, as arrays, and read it every hundredth step, or all at once at the end, with "
     "jax.device_get."
@@ -30,26 +30,28 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
     if host is None:
         raise NotMeasured("what the program waits for was not noted")
     for line in sorted(host["waits"], key=lambda line: -line["gain_s"]):
-        taken_s = line["waited_s"] + line["between_s"]
-        if line["count"] >= OFTEN and line["gain_s"] >= SHARE * taken_s:
-            yield _finding(line, taken_s)
+        if line["count"] >= OFTEN and line["gain_s"] >= SHARE * line["stepped_s"]:
+            yield _finding(line)
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
 
 
-def _finding(line: Mapping[str, Any], taken_s: float) -> Finding:
-    saved_s = line["gain_s"]
+def _finding(line: Mapping[str, Any]) -> Finding:
+    steps = line["count"] - 1
+    step_s, saved_s = line["stepped_s"] / steps, min(line["gain_s"], line["stepped_s"]) / steps
     is_read = "item" in line["by"]
+    beside = f"behind them, until the next wait, the host worked for {seconds(line['between_s'])}"
     return wait_per_step.finding(
         f"waits by {line['by']} in each step",
         [
             f"{count(line['count'])} waits of {seconds(line['waited_s'])} together, in the whole run",
-            f"between them the host worked for {seconds(line['between_s'])}, in which the device had nothing to do",
+            f"{beside}, in which the device had nothing to do",
         ],
         READS if is_read else WAITS,
         where=where_of(line["where"]),
         gain=Gain(
-            f"estimated: at most {seconds(saved_s)} of {seconds(taken_s)} ({percent(saved_s / taken_s)}), where the "
-            "host's work and the device's can run side by side"
+            f"estimated: at most {seconds(saved_s)} of {seconds(step_s)} a step ({percent(saved_s / step_s)}), where "
+            "the host's work and the device's can run side by side",
+            saved_s,
         ),
     )
