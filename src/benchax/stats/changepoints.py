@@ -23,7 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy import float64, int64
+    from numpy.typing import NDArray
 
 WINDOW = 50
 P = 0.001
@@ -132,9 +136,9 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
     sums = np.zeros((size + 1, size + 1))
     sums[1:, 1:] = np.abs(series[:, None] - series[None, :]).cumsum(axis=0).cumsum(axis=1)
     splits = _list_splits(size)
-    first, both, all_of_it = (sums.take(places) for places in (splits.first, splits.both, splits.all))
-    between = both - first
-    within_second = (all_of_it - first) / 2 - between
+    first = sums.take(splits.first)
+    between = sums.take(splits.both) - first
+    within_second = (sums.take(splits.all) - first) / 2 - between
     inner = splits.m_over_n * (first / 2) + splits.n_over_m * within_second
     best = int((splits.scale * (between - inner)).argmax())
     return int(splits.split[best]), int(splits.end[best])
@@ -143,15 +147,15 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
 class _Splits(NamedTuple):
     """All splits of so many values, and what the divergence takes of each: windows have few lengths."""
 
-    split: Any
-    end: Any
-    first: Any
+    split: NDArray[int64]
+    end: NDArray[int64]
+    first: NDArray[int64]
     """Places in the flat table of sums of distances: within those before; between both; of all up to the end."""
-    both: Any
-    all: Any
-    m_over_n: Any
-    n_over_m: Any
-    scale: Any
+    both: NDArray[int64]
+    all: NDArray[int64]
+    m_over_n: NDArray[float64]
+    n_over_m: NDArray[float64]
+    scale: NDArray[float64]
 
 
 @lru_cache(maxsize=64)

@@ -58,15 +58,7 @@ class AnyText(TypeDecorator[str]):
         return json.dumps(value)
 
     def process_result_value(self, value: str | None, dialect: object) -> str | None:
-        return _read_text(value)
-
-    def result_processor(self, dialect: object, coltype: object) -> Callable[[str | None], str | None]:
-        """SQLAlchemy's own calls two functions for each value, of which a site reads millions."""
-        return _read_text
-
-
-def _read_text(value: str | None) -> str | None:
-    return json.loads(value) if value is not None and value.startswith('"') else value
+        return json.loads(value) if value is not None and value.startswith('"') else value
 
 
 # SQLite makes the id its row number only if the type is INTEGER to the letter.
