@@ -1,10 +1,10 @@
 """Where a step's time goes: five loops that measure themselves, and what benchax finds; and what sampling costs.
 
-    python benchmarks/steps.py [--steps 40] [--pairs 15]
+    python benchmarks/steps.py [--steps 40] [--pairs 40] [--cost-only]
 
 The loops are those of `step_loops.py`: the share of a step that each measured by hand, and the share that `benchax
 profile` found from outside. The cost is that of sampling the stack alone: the same loop of Python and short programs,
-recorded with and without a sampler, in turns.
+recorded with and without a sampler, in turns, and a third time without, which shows what the machine does by itself.
 """
 
 from __future__ import annotations
@@ -56,35 +56,50 @@ def cost(pairs: int) -> None:
     def loop() -> float:
         # Processor time of all threads: on a machine with other work the time that passes says nothing.
         began = time.process_time()
-        for _ in range(60):
+        for _ in range(200):
             step(x).block_until_ready()
             sum(i * i for i in range(60_000))
         return time.process_time() - began
 
     loop()
-    ratios: list[float] = []
-    for number in range(pairs):
-        times: dict[bool, float] = {}
-        for is_sampled in (True, False) if number % 2 else (False, True):
-            with session():
-                sampler = StackSampler().start() if is_sampled else None
-                times[is_sampled] = loop()
+    ratios: dict[str, list[float]] = {"sampled": [], "not sampled again": []}
+    with session():
+        for number in range(pairs):
+            times: dict[str, float] = {}
+            # In turns, so that what drifts meets the first and the last of the three alike.
+            order = ["sampled", "not sampled", "not sampled again"]
+            for name in order if number % 2 else reversed(order):
+                sampler = StackSampler().start() if name == "sampled" else None
+                times[name] = loop()
                 if sampler is not None:
                     sampler.stop()
-        ratios.append(times[True] / times[False])
-    ratios.sort()
-    middle, low, high = statistics.median(ratios), ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-    verdict = "kept" if middle <= MOST_COST else "NOT KEPT"
-    spread = f"(quartiles {low:.4f} to {high:.4f})"
-    print(f"a loop with a sampler takes {middle:.4f} of the processor time without {spread}, {verdict}")
+            for name, listed in ratios.items():
+                listed.append(times[name] / times["not sampled"])
+    print(f"processor time of a loop beside that of one without a sampler, {pairs} pairs in turns")
+    rows = [_describe(name, listed) for name, listed in ratios.items()]
+    table(["loop", "ratio", "95 %", ""], rows)
+
+
+def _describe(name: str, ratios: list[float]) -> list[str]:
+    """The median with its interval by order statistics."""
+    from benchax.stats.intervals import median_interval
+
+    middle, interval = statistics.median(ratios), median_interval(ratios)
+    low, high = interval or (min(ratios), max(ratios))
+    verdict = "kept" if middle <= MOST_COST else "unclear" if low <= MOST_COST else "NOT KEPT"
+    return [name, f"{middle:.4f}", f"{low:.4f} to {high:.4f}", verdict if name == "sampled" else ""]
 
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--steps", type=int, default=40)
-    given.add_argument("--pairs", type=int, default=15)
+    given.add_argument("--pairs", type=int, default=40)
+    given.add_argument("--cost-only", action="store_true", help="not the loops")
     options = given.parse_args()
     header("Where a step's time goes")
+    if options.cost_only:
+        cost(options.pairs)
+        return
     rows: list[list[str]] = []
     for kind in KINDS:
         note(kind)

@@ -2,7 +2,7 @@
 
 A thread of its own reads `sys._current_frames()` and leaves an event whose name is the stack (`stack_samples.py`); its
 stats say how much processor time the thread had since the last sample, and how late the sample came. Between two
-samples the sampler sleeps for as long as keeps it below 0.7 % of the time, by its own processor time.
+samples the sampler sleeps for as long as keeps it below 0.5 % of the time, by its own processor time.
 
 Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
 piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
@@ -27,8 +27,11 @@ from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame
 from benchax.source_files import owner_of
 
 INTERVAL_S = 0.005
-MOST_SHARE = 0.007
-"""The share of the time that samples may take."""
+MOST_SHARE = 0.005
+"""The share of the time that samples may take. The program loses about as much again: it gives Python's lock away, and
+finds its caches cold."""
+FIRST_COST_S = 1e-4
+"""What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
 RECENT = 0.1
 """The weight of the last sample in what the next one is expected to cost."""
 SWITCH_S = 0.0005
@@ -46,7 +49,7 @@ class StackSampler:
         self._over = threading.Event()
         self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
         self._taken = 0
-        self._cost_s = 0.0
+        self._cost_s = FIRST_COST_S
         self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None
         self._switch_before = sys.getswitchinterval()
