@@ -24,7 +24,7 @@ class Summary(SelfRendering):
     what a repetition with as many of them will say. None below 3 processes.
 
     Example:
-        >>> s = benchax.bench(abs, "f32[8]", timer="wall", max_time_s=0.05, store="off").summary("wall")
+        >>> s = benchax.bench(abs, "f32[8]", timer="wall", max_time_s=0.3, store="off").summary("wall")
         >>> s.low_s <= s.median_s <= s.high_s
         True
     """
