@@ -58,10 +58,6 @@ def _count_levels(entries: Sequence[OutlineEntry], most: int) -> int:
 def _walk(entries: Sequence[OutlineEntry], depth: int, levels: int) -> Iterator[tuple[int, OutlineEntry, int]]:
     for entry in entries:
         is_last = depth + 1 == levels
-        yield depth, entry, _count_inside(entry) if is_last else 0
+        yield depth, entry, count_inside(entry) if is_last else 0
         if not is_last:
             yield from _walk(entry.parts, depth + 1, levels)
-
-
-def _count_inside(entry: OutlineEntry) -> int:
-    return sum(1 + _count_inside(part) for part in entry.parts)

@@ -57,7 +57,7 @@ def _encode_axis(axis: Axis) -> dict[str, Any]:
             "title": axis.title,
             "quantity": axis.quantity,
             "log": axis.is_log,
-            "ends": [_finite(end) for end in axis.ends] if axis.ends else None,
+            "ends": [finite_number(end) for end in axis.ends] if axis.ends else None,
             "names": axis.are_names,
             "ticks": list(map(_encode_tick, axis.ticks)),
         }
@@ -65,7 +65,7 @@ def _encode_axis(axis: Axis) -> dict[str, Any]:
 
 
 def _encode_tick(tick: AxisTick) -> list[Any]:
-    return [_finite(tick.at), tick.text, tick.style]
+    return [finite_number(tick.at), tick.text, tick.style]
 
 
 def _encode_mark(mark: Mark) -> dict[str, Any]:
@@ -80,12 +80,23 @@ def _encode_mark(mark: Mark) -> dict[str, Any]:
             ends = {"x": encode_numbers(mark.x), "y": encode_numbers(mark.y)}
             found = {"kind": "line", **ends, "label": mark.label, "style": mark.style}
         case ReferenceLine():
-            place = {"axis": mark.axis, "at": _finite(mark.at), "as": mark.kind}
+            place = {"axis": mark.axis, "at": finite_number(mark.at), "as": mark.kind}
             found = {"kind": "reference", **place, "label": mark.label, "style": mark.style}
         case Shade():
-            found = {"kind": "shade", "axis": mark.axis, "low": _finite(mark.low), "high": _finite(mark.high)}
+            found = {
+                "kind": "shade",
+                "axis": mark.axis,
+                "low": finite_number(mark.low),
+                "high": finite_number(mark.high),
+            }
         case Note():
-            found = {"kind": "note", "x": _finite(mark.x), "y": _finite(mark.y), "text": mark.text, "style": mark.style}
+            found = {
+                "kind": "note",
+                "x": finite_number(mark.x),
+                "y": finite_number(mark.y),
+                "text": mark.text,
+                "style": mark.style,
+            }
         case Cells():
             values = [encode_numbers(row) for row in mark.values]
             found = {"kind": "cells", "values": values, "words": mark.words, "styles": mark.styles}
@@ -117,7 +128,7 @@ def _encode_words(mark: Points | Bars) -> dict[str, Any]:
 def _encode_branch(branch: Branch) -> dict[str, Any]:
     parts = list(map(_encode_branch, branch.parts))
     named = {"name": branch.name, "detail": branch.detail, "parts": parts}
-    return _without_empty(named) | {"value": _round(branch.value, FINE_DIGITS)}
+    return _without_empty(named) | {"value": round_number(branch.value, FINE_DIGITS)}
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------------
@@ -133,7 +144,7 @@ def encode_numbers(values: Iterable[float | None], digits: int = DIGITS) -> Any:
     sizes = [abs(v) for v in known if v]
     is_whole = all(v < 10**digits and float(v).is_integer() for v in sizes)
     if is_whole or len(sizes) < 2 or max(sizes) > min(sizes) * 10**MOST_DECADES:
-        return [_round(v, digits) for v in listed]
+        return [round_number(v, digits) for v in listed]
     # The least one keeps all its digits; those of bars are counted from the greatest.
     exponent = math.floor(math.log10(min(sizes) if digits == DIGITS else max(sizes))) - digits + 1
     # A power of ten below one is not exact, its inverse is.
@@ -148,13 +159,13 @@ def _is_range(values: Sequence[float]) -> bool:
     return all(abs(v - first - i * step) <= room for i, v in enumerate(values))
 
 
-def _round(value: float | None, digits: int) -> float | int | None:
+def round_number(value: float | None, digits: int) -> float | int | None:
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def _finite(value: float | None) -> float | int | None:
+def finite_number(value: float | None, digits: int = FINE_DIGITS) -> float | int | None:
     """What JSON cannot say is not there."""
-    return None if value is None or not math.isfinite(value) else _round(value, FINE_DIGITS)
+    return None if value is None or not math.isfinite(value) else round_number(value, digits)

@@ -6,12 +6,10 @@ are written once: each stands in a list of all of them, and its place there in t
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from benchax.reporting.outline import Outline, OutlineEntry
-
-DIGITS = 6
+from benchax.reporting.pages.chart_data import DIGITS, finite_number
 
 
 def encode_outline(outline: Outline) -> dict[str, Any]:
@@ -21,7 +19,7 @@ def encode_outline(outline: Outline) -> dict[str, Any]:
     return {
         "caption": outline.caption,
         "columns": columns,
-        "totals": [_round(total) for total in outline.totals],
+        "totals": [finite_number(total, DIGITS) for total in outline.totals],
         "texts": list(texts),
         "entries": entries,
     }
@@ -30,18 +28,10 @@ def encode_outline(outline: Outline) -> dict[str, Any]:
 def _encode_entry(entry: OutlineEntry, texts: dict[str, int]) -> list[Any]:
     words = (texts.setdefault(text, len(texts)) for text in (entry.name, entry.kind, entry.detail, entry.source))
     name, kind, detail, source = words
-    values = [_round(value) for value in entry.values]
+    values = [finite_number(value, DIGITS) for value in entry.values]
     parts = [_encode_entry(part, texts) for part in entry.parts]
     key = 0 if entry.key is None else entry.key + 1
     made = [name, kind, values, detail, source, key, list(entry.reads), parts]
     while made and made[-1] in (0, []):
         made.pop()
     return made
-
-
-def _round(value: float | None) -> float | int | None:
-    """What JSON cannot say is not known."""
-    if value is None or not math.isfinite(value):
-        return None
-    rounded = float(f"{value:.{DIGITS}g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
