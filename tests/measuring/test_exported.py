@@ -216,6 +216,7 @@ print(measure(make_case(halves, ("f32[8]",)), options, run_id="").program.sha256
 """
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_program() -> None:
     said = [
         subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True) for _ in range(2)

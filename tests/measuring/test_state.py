@@ -121,7 +121,7 @@ def test_what_only_noise_decides_is_named_and_not_called_wrong(subject) -> None:
     assert all("first.bias" in name for name in notes.undetermined)
 
 
-@pytest.mark.parametrize("mode", ["eager", "float64"])
+@pytest.mark.parametrize("mode", [pytest.param("eager", marks=pytest.mark.slow), "float64"])
 def test_a_step_that_spoils_its_state_when_it_is_compiled_is_wrong(mode, subject) -> None:
     def spoilt(model: Any, x: Any) -> Any:
         out = model(x)
@@ -135,9 +135,8 @@ def test_a_step_that_spoils_its_state_when_it_is_compiled_is_wrong(mode, subject
     assert "model.last.bias" in numerics.why
 
 
-@pytest.mark.parametrize(
-    "given", [pytest.param({}, marks=pytest.mark.slow), {"donate_argnums": (0, 1)}], ids=["", "donated"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{}, {"donate_argnums": (0, 1)}], ids=["", "donated"])
 def test_the_users_objects_are_as_they_were(given, bench) -> None:
     net = model()
     opt, rngs = optimizer(net), nnx.Rngs(3)
@@ -257,6 +256,7 @@ def test_jax_jit_over_nnx_objects_is_said_to_drop_their_changes(bench) -> None:
     assert "use flax.nnx.jit" in remark.message
 
 
+@pytest.mark.slow
 def test_a_scan_inside_and_a_value_and_grad_inside_are_verified(bench) -> None:
     def several(model: Any, opt: Any, xs: Any, ys: Any) -> Any:
         @nnx.scan(in_axes=(nnx.Carry, 0, 0), out_axes=(nnx.Carry, 0))
