@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No deadline: a compilation inside an example takes what it takes. In CI the same examples every time, and more;
 # elsewhere each run has others.
 IN_CI = "CI" in os.environ
-settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=100 if IN_CI else 40)
+settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=60 if IN_CI else 40)
 settings.load_profile("benchax")
 
 
