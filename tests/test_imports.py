@@ -53,7 +53,7 @@ def package(name: str) -> list[str]:
     return [m for m in modules() if m == name or m.startswith(name + ".")]
 
 
-@pytest.mark.parametrize("words", ["list", "show", "show last~1"])
+@pytest.mark.parametrize("words", ["list", "runs", "show", "show last~1"])
 def test_looking_at_rows_loads_nothing_heavy(words: str, project: Path) -> None:
     store = open_store(project / ".benchmarks")
     several = replace(measured(), samples=tuple(Samples("wall", 1, (1.0, 2.0, 3.0), process=i) for i in range(5)))

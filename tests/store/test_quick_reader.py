@@ -1,4 +1,4 @@
-"""The reader of `list` and `show`: the same rows as the store's own, and no answer where anything is unusual."""
+"""The reader of `list`, `show` and `runs`: the rows of the store's own, no answer where anything is unusual."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from measurement_strategies import RICH, measured
 from benchax.model import CaseId
 from benchax.store import quick_reader
 from benchax.store.base import file_at
+from benchax.store.baselines import remove, set_baseline
 from benchax.store.database import open_store
+from benchax.store.runs import list_runs
 from benchax.store.schema import SCALARS, SCHEMA
 
 ODD = ('"quoted"', "a\0b", 'a, b\n"c" 🦊', "\ud7ff\U0010ffff", "")
@@ -30,6 +32,21 @@ def test_any_row_is_the_row_that_the_store_reads(text: str, tmp_path: Path) -> N
     file = file_at(store.where)
     assert repr(quick_reader.newest_rows(file, None)) == repr(store.rows())
     assert [repr(quick_reader.get(file, id)) for id in ids] == [repr(store.get(id)) for id in ids]
+
+
+def test_any_run_is_the_run_that_the_store_lists(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for text in ODD:
+        odd = replace(RICH.environment, host=text, commit=text, backend=text, is_dirty=None)
+        store.append(replace(RICH, case=CaseId(text), run_id=f"{text} run", environment=odd, failure=None))
+        store.append(measured())
+    set_baseline(store, ODD[0], f"{ODD[1]} run")
+    set_baseline(store, "gone", measured().run_id)
+    remove(store, "gone")
+
+    file = file_at(store.where)
+    assert quick_reader.newest_runs(file, 3) == (list_runs(store, 3), {f"{ODD[1]} run": ODD[0]})
+    assert (quick_reader.newest_runs(file, None) or ([], {}))[0] == list_runs(store)
 
 
 def test_the_newest_are_given_oldest_first(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchax.model import Measurement
-    from benchax.store.base import Row
+    from benchax.store.base import Row, StoredRun
     from benchax.store.database import DatabaseStore
 
 T = TypeVar("T")
@@ -63,19 +63,28 @@ def list_runs(
 
     A run is meant by the first digits of its id, as last, as last~1 (the one before it), and so on.
     """
+    from benchax.store import quick_reader
+
+    runs, names = _read_quickly(
+        _find_place(store),
+        lambda file: quick_reader.newest_runs(file, limit),
+        lambda database: _runs_and_names(database, limit),
+    )
+    if as_json:
+        for run in runs[::-1]:
+            line(json.dumps(dataclasses.asdict(run)))
+        return
     from benchax.reporting.document import Document
     from benchax.reporting.tables import run_grid
+
+    show(Document((run_grid(runs[::-1], names),)))
+
+
+def _runs_and_names(database: DatabaseStore, limit: int) -> tuple[list[StoredRun], dict[str, str]]:
     from benchax.store.baselines import list_baselines
     from benchax.store.runs import list_runs as stored_runs
 
-    database = open_listed_store(store)
-    runs = stored_runs(database, limit)[::-1]
-    if as_json:
-        for run in runs:
-            line(json.dumps(dataclasses.asdict(run)))
-        return
-    names = {baseline.run_id: baseline.name for baseline in list_baselines(database)}
-    show(Document((run_grid(runs, names),)))
+    return stored_runs(database, limit), {baseline.run_id: baseline.name for baseline in list_baselines(database)}
 
 
 def list_rows(

@@ -16,7 +16,7 @@ from benchax.store.base import Row as StoredRow
 from benchax.units import percent, plural, seconds, seconds_range, size
 
 if TYPE_CHECKING:
-    from benchax.store.runs import StoredRun  # not at load: SQLAlchemy takes 0.1 s, and other tables do without it
+    from benchax.store.base import StoredRun
 
 CASE = TableColumn("case", "names", 10)
 COMMIT = TableColumn("commit", "words")

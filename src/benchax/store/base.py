@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
@@ -49,6 +49,25 @@ class Row:
     compile_s: float | None
     predicted_peak_bytes: int | None
     observed_peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run stored."""
+
+    run_id: str
+    started_at: str
+    """The start of its first row; UTC, ISO 8601."""
+    rows: int
+    failed: int
+    cases: tuple[str, ...]
+    """Names, without parameters, in the order in which they came."""
+    commit: str | None
+    is_dirty: bool | None
+    host: str
+    backend: str | None
+    device_kind: str | None
+    jax: str | None
 
 
 class Store(Protocol):
@@ -111,6 +130,13 @@ class Store(Protocol):
             StoreError: there is no such row.
         """
         ...
+
+
+def run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
+    """What `rows` are together: of each the case's name, then started_at, status and where it ran, as `StoredRun`."""
+    _, started_at, _, *where = rows[0]
+    names = tuple(dict.fromkeys(row[0] for row in rows))
+    return StoredRun(run_id, started_at, len(rows), sum(row[2] != "ok" for row in rows), names, *where)
 
 
 def row_of(m: Measurement, id: int = 0) -> Row:

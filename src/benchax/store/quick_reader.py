@@ -1,4 +1,4 @@
-"""Reads what `benchax list` and `benchax show` ask of a database that is in order, without SQLAlchemy.
+"""Reads what `benchax list`, `show` and `runs` ask of a database that is in order, without SQLAlchemy.
 
 SQLAlchemy takes 0.25 s to import, half of such a command. Only SQLite is read, of the newest schema, in a folder that
 may be written to. Of anything else the answer is None: then `DatabaseStore` reads it, and says what is wrong.
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from benchax.codec import decode_params
 from benchax.errors import FormatError
 from benchax.model import CaseId, Measurement
-from benchax.store.base import Row
+from benchax.store.base import Row, StoredRun, run_of
 from benchax.store.readings import DamagedRow, read_record
 
 T = TypeVar("T")
@@ -27,6 +27,7 @@ SCHEMA = "3"
 """What `meta` has to say: that of `schema.py`."""
 WAIT_S = 1.0
 _COLUMNS = [f.name for f in fields(Row)][2:]
+_OF_RUNS = ("started_at", "status", "commit", "is_dirty", "host", "backend", "device_kind", "jax")
 _BOOLEANS = {"is_dirty"}
 
 
@@ -51,6 +52,31 @@ def get(path: Path, id: int) -> Measurement | None:
         return read_record(id, document[0], connection.execute(readings, (id,)).fetchall())
 
     return _read(path, work)
+
+
+def newest_runs(path: Path, limit: int | None) -> tuple[list[StoredRun], dict[str, str]] | None:
+    """As `runs.list_runs`, newest first, and the names that `baselines.list_baselines` has, by their runs."""
+    newest = "SELECT run_id FROM measurements GROUP BY run_id ORDER BY max(id) DESC LIMIT ?"
+    columns = ", ".join(f'm."{name}"' for name in _OF_RUNS)
+    rows = (
+        f"SELECT c.name, {columns} FROM measurements m JOIN cases c ON c.id = m.case_id WHERE m.run_id = ? "
+        "ORDER BY m.id"
+    )
+    names = "SELECT run_id, name FROM baselines WHERE id IN (SELECT max(id) FROM baselines GROUP BY name) ORDER BY id"
+
+    def work(connection: sqlite3.Connection) -> tuple[list[StoredRun], dict[str, str]]:
+        runs = [
+            run_of(_text(id), [_run_row(r) for r in connection.execute(rows, (id,))])
+            for (id,) in connection.execute(newest, (-1 if limit is None else limit,)).fetchall()
+        ]
+        return runs, {_text(id): _text(name) for id, name in connection.execute(names) if id}
+
+    return _read(path, work)
+
+
+def _run_row(record: tuple[Any, ...]) -> tuple[Any, ...]:
+    name, *scalars = record
+    return (_text(name), *map(_scalar, _OF_RUNS, scalars))
 
 
 def _read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T | None:

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select
 
+from benchax.store.base import StoredRun, run_of
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import cases, measurements
 
 LAST = "last"
 _LAST = re.compile(r"last(?:~(\d{1,9}))?")
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """What a run stored."""
-
-    run_id: str
-    started_at: str
-    """The start of its first row; UTC, ISO 8601."""
-    rows: int
-    failed: int
-    cases: tuple[str, ...]
-    """Names, without parameters, in the order in which they came."""
-    commit: str | None
-    is_dirty: bool | None
-    host: str
-    backend: str | None
-    device_kind: str | None
-    jax: str | None
 
 
 def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]:
@@ -44,16 +26,10 @@ def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]
         .where(m.run_id.in_(newest))
         .order_by(m.id)
     )
-    found: dict[str, list[tuple[str, ...]]] = {run_id: [] for run_id in newest}
+    found: dict[str, list[tuple[Any, ...]]] = {run_id: [] for run_id in newest}
     for name, run_id, *rest in store.read(lambda c: c.execute(statement).all(), [], since=1):
         found[run_id].append((name, *rest))
-    return [_run(run_id, rows) for run_id, rows in found.items()]
-
-
-def _run(run_id: str, rows: list[tuple[str, ...]]) -> StoredRun:
-    _, started_at, _, *where = rows[0]
-    names = tuple(dict.fromkeys(row[0] for row in rows))
-    return StoredRun(run_id, started_at, len(rows), sum(row[2] != "ok" for row in rows), names, *where)  # type: ignore[arg-type]
+    return [run_of(run_id, rows) for run_id, rows in found.items()]
 
 
 def nth_newest(store: DatabaseStore, reference: str) -> str | None:
