@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -86,6 +87,13 @@ def test_a_function_that_fails_itself_has_no_variants() -> None:
     assert "reshape" in found.baseline.reason
 
 
+def test_what_fails_in_all_variants_alike_is_told_once_where_none_was_asked_for() -> None:
+    def broken(x: jax.Array) -> jax.Array:
+        return x.reshape(7)
+
+    assert [row.name for row in tried(broken, "f32[8]", variants=None).rows if row.status == "failed"] == []
+
+
 def test_without_float64_the_errors_are_against_the_function_itself() -> None:
     def narrow(x: jax.Array) -> jax.Array:
         if x.dtype == jnp.float64:
@@ -107,6 +115,17 @@ def test_what_was_asked_for_and_cannot_be_had_is_a_row_and_else_it_is_left_out()
 
     assert (asked.row("bf16").status, asked.row("bf16").reason) == ("not_available", "no input is a float array")
     assert "bf16" not in [row.name for row in every.rows]
+
+
+def test_where_no_variant_applies_a_remark_says_why() -> None:
+    step = eqx.filter_jit(lambda model, x: (model, model(x)))
+
+    found = tried(step, eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), jnp.ones(2), variants=None)
+
+    assert (found.baseline.status, found.rows) == ("ok", ())
+    (remark,) = (remark for remark in found.remarks if remark.code == "nothing-tried")
+    assert "of equinox" in remark.message
+    assert "donate" in remark.message
 
 
 def test_an_unknown_variant_is_refused_before_anything_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.errors import NotMeasured
-from benchax.experiments.output_errors import measure_errors
+from benchax.experiments.output_errors import measure_errors, to_host
 
 ANY_FLOAT = st.floats(width=32)
 
@@ -48,6 +49,12 @@ def test_where_nothing_is_finite_there_is_no_error() -> None:
 
 def test_of_a_reference_of_zeros_all_of_the_output_is_error() -> None:
     assert measure_errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
+
+
+def test_functions_among_outputs_are_no_numbers() -> None:
+    outputs = {"activation": jax.nn.relu, "weights": jnp.ones(3)}
+
+    assert measure_errors(outputs, to_host(outputs), "baseline").max_rel == 0.0
 
 
 def test_the_worst_leaf_is_named_and_one_that_is_not_finite_is_worse_than_all() -> None:

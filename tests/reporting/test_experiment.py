@@ -66,6 +66,15 @@ def test_every_variant_has_its_sentence_and_its_facts() -> None:
         assert words in text
 
 
+def test_specs_of_hundreds_of_arrays_are_cut_and_other_facts_are_not() -> None:
+    facts = (("inputs", "bf16[8], " * 50), ("sensitive", "factor " * 50))
+
+    text = " ".join(str(replace(FOUND, rows=(replace(BF16, facts=facts),))).split())
+
+    assert text.count("bf16[8]") < 20
+    assert text.count("factor") == 50
+
+
 def test_curves_contributions_and_remarks_are_shown() -> None:
     curve = Curve("batch", "time by batch", "batch", (Point(8, "8", 1e-3, 9e-4, 1.1e-3),), sentence="knee at 8")
     ablation = (Contribution("bf16", None, None, sentence="saves 3 ms"),)

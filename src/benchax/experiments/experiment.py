@@ -140,7 +140,7 @@ def run_experiment(
     looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
     if BASELINE in looked.failures or BASELINE not in looked.seen:
         # Also where the function fails as it is: a variant such as static may be what helps.
-        return _without_baseline(case, looked, ready.refused, _measure_plans(variants, ready, lab))
+        return _without_baseline(case, looked, ready.refused, _measure_plans(variants, ready, lab), was_asked)
     baseline = variant_rows.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
     titles = {name: variant.title for name, variant in variants.items()}
     rows = {**ready.refused, **judge_variants(case, titles, ready.changed, looked, baseline, lab)}
@@ -153,7 +153,7 @@ def run_experiment(
         baseline,
         tuple(listed),
         _curves(own),
-        remarks=_of_chaos(baseline.errors),
+        remarks=(*_of_chaos(baseline.errors), *_of_nothing(listed, ready.left_out)),
         environment=looked.environment,
     )
     if not combine and not ablation:
@@ -174,6 +174,17 @@ def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:
         "do: another order of operations gives other numbers, so errors of variants say nothing here; times do."
     )
     return (Remark("chaotic", "warning", text),)
+
+
+def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, str]) -> tuple[Remark, ...]:
+    """A table of nothing but the baseline says why."""
+    if rows or not left_out:
+        return ()
+    by_reason: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        by_reason.setdefault(why, []).append(name)
+    reasons = "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
+    return (Remark("nothing-tried", "warning", f"No variant can be made of this function: {reasons}."),)
 
 
 def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:
@@ -200,6 +211,8 @@ class ReadyVariants:
     changed: dict[str, ChangedCase] = field(default_factory=dict[str, ChangedCase])
     plans: dict[str, Measure] = field(default_factory=dict[str, Measure])
     refused: dict[str, VariantRow] = field(default_factory=dict[str, VariantRow])
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    """Why those are no row that nobody asked for."""
 
 
 def _prepare_variants(
@@ -217,6 +230,8 @@ def _prepare_variants(
         except (NotAvailable, NotMeasured) as error:
             if was_asked:
                 ready.refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
+            else:
+                ready.left_out[name] = error.problem
         # A mistake in what was asked for, which is no finding about the function.
         except UsageError:
             raise
@@ -238,13 +253,17 @@ def _curves(own: Sequence[Own]) -> tuple[Curve, ...]:
     return tuple(curve for _, curves in own for curve in curves)
 
 
-def _without_baseline(case: Case, looked: Study, refused: Mapping[str, VariantRow], own: Sequence[Own]) -> Experiment:
+def _without_baseline(
+    case: Case, looked: Study, refused: Mapping[str, VariantRow], own: Sequence[Own], was_asked: bool
+) -> Experiment:
     """The function itself fails: nothing can be compared with it. Variants that measure by themselves may still tell
     what would help, such as a static argument."""
     failure = looked.failures[BASELINE]
     row = variant_rows.failed_row(BASELINE, "as it is", failure)
     advice = (Remark("advice", "info", failure.advice),) if failure.advice else ()
     rows = (*refused.values(), *(row for found, _ in own for row in found))
+    if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
+        rows = tuple(row for row in rows if row.status == "ok")
     return Experiment(case.id.label, "", row, rows, _curves(own), remarks=advice, environment=looked.environment)
 
 

@@ -37,7 +37,11 @@ def plain(case: Case, seed: int = 0) -> Case:
     under = getattr(fn, "__wrapped__", None)
     # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
-        raise NotAvailable(f"the function under {type(fn).__name__} {case.id.label!r} cannot be reached")
+        kind = type(fn).__module__.partition(".")[0]  # a class of equinox's is called _JitWrapper, which nobody wrote
+        raise NotAvailable(
+            f"the function under the {type(fn).__name__.lstrip('_')} of {kind} {case.id.label!r} cannot be reached; "
+            "variants are made of functions that jax.jit wraps, or nothing does"
+        )
     prepared = prepare(replace(case, jit=True), seed)
     found = prepared.trace()
     if found.traced is None:

@@ -17,12 +17,14 @@ from benchax.measuring.timers.embedding import is_key
 from benchax.results.experiment import Errors
 
 MOST_IN_MEDIAN = 2**22
+NUMBERS = jax.Array | np.ndarray | np.generic | int | float | complex
 
 
 def leaves(tree: Any) -> dict[str, Any]:
-    """Arrays and numbers, by path; typed keys are left out."""
+    """Arrays and numbers, by path. Left out are typed keys, and what modules hold beside arrays, such as functions:
+    wrappers like `equinox.filter_jit` return it as it came in."""
     found = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in found if not is_key(leaf)}
+    return {jax.tree_util.keystr(path): leaf for path, leaf in found if isinstance(leaf, NUMBERS) and not is_key(leaf)}
 
 
 def to_host(tree: Any) -> list[np.ndarray]:

@@ -20,11 +20,14 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.shared_remarks import each_once, share_remarks
-from benchax.reporting.tables import REMARKS, VERDICT, VERDICT_STYLES, describe_machine, one_line
+from benchax.reporting.tables import REMARKS, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
 from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
 from benchax.units import number, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
+SPECS = ("inputs", "outputs")
+"""Facts that have a part for each array: hundreds for a model. All of it is in the JSON."""
+LONGEST_SPECS = 120
 COLUMNS = (TableColumn("variant", "names"), "time per call", "speedup", "peak", "compile", "error", VERDICT)
 
 
@@ -111,7 +114,7 @@ def findings(e: Experiment) -> Section:
     rows: list[TextRow] = []
     for row in (e.baseline, *e.rows):
         lines = [row.sentence] if row.sentence else []
-        lines += [f"{label}: {what}" for label, what in row.facts]
+        lines += [f"{label}: {truncate(what, LONGEST_SPECS) if label in SPECS else what}" for label, what in row.facts]
         rows += [
             TextRow(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)
         ]

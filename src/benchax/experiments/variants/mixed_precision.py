@@ -65,7 +65,7 @@ class Mixed:
         return ChangedCase(
             replace(unjitted, fn=Rewritten(fn, Lowered(dtype), enters_loops=True)),
             tolerance=tolerance(dtype),
-            facts=lambda before, now, c: _facts(tuple(facts), now),
+            facts=lambda before, now, c: _facts(tuple(facts), before, now),
             family="inputs",
             rounds_to=dtype,
         )
@@ -82,8 +82,8 @@ class Mixed:
         return number
 
 
-def _facts(known: Facts, now: Observation) -> Facts:
-    return (*known, ("outputs", now.outputs))
+def _facts(known: Facts, before: Observation, now: Observation) -> Facts:
+    return (*known, ("outputs", now.outputs)) if now.outputs != before.outputs else known
 
 
 def _count_products(jaxpr: Any) -> int:
