@@ -556,7 +556,7 @@ def test_a_parameter_without_values_is_named(empty: Any) -> None:
     assert str(caught.value) == "parameter 'n' of benchmark 'double' has no values\nexpected at least one"
 
 
-@pytest.mark.parametrize("args", [(), ("f32[3]",), {"x": 1}, "f32[3]"])
+@pytest.mark.parametrize("args", [("f32[3]",), {"x": 1}, "f32[3]"])
 def test_parameters_that_no_input_depends_on_are_refused(args: Any) -> None:
     with pytest.raises(UsageError) as caught:
         benchmark(double, args=args, n=[1], m=[2])
@@ -565,6 +565,13 @@ def test_parameters_that_no_input_depends_on_are_refused(args: Any) -> None:
         "benchmark 'double' has parameters n, m, but its inputs do not depend on them\n"
         "expected args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)"
     )
+
+
+def test_inputs_under_another_name_are_told_theirs() -> None:
+    with pytest.raises(UsageError, match="inputs that are the same in every case are args=") as caught:
+        benchmark(double, inputs=("f32[3]",))
+
+    assert "has parameters inputs" in caught.value.problem
 
 
 @pytest.mark.parametrize(

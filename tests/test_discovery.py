@@ -220,6 +220,35 @@ def test_no_benchmarks_at_all_is_an_error_that_shows_how_to_make_one(file: str, 
     )
 
 
+def test_a_file_of_functions_is_told_how_they_and_the_program_are_measured(tmp_path: Path) -> None:
+    file = write(tmp_path / "model.py", "def _own(): ...\ndef loss(x): ...\ndef step(x): ...")
+
+    with pytest.raises(UsageError) as caught:
+        find([file])
+
+    assert caught.value.hint == (
+        f"a function of it (loss, step) is measured by: benchax run {file}:loss 'f32[8,128]'; "
+        f"where a program spends its time is told by: benchax profile -- python {file}"
+    )
+
+
+def test_a_file_of_tests_is_told_of_pytest(tmp_path: Path) -> None:
+    file = write(tmp_path / "test_fit.py", "def test_fit(benchmark): ...")
+
+    with pytest.raises(UsageError) as caught:
+        find([file])
+
+    assert f"pytest {file} --benchax-fixture" in caught.value.hint
+
+
+@pytest.mark.parametrize("words", [["python", "train.py"], ["python train.py"]])
+def test_a_program_in_place_of_benchmarks_is_told_what_looks_at_programs(words: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        find([Path(word) for word in words])
+
+    assert "benchax profile -- python train.py" in caught.value.hint
+
+
 # Files that break
 
 

@@ -10,7 +10,19 @@ from source_tree import PACKAGE, Import, all_imports, modules, part_of
 
 RUNGS = [  # lowest first; names on one rung do not import one another
     {"errors", "printable", "renderers", "whole_files"},
-    {"units", "stats", "specs", "protobuf", "settings", "source_files", "subprocesses", "kinds", "modes", "repeating"},
+    {
+        "units",
+        "stats",
+        "specs",
+        "protobuf",
+        "settings",
+        "source_files",
+        "subprocesses",
+        "kinds",
+        "modes",
+        "repeating",
+        "suggestions",
+    },
     {"model", "progress", "keywords", "amounts"},
     {"results", "json_values"},
     {"program", "environment", "kept_peaks"},  # of which profiling needs collectives, the machine, and its rates

@@ -314,6 +314,7 @@ def benchmark(
         raise UsageError(
             f"benchmark {label!r} has parameters {', '.join(lists)}, but its inputs do not depend on them",
             "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
+            "" if args else "inputs that are the same in every case are args=(x, y)",
         )
     return Benchmark(
         fn, args, label, lists, check_text(tag, "tag"), named["static"], named["donate"], jit, options or {}, mode,

@@ -25,9 +25,11 @@ from benchax.model import CaseId, Failure
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
 from benchax.specs import is_spec, parse_spec
+from benchax.suggestions import A_FUNCTION, suggest_for_file, suggest_for_words
 from benchax.workloads import benchmark_of
 
 PATTERN = "bench_*.py"
+EXPECTED = f"a folder with {PATTERN} files, or such a file"
 MODULE_PREFIX = "benchax_file_"
 """The beginning of the names under which files are imported; such modules exist in this process only."""
 
@@ -85,6 +87,7 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
     """
     cases: list[Case] = []
     broken: list[Broken] = []
+    _refuse_program(paths)
     each_once = {file.resolve(): file for path in paths for file in files(path)}
     benchmarks = [b for file in each_once.values() for b in _load(file, broken)]
     _check_params(params or {}, [b for b, _ in benchmarks], bool(broken))
@@ -92,17 +95,25 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
         chosen = {k: v for k, v in (params or {}).items() if k in benchmark.params}
         cases += [replace(case, folder=folder) for case in benchmark.cases(chosen)]
     if not cases and not broken:
-        listed = ", ".join(repr(str(p)) for p in paths)
         raise UsageError(
-            f"no benchmarks in {listed}",
+            f"no benchmarks in {', '.join(repr(str(p)) for p in paths)}",
             f"functions under @benchax.benchmark(...) in files named {PATTERN}",
-            "to measure one function without a file: benchax run jax.numpy:sort f32[1000000]",
+            suggest_for_file(paths[0])
+            if len(paths) == 1 and paths[0].is_file()
+            else f"to measure one function without a file: {A_FUNCTION}",
         )
     kept = [c for c in cases if matches(c.id, pattern)]
     if not kept and not broken:  # what was asked for may be in the file that broke
         raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
     _refuse_twins(kept)
     return Found(tuple(kept), tuple(broken))
+
+
+def _refuse_program(paths: Sequence[Path]) -> None:
+    """`benchax run python train.py`, as other tools take it."""
+    words = [str(path) for path in paths]
+    if words and not paths[0].exists() and (hint := suggest_for_words(words)):
+        raise UsageError(f"there is no file or folder {words[0]!r}", EXPECTED, hint)
 
 
 def _refuse_twins(cases: Sequence[Case]) -> None:
@@ -137,9 +148,9 @@ def files(path: Path) -> list[Path]:
         below = sorted(path.rglob(PATTERN))
         return [p for p in below if not any(part.startswith(".") for part in p.relative_to(path).parts)]
     if not path.exists():
-        raise UsageError(f"there is no file or folder {str(path)!r}", f"a folder with {PATTERN} files, or such a file")
+        raise UsageError(f"there is no file or folder {str(path)!r}", EXPECTED)
     if path.suffix != ".py":
-        raise UsageError(f"{str(path)!r} is not a Python file", f"a folder with {PATTERN} files, or such a file")
+        raise UsageError(f"{str(path)!r} is not a Python file", EXPECTED)
     return [path]
 
 

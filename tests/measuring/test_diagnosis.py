@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchax import bench
 from benchax.errors import UsageError
 from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.measuring.tracer_errors import REMEDIES
@@ -119,3 +120,17 @@ def test_a_message_of_any_length_is_kept_in_part_with_its_length_told(message):
     assert len(failure.message) < 2_500
     assert len(failure.traceback) < 25_000
     assert "in fails" in failure.traceback
+
+
+def test_a_call_without_inputs_is_told_where_inputs_are_given():
+    failure = bench(lambda x, y: x + y, 1.0, stages="build", store="off").failure
+
+    assert failure is not None
+    assert "Inputs follow the function" in failure.advice
+
+
+def test_a_wrong_call_inside_the_function_is_not_taken_for_one_without_inputs():
+    def calls_wrongly(x):
+        return (lambda a, b: a)(x)
+
+    assert failure_of(calls_wrongly, 1.0).advice == ""

@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from benchax.cli.options import WithCommand
+from benchax.errors import UsageError
+from benchax.suggestions import suggest_for_words
 
 FUNCTIONS: dict[str, str] = {
     # The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
@@ -148,6 +150,12 @@ class GroupedCommands(TyperGroup):
             known = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
             with formatter.section(title):
                 formatter.write_dl([(name, command.get_short_help_str(limit=WHOLE)) for name, command in known])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Whoever gives a program or a function in place of a command is told the command."""
+        if args and args[0] not in FUNCTIONS and (hint := suggest_for_words(args)):
+            raise UsageError(f"there is no command {args[0]!r}", "a command, which `benchax -h` lists", hint)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)

@@ -16,6 +16,7 @@ from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error, is_library
 
+_MISSING = re.compile(r"missing (\d+ required|a required)")
 _PATH = re.compile(r"at path (\S+)")
 
 
@@ -116,6 +117,18 @@ def _unbatched(error: BaseException) -> tuple[FailureKind, str]:
     )
 
 
+def _is_without_inputs(error: BaseException) -> bool:
+    """Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame."""
+    return isinstance(error, TypeError) and bool(_MISSING.search(str(error))) and user_line(error) is None
+
+
+def _without_inputs(error: BaseException) -> tuple[FailureKind, str]:
+    return "error", (
+        "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot be "
+        "written there, such as parameters of a model, is given by a file bench_*.py: @benchax.benchmark(args=(x, y))."
+    )
+
+
 _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
     (_is_tracer_error, _tracer),
     (_is_out_of_memory, _out_of_memory),
@@ -124,6 +137,7 @@ _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], t
     (_is_deleted, _deleted),
     (_is_closed_over, _closed_over),
     (_is_unbatched, _unbatched),
+    (_is_without_inputs, _without_inputs),
 )
 
 
