@@ -360,11 +360,16 @@ def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Bencha
     assert {s.timer for s in row.samples} == {"wall"}
 
 
-def test_memory_that_was_switched_off_is_said_to_be(benchax: Benchax) -> None:
-    done = benchax("run", "jax.numpy:sin", "f32[8]", *SHORT, "--store", "off")
+def test_what_nobody_asked_for_is_missing_without_a_word_and_said_where_the_row_is_shown_in_full(
+    benchax: Benchax,
+) -> None:
+    done = benchax("run", "jax.numpy:sin", "f32[8]", "--quick")
+    full = benchax("show").out
 
-    assert re.search(r"compiled call +not measured +because switched off\n", done.out)
-    assert re.search(r"eager call +not measured +because switched off\n", done.out)
+    assert "switched off" not in done.out
+    assert "stages=" not in done.out
+    assert re.search(r"compiled call +not measured +because switched off\n", full)
+    assert re.search(r"dispatch +not measured +because only stages='samples' was asked for\n", full)
 
 
 def test_no_folder_is_left_where_storing_is_off(benchax: Benchax, project: Path) -> None:

@@ -162,7 +162,7 @@ def _left_out(options: Options) -> list[Absent]:
     """What `Options.stages` did not ask for."""
     why = f"only stages={options.stages!r} was asked for"
     parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
-    return [Absent(what, why) for part in parts for what in part]
+    return [Absent(what, why, is_by_choice=True) for part in parts for what in part]
 
 
 _REACHES = ("build", "first_run", "samples", "all")

@@ -28,7 +28,8 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
     """The observed rises of both calls on CPU, in passes of their own."""
     if not options.memory:
         record.absent += [
-            Absent(f"memory.{name}", "switched off") for name in ("compiled_rise_bytes", "eager_rise_bytes")
+            Absent(f"memory.{name}", "switched off", is_by_choice=True)
+            for name in ("compiled_rise_bytes", "eager_rise_bytes")
         ]
         return
     record.enter("memory")

@@ -35,7 +35,8 @@ class Absent:
     what: str
     why: str
     is_by_choice: bool = False
-    """Something else beside it answers the same question: said where a row is shown in full only."""
+    """Nobody asked for it, or something else beside it answers the same question: said where a row is shown in full
+    only."""
 
 
 def find_why(absent: tuple[Absent, ...], what: str) -> str | None:

@@ -6,6 +6,7 @@ A number that is not there is "not measured, because …".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Remark, Samples, Stages, Transfer
 from benchax.reporting.document import (
@@ -149,12 +150,15 @@ def sections(m: Measurement, is_full: bool = False) -> list[Section]:
     """One measurement, section by section; empty ones are left out.
 
     Args:
-        is_full: also what is not there because something beside it answers the same question.
+        is_full: also what is not there by choice: because it was not asked for, or something beside it answers the same
+            question.
     """
+    if not is_full:
+        m = replace(m, not_measured=tuple(absent for absent in m.not_measured if not absent.is_by_choice))
     parts = [
         Section("failed", tuple(_failure(m))),
         Section("once", tuple(_stages(m.stages, m.not_measured))),
-        Section("every call", tuple(_samples(m, is_full))),
+        Section("every call", tuple(_samples(m))),
         *sections_of_parallel(m),
         Section("memory", tuple(_memory(m))),
         Section("work", (*_rates(m), *_cost(m))),
@@ -206,11 +210,11 @@ def _transfer(absent: Sequence[Absent], label: str, what: str, transfer: Transfe
 _LABELS = {OTHER_PROCESSES: "in others"}
 
 
-def _samples(m: Measurement, is_full: bool) -> Iterable[TextRow]:
+def _samples(m: Measurement) -> Iterable[TextRow]:
     for timer in dict.fromkeys(samples.timer for samples in m.samples):
         if summary := m.summary(timer):
             yield _timer(m.series_of(timer), summary)
-    absent = [a for a in m.not_measured if a.what.startswith("samples.") and (is_full or not a.is_by_choice)]
+    absent = [a for a in m.not_measured if a.what.startswith("samples.")]
     # What is missing for one reason has one line; two names fit into the column of names.
     for why in dict.fromkeys(a.why for a in absent):
         names = [_LABELS.get(a.what, a.what.removeprefix("samples.")) for a in absent if a.why == why]
