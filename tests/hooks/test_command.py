@@ -234,6 +234,24 @@ def test_a_program_that_takes_too_long_is_ended_and_reports(programs: Programs) 
     assert [report.ended for report in ended.reports] == ["SIGTERM"]
 
 
+def test_who_waits_is_told_how_long_until_the_program_ends(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "TICK_S", 0.01)
+    go_on = tmp_path / "go_on"
+    heard: list[float] = []
+
+    def on_wait(elapsed_s: float) -> None:
+        heard.append(elapsed_s)
+        if len(heard) == 3:
+            go_on.touch()
+
+    code = f"import os\nwhile not os.path.exists({str(go_on)!r}): pass"
+    ended = run([sys.executable, "-c", code], "hook:begin", {}, on_wait=on_wait)
+
+    assert (ended.exit_code, ended.is_timed_out) == (0, False)
+    assert len(heard) >= 3
+    assert heard == sorted(heard)
+
+
 def test_a_program_that_refuses_to_end_is_killed_with_its_children(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,3 +194,14 @@ def test_one_recording_is_enough_where_it_holds_the_loop(profile) -> None:
     found = only(profile("until(traces)", duration_s=0.3, least_steps=5))
 
     assert (found["attempts"], found["first_xplane"]) == (1, None)
+
+
+def test_who_waits_is_told_when_enough_is_recorded(profile, project: Path) -> None:
+    told = "''.join(file.read_text() for file in pathlib.Path().glob('*.txt'))"
+    loop = f"import pathlib\nwhile 'enough is recorded' not in {told}: f(x).block_until_ready()"
+
+    found = only(profile(loop, duration_s=0.2, told_in=str(project)))
+
+    assert found["stopped_by"] == "duration"
+    (file,) = project.glob("*.txt")
+    assert file.read_text() == "enough is recorded; the report comes when the program ends"

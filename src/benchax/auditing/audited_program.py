@@ -8,7 +8,7 @@ compile (`read_evidence.py`). Of a program of several processes each is looked a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ def audit_program(
     limit_s: float | None = None,
     calls_s: float = CALLS_S,
     report: Listener = quiet,
+    on_wait: Callable[[float], None] | None = None,
 ) -> Audited:
     """Runs `command` once, to its end, and audits it.
 
@@ -53,12 +54,13 @@ def audit_program(
         limit_s: the program is ended after this time.
         calls_s: how long calls and transfers are counted, in seconds from the first call.
         report: told what is done once the program has ended; before, the terminal is the program's.
+        on_wait: told once in a second how long it runs.
 
     Raises:
         UsageError: a rule that does not exist, or no such program.
     """
     asked = audits.choose_rules(rules)
-    ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s)
+    ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s, on_wait=on_wait)
     found = [_of_process(each, asked, report) for each in ended.reports]
     joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
     remarks = (*joined.remarks, *_remarks(ended))

@@ -38,6 +38,7 @@ from benchax.cli.options import (
     limits_of_audit,
 )
 from benchax.cli.output_files import check_writable, write_documents, write_text
+from benchax.cli.waiting import at_terminal
 from benchax.errors import UsageError, one_of
 from benchax.units import read_duration
 
@@ -134,8 +135,10 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
     from benchax.auditing.audited_program import audit_program
+    from benchax.progress import show_progress
 
-    found = audit_program(command, ids, limit_s=limit_s)
+    with show_progress(None) as report:
+        found = audit_program(command, ids, limit_s=limit_s, report=report, on_wait=at_terminal("audit"))
     return [found.audit], found.ended.exit_code
 
 

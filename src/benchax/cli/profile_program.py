@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from benchax.cli.console import line, note
 from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
+from benchax.cli.waiting import at_terminal
 from benchax.cli.watch import describe_end
 from benchax.errors import BenchaxError
 from benchax.profiling import nsys
@@ -46,8 +47,9 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
     from benchax.profiling.program_recorder import HOOK
 
     place = RecordingFolder(folder_for(name_of(command), wanted.output))
-    settings = asdict(replace(wish, folder=str(place.folder), samples_stack=True))
-    ended = run(command, HOOK, settings, limit_s=limit_s)
+    with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as told_in:
+        settings = asdict(replace(wish, folder=str(place.folder), samples_stack=True, told_in=told_in))
+        ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("profile", Path(told_in)))
     note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for remark in ended.remarks:
         note(f"note: {remark}")
@@ -111,7 +113,7 @@ def _until(found: Recorded) -> list[str]:
         since = seconds(found.began_s or 0.0)
         text = f"this is the best of {found.attempts} recordings, {since} after the import of jax: "
         said.append(text + "the others held fewer steps of a loop, or it had ended")
-    elif found.stopped_by != "end":
+    elif found.stopped_by not in ("end", "duration"):
         said.append(f"recording ended after {after}, when a {found.stopped_by} began")
     if found.stop_s is not None and found.stop_s > SLOW_STOP_S:
         said.append(f"the profiler took {seconds(found.stop_s)} to stop and write; record less with --duration")

@@ -1,7 +1,7 @@
 """`benchax watch -- python train.py`: a program of the user's runs as it stands; at its end, what was compiled and why.
 
-The program has standard output to itself; the tables go to standard error. The exit code is the program's. Progress is
-not shown: the terminal is the program's, which may draw in it itself, and nobody knows how long it will take.
+The program has standard output to itself; the tables go to standard error. The exit code is the program's. There is no
+bar: the terminal is the program's, which may draw in it itself, and nobody knows how long it will take (`waiting.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import typer
 from benchax.cli.console import note, width_aside
 from benchax.cli.options import COMMAND_LINE, Html, JsonFile
 from benchax.cli.output_files import check_writable, write_documents, write_text
+from benchax.cli.waiting import at_terminal
 from benchax.units import read_duration
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def watch(
     check_writable(output, html)
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     settings = {"transfers": transfers, "width": width_aside(), "has_page": html is not None}
-    ended = run(command, HOOK, settings, limit_s=limit_s)
+    ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("watch"))
     _tell(command, ended)
     write_documents(html, _make_documents(command, ended) if html else ())
     if output is not None:

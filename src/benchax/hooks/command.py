@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -39,6 +39,7 @@ GRACE_S = 10.0
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 OF_TERMINALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """A terminal sends these to the program as well as to us."""
+TICK_S = 1.0
 DEAF = re.compile(r"-[bBdEiIOPqsSuvVx]*[EIS][a-zA-Z]*")
 """Options of Python that keep `sitecustomize` or PYTHONPATH away."""
 
@@ -81,6 +82,7 @@ def run(
     limit_s: float | None = None,
     cwd: str | Path | None = None,
     env: Mapping[str, str] | None = None,
+    on_wait: Callable[[float], None] | None = None,
 ) -> EndedCommand:
     """Runs `command` to its end.
 
@@ -91,6 +93,7 @@ def run(
         settings: what JSON can hold.
         limit_s: after this time the program gets SIGTERM, and 10 s later it and its children get SIGKILL.
         env: the environment of the program; ours without it.
+        on_wait: told once in a second how long the program runs.
 
     Raises:
         UsageError: there is no such program, or it cannot be executed.
@@ -102,7 +105,7 @@ def run(
         with _Forwarding() as forwarding:  # first, so that a signal that comes meanwhile is not lost
             program = _start(command, cwd, _environment(folder, os.environ if env is None else env))
             forwarding.to(program)
-            is_timed_out = _wait(program, limit_s)
+            is_timed_out = _wait(program, limit_s, on_wait)
         elapsed_s = time.perf_counter() - begun
         processes = _processes(folder)
     number = -program.returncode if program.returncode < 0 else None
@@ -136,21 +139,38 @@ def _start(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str
     try:
         return subprocess.Popen(command, cwd=cwd, env=env)
     except OSError as error:
+        is_python = command[0].endswith(".py")
         raise UsageError(
             f"cannot run {command[0]!r}: {error.strerror or error}",
-            "a program, with its arguments, such as: python train.py",
+            f"a program, with its arguments, such as: python {command[0] if is_python else 'train.py'}",
         ) from error
     except ValueError as error:  # a NUL in a word
         raise UsageError(f"cannot run {command[0]!r}: {error}", "words without NUL characters") from error
 
 
-def _wait(program: subprocess.Popen[bytes], limit_s: float | None) -> bool:
+def _wait(program: subprocess.Popen[bytes], limit_s: float | None, on_wait: Callable[[float], None] | None) -> bool:
     """Waits for the end; True where the limit made it end."""
+    begun = time.monotonic()
+    while not _has_ended(program, begun, limit_s, None if on_wait is None else TICK_S):
+        elapsed_s = time.monotonic() - begun
+        if limit_s is not None and elapsed_s >= limit_s:
+            return _end(program)
+        if on_wait is not None:
+            on_wait(elapsed_s)
+    return False
+
+
+def _has_ended(program: subprocess.Popen[bytes], begun_s: float, limit_s: float | None, tick_s: float | None) -> bool:
+    """Waits until it has, at most for a tick, or for what is left of the limit."""
+    left_s = None if limit_s is None else max(0.0, limit_s - (time.monotonic() - begun_s))
     try:
-        program.wait(limit_s)
-        return False
+        program.wait(min((each for each in (left_s, tick_s) if each is not None), default=None))
     except subprocess.TimeoutExpired:
-        pass  # no error: it is why the rest of this function is there, and what is returned says so
+        return False
+    return True
+
+
+def _end(program: subprocess.Popen[bytes]) -> bool:
     # Listed before: when the program has ended, its children are no longer to be found as such.
     children = _family(program.pid)
     program.terminate()

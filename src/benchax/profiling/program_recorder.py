@@ -15,6 +15,7 @@ Nothing here may raise into the program, nor wait longer than the profiler needs
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -38,7 +39,7 @@ from benchax.profiling.stack_sampler import StackSampler, describe_stack
 from benchax.profiling.stack_samples import COMPILED as MARK
 from benchax.results.profile import Timeline
 from benchax.source_files import owner_of
-from benchax.units import plural
+from benchax.units import plural, seconds
 
 HOOK = "benchax.profiling.program_recorder:begin"
 TRACED = "/jax/core/compile/jaxpr_trace_duration"
@@ -69,6 +70,8 @@ class ProgramRequest:
     """In the trace: at which line of Python the program is, and what JAX compiles."""
     least_steps: int = 0
     """Recordings follow one another until one holds so many steps of a loop. 0: there is one, of whatever there is."""
+    told_in: str = ""
+    """The folder in which this process tells in a file how far it is; empty: nowhere."""
 
 
 @dataclass
@@ -204,6 +207,7 @@ class Recorder:
         self.segment_began = perf_counter()
         if self.found.began_s is None:
             self.found.began_s = self.segment_began - self.imported
+            self._tell(f"recording for {seconds(self.lasting_s, 2)}")
         _later(self.lasting_s, self.stop_unless_compiling)
         if self.wish.keeps_memory:
             self.sampler = Sampler().start()
@@ -213,6 +217,11 @@ class Recorder:
                     pass
             self.stacks = StackSampler().start()
             self.stacks.follow(self.compiling_thread)
+
+    def _tell(self, text: str) -> None:
+        if self.wish.told_in:
+            with contextlib.suppress(OSError):  # no room, or nobody waits any more
+                Path(self.wish.told_in, f"{self.pid}.txt").write_text(text, encoding="utf-8")
 
     def stop_unless_compiling(self) -> None:
         """When the time is over; later, where a compilation was part of it."""
@@ -246,6 +255,8 @@ class Recorder:
             if again_s is None:
                 self.stop("duration")
             else:
+                seen = f"{max(self.best[0], 0)} of {self.wish.least_steps} steps of a loop seen"
+                self._tell(f"{seen}; recording for another {seconds(again_s, 2)}")
                 self.lasting_s = again_s
                 self.start()
 
@@ -261,6 +272,8 @@ class Recorder:
                 self.found.remarks.append(str(error))
             finally:
                 self.over.set()
+            if by != "end":
+                self._tell("enough is recorded; the report comes when the program ends")
 
     def _stop(self) -> float | None:
         """Writes the recording that is under way, if one is; returns how long another one should be."""
