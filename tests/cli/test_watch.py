@@ -142,3 +142,27 @@ def test_a_slip_is_told_before_the_program_runs(benchax: Benchax, words: list[st
 
     assert done.code == 2
     assert message in done.err
+
+
+FORKSERVER = """
+import multiprocessing
+import jax, jax.numpy as jnp
+
+def work(n):
+    return float(jax.jit(lambda x: (x * n).sum())(jnp.ones(4)))
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("forkserver")
+    with multiprocessing.Pool(1) as pool:
+        print(pool.map(work, [2]))
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_a_forkserver_report_and_the_program_ends(benchax: Benchax, project: Path) -> None:
+    (project / "forks.py").write_text(FORKSERVER)
+
+    done = benchax("watch", "--timeout", "100", "--", sys.executable, "forks.py")
+
+    assert done.code == 0
+    assert "ended with 0" in done.err

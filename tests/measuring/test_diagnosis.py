@@ -117,6 +117,7 @@ def test_a_message_of_any_length_is_kept_in_part_with_its_length_told(message):
     failure = failure_of(fails, 1.0)
 
     assert "[5,000,000 characters in all]" in failure.traceback
+    assert ("\n" in message) or "[5,000,012 characters in all]" in failure.message  # with the name of its class
     assert len(failure.message) < 2_500
     assert len(failure.traceback) < 25_000
     assert "in fails" in failure.traceback

@@ -124,6 +124,11 @@ def raises(say: Say) -> Any:
     raise ValueError("it is broken")
 
 
+def raises_at_length(say: Say) -> Any:
+    say("run")
+    raise ValueError("y" * 50_000_000)
+
+
 def raises_what_has_no_text(say: Say) -> Any:
     class Mute(Exception):
         def __str__(self) -> str:
@@ -200,6 +205,7 @@ FAULTS: list[tuple[Callable[[Say], Any], dict[str, float], str, str, str]] = [
     (exits, {}, "error", "run", "SystemExit: 4"),
     (interrupts_itself, {}, "error", "run", "KeyboardInterrupt"),
     (raises, {}, "error", "run", "ValueError: it is broken"),
+    (raises_at_length, {}, "error", "run", "[50,000,012 characters in all]"),
     (raises_what_has_no_text, {}, "error", "run", "Mute, which cannot be shown as text"),
     (allocates_in_numpy, {}, "out_of_memory", "run", "Unable to allocate 1.00 TiB"),
     (allocates_in_jax, {}, "out_of_memory", "run", "RESOURCE_EXHAUSTED"),

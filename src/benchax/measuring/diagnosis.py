@@ -145,9 +145,10 @@ def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
-    first_line, *lines = cap(str(error).strip(), LONGEST_TRACEBACK).splitlines() or [""]
+    first_line, _, rest = str(error).strip().partition("\n")
     if first_line.endswith(":"):
         # What it announces belongs to it: the sizes that vmap found, and of which arguments.
+        lines = cap(rest, LONGEST_TRACEBACK).splitlines()
         listed = itertools.takewhile(lambda line: line.lstrip().startswith("*"), lines)
         first_line = " ".join([first_line, *(line.strip(" *") for line in listed)])
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
