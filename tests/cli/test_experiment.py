@@ -43,7 +43,7 @@ def test_a_table_is_printed_and_nothing_else(benchax: Benchax) -> None:
     assert "saves" in done.out
     assert "2.00× (1.98 – 2.02)" in done.out
     assert "traced" not in done.out
-    assert "look of donate" in done.err
+    assert "check of donate" in done.err
 
 
 def test_json_is_one_document(benchax: Benchax, files: Path) -> None:

@@ -260,6 +260,6 @@ def test_end_to_end_operation_by_operation_is_slower_and_says_when_compiling_pay
     assert row.comparison.confirmed
     assert row.sentence.startswith("costs")
     assert dict(row.facts)["break-even"].startswith("Compiling (")
-    assert "look of eager" in [event.item for event in told]
+    assert "check of eager" in [event.item for event in told]
     assert any(event.item.startswith("process 1: 1 of 1") for event in told)
     assert "many" in str(found)

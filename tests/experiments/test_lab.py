@@ -12,6 +12,7 @@ from benchax.errors import NotMeasured
 from benchax.experiments import lab as lab_module
 from benchax.experiments.lab import LEAST_LEFT_S, WorkerLab
 from benchax.options import DEFAULTS
+from benchax.progress import ProgressEvent
 
 
 @pytest.fixture
@@ -40,3 +41,14 @@ def test_what_has_begun_ends_and_what_would_be_another_one_is_refused(limits: li
         late.time_pairs([], (2, 3))
     with pytest.raises(NotMeasured, match="the 5 s were used up"):
         late.time_processes(make_case(abs, (1.0,)), ({}, {}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit_s", "left_s"), [(15.0, 5.0), (None, None)])
+def test_who_waits_is_told_what_is_left_of_the_limit_and_nothing_where_there_is_none(
+    limit_s: float | None, left_s: float | None, limits: list[Any]
+) -> None:
+    told: list[ProgressEvent] = []
+
+    WorkerLab(DEFAULTS, Effort(max_time_s=limit_s), told.append, begun_s=0.0).tell("check of donate")
+
+    assert told == [ProgressEvent("check of donate", left_s=left_s, is_most=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,6 +61,7 @@ def experiment(
     if list_them:
         _list()
         return
+    begun_s = monotonic()  # importing JAX and the file is a part of the time that it may take
     from benchax.comparing.sequential import Effort
     from benchax.experiments.experiment import run_experiment, time_limit
     from benchax.experiments.lab import WorkerLab
@@ -73,7 +75,7 @@ def experiment(
     effort = Effort(max_time_s=time_limit(read_duration("max_time_s", max_time, COMMAND_LINE), names))
     case = _case(what or [], params or [], no_jit)
     with show_progress(True) as report:
-        lab = WorkerLab(options, effort, report)
+        lab = WorkerLab(options, effort, report, begun_s)
         found = printing_to_stderr(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:

@@ -105,7 +105,7 @@ class WorkerLab:
     """Has it looked at anything? The first look is had whatever the limit."""
 
     def tell(self, text: str) -> None:
-        self.report(ProgressEvent(text))
+        self.report(ProgressEvent(text, left_s=self._left_s, is_most=True))
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
         if self.has_studied:

@@ -111,7 +111,7 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
             no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
             continue
         # A worker that dies outside of any look, as at its start, is laid to the baseline: that ends the loop.
-        guilty = next((side for side in left if found.stage == f"look of {side.name}"), sides[0])
+        guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
         failures[guilty.name] = found
         left.remove(guilty)
     return Study({}, failures, None)
@@ -143,12 +143,12 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
             say(REFERENCE)
             reference.make(sides[0].case, seed)
         for side in sides:
-            say(f"look of {side.name}")
+            say(f"check of {side.name}")
             try:
                 with under(side.settings):
                     seen[side.name] = look(side, seed, reference)
             except (Exception, SystemExit) as error:
-                failures[side.name] = diagnose(error, "look")
+                failures[side.name] = diagnose(error, "check")
                 # Without the baseline there is nothing that the others could be beside.
                 if side is sides[0]:
                     break
