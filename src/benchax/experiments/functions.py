@@ -37,10 +37,11 @@ def plain(case: Case, seed: int = 0) -> Case:
     under = getattr(fn, "__wrapped__", None)
     # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
-        kind = type(fn).__module__.partition(".")[0]  # a class of equinox's is called _JitWrapper, which nobody wrote
+        wrapper: type[Any] = type(fn)  # a class of equinox's is called _JitWrapper, which nobody wrote
+        kind, package = wrapper.__name__.lstrip("_"), wrapper.__module__.partition(".")[0]
         raise NotAvailable(
-            f"the function under the {type(fn).__name__.lstrip('_')} of {kind} {case.id.label!r} cannot be reached; "
-            "variants are made of functions that jax.jit wraps, or nothing does"
+            f"the function under the {kind} of {package} {case.id.label!r} cannot be reached; variants are made of "
+            "functions that jax.jit wraps, or nothing does"
         )
     prepared = prepare(replace(case, jit=True), seed)
     found = prepared.trace()
