@@ -100,7 +100,9 @@ def report_clean(name: str, text: str) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name contains it")
-    parser.add_argument("--kind", choices=("tuned", "held-out", "unseen", "fresh", "clean", "fresh-clean"), help="only these")
+    parser.add_argument(
+        "--kind", choices=("tuned", "held-out", "unseen", "fresh", "clean", "fresh-clean"), help="only these"
+    )
     parser.add_argument("--gains", action="store_true", help="time each program against the one with its remedy")
     asked = parser.parse_args()
     for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT), ("unseen", UNSEEN), ("fresh", FRESH)):

@@ -152,7 +152,7 @@ import jax, jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import numpy as np
 
-mesh = Mesh(np.array(jax.devices()).reshape(4), ("model",))
+mesh = Mesh(np.array(jax.devices()), ("model",))
 columns, everywhere = NamedSharding(mesh, P(None, "model")), NamedSharding(mesh, P())
 
 @jax.jit
@@ -169,10 +169,11 @@ losses = []
 for i in range(60):
     w = train(w, x)
     losses.append(validate(jax.device_put(w, everywhere), x))  # here
-print(losses[-1])
+    if i % 10 == 9:
+        print(losses[-1])
 """,
         (("jax.device_put(w, everywhere), x", "w, x"),),
-        devices=4,
+        devices=2,
     ),
     Planted(
         "a one-hot array made by comparing, in nnx",
@@ -542,17 +543,17 @@ import numpy as np
 
 @jax.jit
 def smooth(field):
-    grid = jnp.linspace(0.0, 1.0, field.shape[-1])
-    window = jnp.exp(-((grid[:, None] - grid[None, :]) ** 2) / 0.01)  # here
+    grid = jnp.linspace(0.0, 1.0, field.shape[-1])  # here
+    window = jnp.exp(-((grid[:, None] - grid[None, :]) ** 2) / 0.01)
     window = window / window.sum(1, keepdims=True)
-    return jnp.tanh(field @ window)  # here
+    return jnp.tanh(field @ window)
 
 field = jnp.asarray(np.random.default_rng(0).random((512, 512), np.float32))
 for _ in range(40):
     out = smooth(field)
 print(out.mean())
 """,
-        (("jnp.linspace(0.0, 1.0, field.shape[-1])", "jnp.linspace(0.0, 1.0, field.shape[-1], dtype=field.dtype)"),),
+        (("field.shape[-1])  # here", "field.shape[-1], dtype=field.dtype)"),),
     ),
     Planted(
         "a table of positions in the body of a module",
@@ -786,14 +787,18 @@ def accuracy(net, xs):
     right = 0
     for x in xs:
         predicted = jax.vmap(net)(x)[:, 0] > 0  # here
-        right = right + jnp.sum(predicted == (x.sum(-1) > 0))
+        right = right + jnp.sum(predicted == (x.sum(-1) > 0))  # here
     return right / xs[..., 0].size
 
 for epoch in range(4):
     print(accuracy(net, xs))
 """,
-        (("jax.vmap(net)(x)[:, 0] > 0", "predict(net, x)[:, 0] > 0"),
-         ("def accuracy(", "@eqx.filter_jit\ndef predict(net, x):\n    return jax.vmap(net)(x)\n\ndef accuracy("),),
+        (
+            ("        predicted = jax.vmap(net)(x)[:, 0] > 0  # here\n", ""),
+            ("jnp.sum(predicted == (x.sum(-1) > 0))  # here", "correct(net, x)"),
+            ("def accuracy(", "@eqx.filter_jit\ndef correct(net, x):\n"
+             "    return jnp.sum((jax.vmap(net)(x)[:, 0] > 0) == (x.sum(-1) > 0))\n\ndef accuracy("),
+        ),
     ),
     Planted(
         "batches that are made of lists of Python numbers",
@@ -927,7 +932,7 @@ def step(params, state, x, y):
     updates, state = rule.update(grads, state)
     return optax.apply_updates(params, updates), state, loss
 
-rule = optax.sgd(1e-3)
+rule = optax.sgd(1e-6)
 params = {"a": jax.random.normal(jax.random.key(0), (256, 256)), "b": jnp.zeros((256, 1))}
 params = jax.device_put(params, replicated)
 state = jax.device_put(rule.init(params), replicated)
