@@ -384,13 +384,13 @@ from flax.training import train_state
 class Autoencoder(nn.Module):
     @nn.compact
     def __call__(self, x):
-        z = nn.tanh(nn.Dense(16)(x))
+        z = nn.tanh(nn.Dense(128)(x))
         return nn.Dense(x.shape[-1])(z)
 
 def create(key):
     net = Autoencoder()
     return train_state.TrainState.create(
-        apply_fn=net.apply, params=net.init(key, jnp.ones((1, 64))), tx=optax.adam(1e-3))
+        apply_fn=net.apply, params=net.init(key, jnp.ones((1, 256))), tx=optax.adam(1e-3))
 
 @jax.jit
 def train_step(state, batch):
@@ -398,7 +398,7 @@ def train_step(state, batch):
     return state.apply_gradients(grads=grads), {"loss": loss}
 
 state = create(jax.random.key(0))
-batch = jax.random.normal(jax.random.key(1), (128, 64))
+batch = jax.random.normal(jax.random.key(1), (128, 256))
 history = []
 for i in range(300):
     state, metrics = train_step(state, batch)
@@ -708,7 +708,7 @@ print(jax.tree.leaves(averaged)[0].sum())
     ),
     Planted(
         "an equation of diffrax whose right side is a new lambda each time",
-        ("recompile-hot-spot", "jit-in-loop"),
+        ("recompile-hot-spot", "jit-in-loop", "static-churn"),
         """\
 import diffrax
 import jax.numpy as jnp

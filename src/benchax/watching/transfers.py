@@ -246,14 +246,16 @@ def _reader(frame: FrameType | None) -> str | None:
     while frame is not None:
         if frame.f_code.co_filename.endswith(_CALLBACKS):
             return None
-        is_of_jax = is_of_jax and owner_of(frame.f_code.co_filename) == "jax"
-        name, frame = frame.f_code.co_name if is_of_jax else name, frame.f_back
+        owner = owner_of(frame.f_code.co_filename)
+        # Calls go through functions of ours while they are watched.
+        is_of_jax = is_of_jax and owner in ("jax", "benchax")
+        name, frame = frame.f_code.co_name if is_of_jax and owner == "jax" else name, frame.f_back
     return name
 
 
 def _is_of_package(frame: FrameType | None) -> bool:
     """Did a package ask? Of a truth value it then asks for itself: a check that is no line of the user's."""
-    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python"):
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
         frame = frame.f_back
     return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
