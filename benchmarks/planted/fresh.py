@@ -1,6 +1,6 @@
 """Thirty programs with one pitfall each, written by somebody who had not read the rules, of their kinds and others.
 
-What the first audit of them found, and what only the rules that were mended for it find, is in `docs/about/field-notes.md`.
+What the first audit of them found, and what only the rules that were mended for it find: `docs/about/field-notes.md`.
 """
 
 from __future__ import annotations
@@ -99,15 +99,21 @@ model = Model(jax.random.key(0))
 print(generate(model, jnp.array([1, 2, 3]), 25, jax.random.key(1)))
 """,
         (
-            ("def next_token(model, tokens, key):\n    return jax.random.categorical(key, model(tokens)[-1])",
-             "def next_token(model, tokens, n, key):\n"
-             "    token = jax.random.categorical(key, model(tokens)[n - 1])\n"
-             "    return tokens.at[n].set(token)"),
-            ("    tokens = prompt\n    for k in jax.random.split(key, length):\n",
-             "    tokens = jnp.zeros(len(prompt) + length, prompt.dtype).at[:len(prompt)].set(prompt)\n"
-             "    for n, k in enumerate(jax.random.split(key, length), len(prompt)):\n"),
-            ("        token = next_token(model, tokens, k)  # here\n        tokens = jnp.append(tokens, token)  # here\n",
-             "        tokens = next_token(model, tokens, jnp.asarray(n), k)\n"),
+            (
+                "def next_token(model, tokens, key):\n    return jax.random.categorical(key, model(tokens)[-1])",
+                "def next_token(model, tokens, n, key):\n"
+                "    token = jax.random.categorical(key, model(tokens)[n - 1])\n"
+                "    return tokens.at[n].set(token)",
+            ),
+            (
+                "    tokens = prompt\n    for k in jax.random.split(key, length):\n",
+                "    tokens = jnp.zeros(len(prompt) + length, prompt.dtype).at[:len(prompt)].set(prompt)\n"
+                "    for n, k in enumerate(jax.random.split(key, length), len(prompt)):\n",
+            ),
+            (
+                "        token = next_token(model, tokens, k)  # here\n        tokens = jnp.append(tokens, token)  # here\n",
+                "        tokens = next_token(model, tokens, jnp.asarray(n), k)\n",
+            ),
         ),
     ),
     Planted(
@@ -136,11 +142,13 @@ positions = run(jax.random.key(1), state, 2000)
 print(positions["loc"].mean())
 """,
         (
-            ("    positions = []\n    for k in jax.random.split(key, samples):\n"
-             "        state, info = kernel(k, state)  # here\n        positions.append(state.position)\n"
-             "    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)\n",
-             "    def one(state, k):\n        state, info = hmc.step(k, state)\n        return state, state.position\n"
-             "    return jax.lax.scan(one, state, jax.random.split(key, samples))[1]\n"),
+            (
+                "    positions = []\n    for k in jax.random.split(key, samples):\n"
+                "        state, info = kernel(k, state)  # here\n        positions.append(state.position)\n"
+                "    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)\n",
+                "    def one(state, k):\n        state, info = hmc.step(k, state)\n        return state, state.position\n"
+                "    return jax.lax.scan(one, state, jax.random.split(key, samples))[1]\n",
+            ),
             ("positions = run(", "positions = jax.jit(run, static_argnums=2)("),
         ),
     ),
@@ -235,8 +243,12 @@ for _ in range(20):
     centers = lloyd(points, centers)
 print(centers.sum())
 """,
-        (("distance = jnp.linalg.norm(points[:, None, :] - centers[None, :, :], axis=-1)  # here",
-          "distance = (points**2).sum(-1)[:, None] - 2 * points @ centers.T + (centers**2).sum(-1)"),),
+        (
+            (
+                "distance = jnp.linalg.norm(points[:, None, :] - centers[None, :, :], axis=-1)  # here",
+                "distance = (points**2).sum(-1)[:, None] - 2 * points @ centers.T + (centers**2).sum(-1)",
+            ),
+        ),
     ),
     Planted(
         "two dropouts of an equinox network with one key",
@@ -310,8 +322,12 @@ for _ in range(50):
     positions = relax(positions, triples)
 print(positions.std())
 """,
-        (("jnp.where(jnp.abs(c) < 1.0, jnp.arccos(c), 0.0)",
-          "jnp.where(jnp.abs(c) < 1.0, jnp.arccos(jnp.where(jnp.abs(c) < 1.0, c, 0.0)), 0.0)"),),
+        (
+            (
+                "jnp.where(jnp.abs(c) < 1.0, jnp.arccos(c), 0.0)",
+                "jnp.where(jnp.abs(c) < 1.0, jnp.arccos(jnp.where(jnp.abs(c) < 1.0, c, 0.0)), 0.0)",
+            ),
+        ),
         is_about_results=True,
     ),
     Planted(
@@ -468,15 +484,20 @@ scores = {rate: fit(rate) for rate in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1,
 print(min(scores, key=scores.get))
 """,
         (
-            ("def fit(rate, steps=50):\n    rule = optax.adam(rate)\n\n    @jax.jit  # here\n    def step(w, state):  # here\n"
-             "        loss, g = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)\n"
-             "        updates, state = rule.update(g, state)\n"
-             "        return optax.apply_updates(w, updates), state, loss\n\n",
-             "rule = optax.inject_hyperparams(optax.adam)(1.0)\n\n@jax.jit\ndef step(w, state):\n"
-             "    loss, g = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)\n"
-             "    updates, state = rule.update(g, state)\n"
-             "    return optax.apply_updates(w, updates), state, loss\n\ndef fit(rate, steps=50):\n"),
-            ("    state = rule.init(w)\n", "    state = rule.init(w)\n    state.hyperparams['learning_rate'] = jnp.asarray(rate)\n"),
+            (
+                "def fit(rate, steps=50):\n    rule = optax.adam(rate)\n\n    @jax.jit  # here\n    def step(w, state):  # here\n"
+                "        loss, g = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)\n"
+                "        updates, state = rule.update(g, state)\n"
+                "        return optax.apply_updates(w, updates), state, loss\n\n",
+                "rule = optax.inject_hyperparams(optax.adam)(1.0)\n\n@jax.jit\ndef step(w, state):\n"
+                "    loss, g = jax.value_and_grad(lambda w: jnp.mean((x @ w - y) ** 2))(w)\n"
+                "    updates, state = rule.update(g, state)\n"
+                "    return optax.apply_updates(w, updates), state, loss\n\ndef fit(rate, steps=50):\n",
+            ),
+            (
+                "    state = rule.init(w)\n",
+                "    state = rule.init(w)\n    state.hyperparams['learning_rate'] = jnp.asarray(rate)\n",
+            ),
         ),
     ),
     Planted(
@@ -628,8 +649,10 @@ for _ in range(100):
 print(loss)
 """,
         (
-            ('    for t in range(1, len(y)):  # here\n        numpyro.sample(f"y_{t}", dist.Normal(a * y[t - 1], s), obs=y[t])  # here\n',
-             '    numpyro.sample("y", dist.Normal(a * y[:-1], s), obs=y[1:])\n'),
+            (
+                '    for t in range(1, len(y)):  # here\n        numpyro.sample(f"y_{t}", dist.Normal(a * y[t - 1], s), obs=y[t])  # here\n',
+                '    numpyro.sample("y", dist.Normal(a * y[:-1], s), obs=y[1:])\n',
+            ),
         ),
     ),
     Planted(
@@ -665,10 +688,15 @@ jax.effects_barrier()
 print(len(log.rows), log.rows[-1])
 """,
         (
-            ("    jax.debug.callback(log, loss, optax.global_norm(grads))  # here\n", "    norm = optax.global_norm(grads)\n"),
+            (
+                "    jax.debug.callback(log, loss, optax.global_norm(grads))  # here\n",
+                "    norm = optax.global_norm(grads)\n",
+            ),
             ("    return loss\n\nx =", "    return loss, norm\n\nx ="),
-            ("    train_step(net, optimizer, x, y)\njax.effects_barrier()\n",
-             "    log.rows.append(train_step(net, optimizer, x, y))\n"),
+            (
+                "    train_step(net, optimizer, x, y)\njax.effects_barrier()\n",
+                "    log.rows.append(train_step(net, optimizer, x, y))\n",
+            ),
         ),
     ),
     Planted(
@@ -750,7 +778,10 @@ for position in range(60):
 print(token.sum())
 """,
         (
-            ("@jax.jit  # here\ndef decode", "import functools\n@functools.partial(jax.jit, donate_argnums=0)\ndef decode"),
+            (
+                "@jax.jit  # here\ndef decode",
+                "import functools\n@functools.partial(jax.jit, donate_argnums=0)\ndef decode",
+            ),
         ),
     ),
     Planted(
@@ -796,8 +827,11 @@ for epoch in range(4):
         (
             ("        predicted = jax.vmap(net)(x)[:, 0] > 0  # here\n", ""),
             ("jnp.sum(predicted == (x.sum(-1) > 0))  # here", "correct(net, x)"),
-            ("def accuracy(", "@eqx.filter_jit\ndef correct(net, x):\n"
-             "    return jnp.sum((jax.vmap(net)(x)[:, 0] > 0) == (x.sum(-1) > 0))\n\ndef accuracy("),
+            (
+                "def accuracy(",
+                "@eqx.filter_jit\ndef correct(net, x):\n"
+                "    return jnp.sum((jax.vmap(net)(x)[:, 0] > 0) == (x.sum(-1) > 0))\n\ndef accuracy(",
+            ),
         ),
     ),
     Planted(
@@ -823,8 +857,10 @@ print(w.sum())
 """,
         (
             ("import jax, jax.numpy as jnp\n", "import jax, jax.numpy as jnp, numpy as np\n"),
-            ("rows = [[random.random() for _ in range(256)] for _ in range(512)]",
-             "rows = np.array([[random.random() for _ in range(256)] for _ in range(512)], np.float32)"),
+            (
+                "rows = [[random.random() for _ in range(256)] for _ in range(512)]",
+                "rows = np.array([[random.random() for _ in range(256)] for _ in range(512)], np.float32)",
+            ),
             ("jnp.array([rows[j] for j in chosen])", "jnp.array(rows[np.array(chosen)])"),
         ),
     ),
@@ -908,8 +944,10 @@ print(loss)
         (
             ("def step(w, x):", "def step(w, x, key):"),
             ("np.random.normal(size=x.shape).astype(np.float32)  # here", "jax.random.normal(key, x.shape)"),
-            ("for i in range(100):\n    w, loss = step(w, x)",
-             "for key in jax.random.split(jax.random.key(1), 100):\n    w, loss = step(w, x, key)"),
+            (
+                "for i in range(100):\n    w, loss = step(w, x)",
+                "for key in jax.random.split(jax.random.key(1), 100):\n    w, loss = step(w, x, key)",
+            ),
         ),
         is_about_results=True,
     ),
