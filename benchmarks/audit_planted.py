@@ -1,6 +1,6 @@
 """Audits 70 programs with one planted pitfall each, and 30 without any: what is found, and what following it gains.
 
-    pip install optax equinox flax
+    pip install optax equinox flax diffrax numpyro blackjax
     python benchmarks/audit_planted.py                   # audits all; takes about twenty minutes
     python benchmarks/audit_planted.py --only key        # those whose name contains it
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
