@@ -1,7 +1,7 @@
-"""Audits 40 programs with one planted pitfall each, and 15 without any: what is found, and what following it gains.
+"""Audits 70 programs with one planted pitfall each, and 30 without any: what is found, and what following it gains.
 
-    pip install optax equinox flax
-    python benchmarks/audit_planted.py                   # audits all; takes about ten minutes
+    pip install optax equinox flax diffrax numpyro blackjax
+    python benchmarks/audit_planted.py                   # audits all; takes about twenty minutes
     python benchmarks/audit_planted.py --only key        # those whose name contains it
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
@@ -20,6 +20,8 @@ from collections import Counter
 from pathlib import Path
 
 from planted.clean import CLEAN
+from planted.fresh import FRESH
+from planted.fresh_clean import FRESH_CLEAN
 from planted.held_out import HELD_OUT
 from planted.planted import TUNED, Planted, is_found
 from planted.unseen import UNSEEN
@@ -98,19 +100,22 @@ def report_clean(name: str, text: str) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name contains it")
-    parser.add_argument("--kind", choices=("tuned", "held-out", "unseen", "clean"), help="only these")
+    parser.add_argument(
+        "--kind", choices=("tuned", "held-out", "unseen", "fresh", "clean", "fresh-clean"), help="only these"
+    )
     parser.add_argument("--gains", action="store_true", help="time each program against the one with its remedy")
     asked = parser.parse_args()
-    for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT), ("unseen", UNSEEN)):
+    for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT), ("unseen", UNSEEN), ("fresh", FRESH)):
         chosen = [p for p in programs if asked.only in p.name and asked.kind in (None, kind)]
         found = [report_planted(p, with_gain=asked.gains) for p in chosen]
         if chosen:
             print(f"\n# {kind}: {sum(found)} of {len(found)} found")
-    counts = [report_clean(n, t) for n, t in CLEAN.items() if asked.only in n and asked.kind in (None, "clean")]
-    if counts:
-        warned = sum(bool(c["warning"] + c["error"]) for c in counts)
-        many = sum(c["info"] > MOST_INFOS for c in counts)
-        print(f"\n# clean: {warned} of {len(counts)} with warnings, {many} with more than {MOST_INFOS} infos")
+    for kind, texts in (("clean", CLEAN), ("fresh-clean", FRESH_CLEAN)):
+        counts = [report_clean(n, t) for n, t in texts.items() if asked.only in n and asked.kind in (None, kind)]
+        if counts:
+            warned = sum(bool(c["warning"] + c["error"]) for c in counts)
+            many = sum(c["info"] > MOST_INFOS for c in counts)
+            print(f"\n# {kind}: {warned} of {len(counts)} with warnings, {many} with more than {MOST_INFOS} infos")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Loops that measure themselves, and what is found from outside: within 5 % of a step; of transfers not all is seen."""
+"""Loops that measure themselves, and what is found from outside: within 5 % of a step."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 from source_tree import PACKAGE
@@ -16,9 +17,8 @@ from benchax.results.steps import StepSplit
 
 LOOPS = PACKAGE.parent.parent / "benchmarks" / "step_loops.py"
 NEAR = 0.05
-LESS = {"transfer": 0.2}
-"""What a thread of JAX's does before the first copy has no event, so that transfers are told too low: 14 points at most
-of all runs so far, and 4 in most."""
+RUNS = 3
+"""The middle one of so many is held against the truth: a neighbour on the machine spoils one of them, rarely two."""
 
 
 def measure(kind: str, steps: int, folder: Path) -> tuple[float, StepSplit]:
@@ -35,6 +35,12 @@ def measure(kind: str, steps: int, folder: Path) -> tuple[float, StepSplit]:
     return truth["planted_s"] / truth["whole_s"], found
 
 
+def fresh_folder(project: Path, run: int) -> Path:
+    folder = project / str(run)
+    folder.mkdir()
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.serial  # what a neighbour takes from the loop is in its own measurement, but not evenly
 @pytest.mark.parametrize(
@@ -48,9 +54,9 @@ def measure(kind: str, steps: int, folder: Path) -> tuple[float, StepSplit]:
     ],
 )
 def test_the_planted_part_of_a_step_is_found_with_its_line(kind: str, steps: int, line: str, project: Path) -> None:
-    truth, found = measure(kind, steps, project)
+    measured = [measure(kind, steps, fresh_folder(project, run)) for run in range(RUNS)]
 
-    part = found.parts[0]
-    assert part.kind == kind
-    assert truth - LESS.get(kind, NEAR) <= part.share <= truth + NEAR
-    assert not line or line in part.lines[0].source
+    parts = [found.parts[0] for _, found in measured]
+    assert {part.kind for part in parts} == {kind}
+    assert abs(median(part.share - truth for part, (truth, _) in zip(parts, measured, strict=True))) <= NEAR
+    assert not line or sum(line in part.lines[0].source for part in parts) > RUNS / 2

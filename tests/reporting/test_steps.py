@@ -58,13 +58,21 @@ def test_few_samples_are_said_to_be_few_and_none_to_be_missing() -> None:
     assert "no samples of the stack" in steps.tabulate_parts(replace(SPLIT, sampler_share=None)).note
 
 
+def test_where_python_is_while_a_device_works_is_told_as_that() -> None:
+    split = replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58, (LINE,)),))
+
+    lines = steps.tabulate_parts(split).lines
+
+    assert [(line[0], bool(line[3])) for line in lines] == [("device at work", False), ("· Python meanwhile", True)]
+
+
 def test_several_lines_of_a_part_stand_below_it() -> None:
     other = PartLine("/home/me/decode.py:4", "decode", 0.2)
     split = replace(SPLIT, parts=(StepPart("input", 0.0058, 0.58, (replace(LINE, share=0.38), other)),))
 
     lines = steps.tabulate_parts(split).lines
 
-    assert [line[0] for line in lines] == ["waiting for input", "", ""]
+    assert [line[0] for line in lines] == ["waiting for input", "· of it", "· of it"]
     assert [line[3] for line in lines] == ["", "loader.py:31 (batches)", "decode.py:4 (decode)"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,28 @@ def test_arrays_on_the_device_are_no_transfer() -> None:
 
     assert found.of("host to device") == found.of("device to host") == []
     assert found.count("host to device") == found.count("device to host") == 0
+
+
+def test_what_a_compiled_program_hands_to_python_is_no_read_of_the_lines_that_call_it() -> None:
+    show = jax.jit(lambda x: (jax.debug.callback(float, x[0]), x + 1)[1])
+
+    with watch_transfers() as found:
+        show(W).block_until_ready()
+        jax.effects_barrier()
+
+    assert found.of("device to host") == []
+
+
+def test_a_truth_value_that_a_package_asks_for_is_its_own_and_other_reads_are_not() -> None:
+    names: dict[str, Any] = {}
+    text = "def check(x):\n    return bool(x)\n\ndef log(x):\n    return float(x)\n"
+    exec(compile(text, f"{sysconfig.get_path('purelib')}/library/checks.py", "exec"), names)
+
+    with watch_transfers() as found:
+        names["check"](jnp.float32(1) > 0)
+        names["log"](jnp.float32(1) * 2)
+
+    assert [t.by for t in found.of("device to host")] == ["__float__"]
 
 
 def test_constants_of_a_trace_are_no_transfer() -> None:

@@ -23,7 +23,7 @@ import jax
 
 from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.call_notes import CallNotes
-from benchax.auditing.host_calls import HostCalls
+from benchax.auditing.host_calls import HostCalls, is_in_package
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
 from benchax.results.transfers import Transfers
@@ -113,7 +113,8 @@ class CallCounter:
         self.windows = 0
         self.jitted: Counter[str | None] = Counter()
         self.eager: Counter[str | None] = Counter()
-        """By the line that calls."""
+        self.eager_inside: Counter[str | None] = Counter()
+        """By the line that calls; the second of those that a package sends."""
         self.lifetimes = ArgumentLifetimes()
         self.notes = CallNotes()
         self.lock = threading.Lock()
@@ -149,6 +150,7 @@ class CallCounter:
                 self._count_call(call.where)
             elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
                 self.eager[call.where] += 1
+                self.eager_inside[call.where] += is_in_package(sys._getframe(1))
             if not is_eager:
                 self.lifetimes.note_call(fun, leaves)
             self.notes.note_call(fun, leaves, call)
@@ -157,6 +159,7 @@ class CallCounter:
         # What came before the first call has set the program up, each line once, however many operations it sent.
         if not self.jitted:
             self.eager.clear()
+            self.eager_inside.clear()
         self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
@@ -200,6 +203,7 @@ class CallCounter:
             "jitted": self.jitted.total(),
             "eager": self.eager.total(),
             "eager_lines": self.eager.most_common(MOST_LINES),
+            "eager_inside": self.eager_inside.most_common(MOST_LINES),
             "jitted_lines": self.jitted.most_common(MOST_LINES),
         }
 

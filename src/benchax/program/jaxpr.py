@@ -54,7 +54,7 @@ def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> 
         outer_equations=sum(each.depth == 1 for each in found),
         equations_in_loops=sum(each.in_loop for each in found),
         depth=max((each.depth for each in found), default=1),
-        primitives=_primitives(found),
+        primitives=count_primitives(found),
         inputs=_describe(arguments.inputs(traced, static), jaxpr.in_avals, "input"),
         outputs=_describe(arguments.outputs(traced), jaxpr.out_avals, "output"),
     )
@@ -117,7 +117,8 @@ def _open(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def _primitives(found: list[Equation]) -> tuple[Primitive, ...]:
+def count_primitives(found: list[Equation]) -> tuple[Primitive, ...]:
+    """How often each operation is there, and where; most frequent first."""
     by_name: dict[str, list[Equation]] = {}
     for each in found:
         by_name.setdefault(each.equation.primitive.name, []).append(each)

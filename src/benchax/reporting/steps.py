@@ -32,8 +32,8 @@ KINDS: dict[PartKind, str] = {
     "dispatch": "dispatch by JAX",
     "unseen": "Python, not sampled",
 }
-_IN_TABLE = KINDS | {"transfer": "transfers, at least"}
-"""What JAX's threads do before the first copy has no event."""
+OF_IT, MEANWHILE = "· of it", "· Python meanwhile"
+"""Names of the rows below a part, which are cards of their own where the window is narrow."""
 LEAST_SHARE = 0.01
 """Lines with less of a step are in the JSON only."""
 FEW = 30
@@ -115,9 +115,12 @@ def tabulate_parts(split: StepSplit) -> Table:
     rows: list[tuple[TableCell, ...]] = []
     for part in split.parts:
         shown = [line for line in part.lines if line.share >= LEAST_SHARE]
-        beside, below = (shown, []) if len(shown) == 1 else ([], shown)
-        rows.append(_row(_IN_TABLE[part.kind], seconds(part.mean_s), percent(part.share), beside))
-        rows += [_row("", seconds(line.share * split.mean_s), percent(line.share), [line]) for line in below]
+        # Where Python was while a device worked is not where that work comes from.
+        is_device = part.kind == "device"
+        beside, below = (shown, []) if len(shown) == 1 and not is_device else ([], shown)
+        rows.append(_row(KINDS[part.kind], seconds(part.mean_s), percent(part.share), beside))
+        name = MEANWHILE if is_device else OF_IT
+        rows += [_row(name, seconds(line.share * split.mean_s), percent(line.share), [line]) for line in below]
     return Table(_COLUMNS, tuple(rows), _describe_samples(split))
 
 

@@ -232,20 +232,32 @@ def _reading_of_arrays() -> None:
 
 def _reading(value: Any, elapsed_s: float) -> None:
     # Above this function and `read_and_record`, where the frames of JAX begin.
-    by = _reader(sys._getframe(2))
-    if by not in ("device_get", None):  # the one is asked for by name, the other belongs to a callback
+    frame = sys._getframe(2)
+    by = _reader(frame)
+    # Asked for by name (device_put reads an array that it places otherwise), or the reading of a callback.
+    if by not in ("device_get", "device_put", None) and not (value.dtype == bool and _is_of_package(frame)):
         _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
 
 
 def _reader(frame: FrameType | None) -> str | None:
-    """The function of JAX that the user's line called: __float__, __repr__, device_get. None: the compiled program
-    did, to hand the value to a callback such as `jax.debug.print`."""
-    name = "?"
-    while frame is not None and owner_of(frame.f_code.co_filename) == "jax":
+    """The function of JAX that the user's line called: __float__, __repr__, device_get. None: it was called back by a
+    compiled program, as by `jax.debug.print`."""
+    name, is_of_jax = "?", True
+    while frame is not None:
         if frame.f_code.co_filename.endswith(_CALLBACKS):
             return None
-        name, frame = frame.f_code.co_name, frame.f_back
+        owner = owner_of(frame.f_code.co_filename)
+        # Calls go through functions of ours while they are watched.
+        is_of_jax = is_of_jax and owner in ("jax", "benchax")
+        name, frame = frame.f_code.co_name if is_of_jax and owner == "jax" else name, frame.f_back
     return name
+
+
+def _is_of_package(frame: FrameType | None) -> bool:
+    """Did a package ask? Of a truth value it then asks for itself: a check that is no line of the user's."""
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
+        frame = frame.f_back
+    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
 
 def _replace(owner: Any, name: str, new: Any) -> None:

@@ -36,6 +36,13 @@ def test_beside_as_many_calls_of_jitted_functions_it_is_an_info() -> None:
     assert finding.severity == "info"
 
 
+def test_what_a_package_sends_from_one_call_is_fine_and_from_many_is_not() -> None:
+    once, _ = asked(eager=120, eager_lines=[("train.py:7", 120)], eager_inside=[("train.py:7", 118)])
+    often, _ = asked(eager=3000, eager_lines=[("train.py:7", 3000)], eager_inside=[("train.py:7", 3000)])
+
+    assert (once, len(often)) == ([], 1)
+
+
 def test_many_lines_with_a_few_operations_each_are_fine() -> None:
     findings, answer = asked(jitted=1, eager=500, eager_lines=[(f"model.py:{line}", 50) for line in range(10)])
 

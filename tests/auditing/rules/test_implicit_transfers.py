@@ -91,7 +91,7 @@ def test_a_function_that_fails_when_called_was_not_checked(ask_about: Any) -> No
 
 def test_what_is_read_every_tenth_step_is_fine(ask_about_program: Any) -> None:
     transfers = Transfers(sees=("host to device", "device to host"))
-    transfers.add(ObservedTransfer("device to host", "train.py:7", "f32[]", "__float__", 10, 40, 0.2))
+    transfers.add(ObservedTransfer("device to host", "train.py:7", "f32[]", "__float__", 30, 120, 0.2))
 
-    assert ask_about_program(ID, transfers, calls={"jitted": 100}).outcome == "fine"
-    assert ask_about_program(ID, transfers, calls={"jitted": 20}).outcome == "finding"
+    assert ask_about_program(ID, transfers, calls={"jitted": 300}).outcome == "fine"
+    assert ask_about_program(ID, transfers, calls={"jitted": 60}).outcome == "finding"

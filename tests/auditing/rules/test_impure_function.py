@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchax import clock
@@ -130,6 +131,16 @@ def test_a_random_number_of_python_makes_two_programs() -> None:
     assert finding.title == "gives another program each time it is traced"
     assert finding.seen[0].startswith("the first trace gives ")
     assert finding.severity == "warning"
+
+
+def test_the_line_that_draws_random_numbers_of_numpy_is_named() -> None:
+    def noisy(x: Any) -> Any:
+        y = x * 2
+        return y + np.random.normal(size=3)
+
+    (finding,), _ = asked(jax.jit(noisy))
+
+    assert finding.where == (__file__, noisy.__code__.co_firstlineno + 2)
 
 
 def test_of_what_is_not_jitted_it_is_a_hint_only() -> None:

@@ -55,6 +55,26 @@ def inner(x: Any) -> Any:
     return jax.jit(double)(x)
 
 
+def made_around_a_loop(x: Any) -> Any:
+    def double(y: Any) -> Any:
+        return y * 2
+
+    step = jax.jit(double)
+    for _ in range(2):
+        x = step(x)
+    return x
+
+
+def decorated_around_a_loop(x: Any) -> Any:
+    @jax.jit
+    def step(y: Any) -> Any:
+        return y * 2
+
+    for _ in range(2):
+        x = step(x)
+    return x
+
+
 def one_function(x: Any) -> Any:
     for n in range(5):
         x = jax.jit(add)(x, jnp.float32(n))
@@ -94,6 +114,15 @@ def test_an_inner_function_jitted_in_each_call_is_found() -> None:
 
     assert finding.where == (__file__, line_of(inner, "jax.jit"))
     assert "in each call of the function around it" in finding.seen[1]
+
+
+def test_one_that_a_loop_inside_calls_is_found_where_it_is_made() -> None:
+    (by_call,), _ = asked(made_around_a_loop)
+    (by_decorator,), _ = asked(decorated_around_a_loop)
+
+    assert by_call.where == (__file__, line_of(made_around_a_loop, "jax.jit"))
+    assert by_decorator.where == (__file__, line_of(decorated_around_a_loop, "@jax.jit"))
+    assert by_decorator.seen[1] == f"called at line {line_of(decorated_around_a_loop, 'step(x)')}"
 
 
 def test_jit_of_one_function_in_a_loop_is_fine() -> None:

@@ -52,6 +52,26 @@ def test_growing_shapes_are_told_with_each_reason_and_the_line_of_the_function()
     assert finding.gain.startswith("estimated: ")
 
 
+def test_one_line_that_calls_it_with_many_shapes_is_named_and_of_several_the_function() -> None:
+    one, other = fresh(), fresh()
+
+    def from_one_line() -> None:
+        for n in (3, 4, 5, 6):
+            one(np.ones(n, np.float32))
+
+    def from_several() -> None:
+        other(np.ones(3, np.float32))
+        other(np.ones(5, np.float32))
+        other(np.ones(4, np.float32))
+        other(np.ones(6, np.float32))
+
+    (by_caller,), _ = asked(from_one_line)
+    (by_function,), _ = asked(from_several)
+
+    assert by_caller.where == (__file__, from_one_line.__code__.co_firstlineno + 2)
+    assert by_function.where == (__file__, fresh.__code__.co_firstlineno + 1)
+
+
 def test_one_shape_is_fine() -> None:
     step = fresh()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +15,7 @@ from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rules.static_churn import static_churn
 from benchax.results.audit import Checked, Finding
+from benchax.results.watch import Compile, Reason, Watch
 
 X = np.ones(3, np.float32)
 
@@ -26,6 +29,10 @@ def asked(values: Iterable[Any], f: Callable[..., Any]) -> tuple[list[Finding], 
     return ask(static_churn, ProgramEvidence("python train.py", seen))
 
 
+def multiply_by(n: float) -> Callable[[Any], Any]:
+    return lambda x: x * n
+
+
 def test_each_of_many_values_is_told() -> None:
     (finding,), _ = asked([1, 2, 3, 4], lambda x, n: x + n)
 
@@ -35,6 +42,22 @@ def test_each_of_many_values_is_told() -> None:
     assert finding.where is not None
     assert finding.where[0] == __file__
     assert finding.advice.startswith("Pass n as an array")
+
+
+def test_a_function_that_is_made_anew_is_to_be_made_once() -> None:
+    (finding,), _ = asked(map(multiply_by, range(4)), lambda x, n: n(x))
+
+    assert finding.advice.startswith("Define the function that n is or holds once")
+
+
+def test_of_a_function_of_a_package_the_line_that_calls_it_is_named() -> None:
+    package = f"{sysconfig.get_path('purelib')}/diffrax/_integrate.py:888"
+    reasons = (Reason("static", "static field: 1 → 2 (each value is compiled on its own)"),)
+    one = Compile("diffeqsolve", package, "train.py:6", False, False, 0.1, 0.1, 0.1, "", reasons, "main")
+
+    (finding,), _ = ask(static_churn, ProgramEvidence("", Watch("all", compiles=[one] * 3)))
+
+    assert finding.where == (str(Path("train.py").absolute()), 6)
 
 
 def test_a_limited_set_of_values_is_fine() -> None:

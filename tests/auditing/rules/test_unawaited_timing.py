@@ -46,6 +46,23 @@ def test_a_clock_around_a_call_that_nobody_waits_for_is_found(
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("import timeit\nprint(timeit.timeit(lambda: step(x), number=9))\n", 2),
+        ("import timeit\ndef run():\n    step(x)\nprint(min(timeit.repeat(run, number=9)))\n", 3),
+        ("from timeit import Timer\nt = Timer(\n    lambda: step(x),\n).timeit(9)\n", 3),
+    ],
+)
+def test_what_timeit_calls_has_to_wait_as_well(ask_about_program: Any, tmp_path: Path, text: str, line: int) -> None:
+    finding = asked(ask_about_program, tmp_path, text, line).one
+    waits = asked(ask_about_program, tmp_path, text.replace("step(x)", "jax.block_until_ready(step(x))"), line)
+
+    assert finding.where == (str(tmp_path / "train.py"), line)
+    assert "timeit reads a clock around" in finding.seen[0]
+    assert waits.outcome == "fine"
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("step(x)\n", "step(x).block_until_ready()\n"),
@@ -64,7 +81,7 @@ def test_calls_outside_of_the_clock_are_fine(ask_about_program: Any, tmp_path: P
 def test_the_nearest_reading_before_is_the_one_that_counts() -> None:
     text = "t = time.time()\nf()\na = time.time() - t\nt = time.time()\ng()\nb = time.time() - t\n"
 
-    assert [tuple(one) for one in intervals(ast.parse(text))] == [(1, 3), (4, 6)]
+    assert [one[:2] for one in intervals(ast.parse(text))] == [(1, 3), (4, 6)]
 
 
 def test_where_calls_were_not_seen_nothing_is_called_fine(ask_about_program: Any) -> None:

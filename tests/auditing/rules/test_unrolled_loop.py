@@ -65,6 +65,19 @@ def test_a_long_loop_is_told_with_its_turns_its_share_and_what_building_takes() 
     assert finding.gain_s is None
 
 
+def test_of_a_loop_of_many_iterations_a_tenth_of_the_program_is_enough() -> None:
+    def kept_in_a_list(x: Any, n: int) -> Any:
+        parts = []
+        for _ in range(n):
+            parts.append(x := x * 2)
+        return functools.reduce(jnp.add, map(layer, parts))
+
+    (finding,), _ = asked(functools.partial(kept_in_a_list, n=60), X)
+
+    assert finding.title == "the for loop is unrolled 60 times"
+    assert asked(functools.partial(kept_in_a_list, n=40), X)[0] == []
+
+
 def test_a_loop_whose_body_is_in_other_functions_and_a_jit_inside() -> None:
     (finding,), _ = asked(jax.jit(in_while), X)
 

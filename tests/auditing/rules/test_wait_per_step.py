@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchax.auditing import host_calls
@@ -37,6 +39,14 @@ def test_few_waits_and_those_with_nothing_to_gain_are_fine(ask_about_program: An
     assert ask_about_program(ID, host=host(wait(**changed))).outcome == "fine"
 
 
+def test_a_wait_in_what_timeit_calls_is_needed(ask_about_program: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import timeit\ntimeit.timeit(lambda: step(x).block_until_ready())\nstep(x).block_until_ready()\n")
+
+    assert ask_about_program(ID, host=host(wait(where=f"{file}:2"))).outcome == "fine"
+    assert ask_about_program(ID, host=host(wait(where=f"{file}:3"))).outcome == "finding"
+
+
 def test_no_gain_is_larger_than_the_step(ask_about_program: Any) -> None:
     """Several threads may wait at one line at once."""
     finding = ask_about_program(ID, host=host(wait(gain_s=9.0))).one
@@ -47,6 +57,23 @@ def test_no_gain_is_larger_than_the_step(ask_about_program: Any) -> None:
 def test_where_methods_cannot_be_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID, host=host(sees_methods=False)).outcome == "not checked"
     assert ask_about_program(ID).outcome == "not checked"
+
+
+def test_numpy_that_reads_an_array_of_jax_waits_for_it(ask_about_program: Any) -> None:
+    noted = HostCalls()
+    try:
+        x, y = jnp.ones(3), np.ones(3)
+        for _ in range(3):
+            np.asarray(x)
+            np.array(y)
+            jax.device_get(x)
+    finally:
+        noted.close()
+
+    (line,) = noted.asdict()["waits"]
+    assert (line["by"], line["count"]) == ("np.asarray", 3)
+    assert np.asarray.__module__ == "numpy"
+    assert "jax.device_get" in ask_about_program(ID, host=host(wait(by="np.asarray"))).one.advice
 
 
 def test_waits_are_noted_by_line_with_what_could_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from benchax.units import seconds
 
 MANY = 100
 """Operations from one line. Setting up a model takes some, too, each once."""
+MANY_INSIDE = 1000
+"""The same of a line for which a package sends them: one call of it, as to set up a sampler, may take hundreds."""
 BY_FAR = 5.0
 """So many operations for each call of a jitted function are worth a warning."""
 
@@ -26,7 +28,12 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
         raise NotMeasured("no call was seen")
     # Less than one for each step is what a program does now and then, such as reading or making a key.
     least = max(MANY, calls["jitted"])
-    lines = [(where, n) for where, n in calls["eager_lines"] if n >= least and where]
+    inside = dict(calls.get("eager_inside", ()))
+    lines = [
+        (where, n)
+        for where, n in calls["eager_lines"]
+        if where and n >= least and (n - inside.get(where, 0) >= least or n >= MANY_INSIDE)
+    ]
     if not lines:
         return
     compiled = e.watch.eager

@@ -10,9 +10,9 @@ from benchax.auditing.dataflow import bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow, jaxpr_facts
+from benchax.auditing.traced import TracedEquation, closed_jaxpr, flow
 from benchax.experiments.rewriting import Rewritten, Without
-from benchax.program.jaxpr import equations, nested_in, user_line
+from benchax.program.jaxpr import count_primitives, equations, nested_in, user_line
 from benchax.results.audit import Finding
 from benchax.results.inspection import Primitive
 from benchax.source_files import owner_of
@@ -27,10 +27,9 @@ OF_LIBRARY = (
 )
 
 
-@rule("host-callback", "does compiled code call Python?", "warning")
+@rule("host-callback", "does compiled code call Python?", "warning", needs_trace_only=True)
 def host_callback(e: Evidence) -> Iterable[Finding]:
-    jaxpr = jaxpr_facts(e)
-    callbacks = [p for p in jaxpr.primitives if p.name in CALLBACKS]
+    callbacks = [p for p in count_primitives(list(equations(closed_jaxpr(e)))) if p.name in CALLBACKS]
     if not callbacks:
         return
     seen = [_describe(p) for p in callbacks]

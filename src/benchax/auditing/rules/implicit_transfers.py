@@ -18,8 +18,8 @@ from benchax.units import seconds, size
 from benchax.watching.transfers import watch_transfers
 
 MOST_LINES = 5
-OFTEN = 5
-"""A program may well read a result at its end."""
+OFTEN = 20
+"""A program may well read a result at its end, or after each of some epochs."""
 PER_CALL = 0.2
 """Reads of a program for each call of a jitted function: what is read every tenth step is what the advice asks for."""
 TO_HOST = (

@@ -29,6 +29,7 @@ TRACED_TWICE = "the function was traced twice to see this; what it changed stays
 LARGE = 1 << 20
 """Elements; larger constants are not compared."""
 # Functions stand in the text of a jaxpr by their addresses, which differ from trace to trace.
+_RANDOM = re.compile(r"((np|numpy)\.)?random\.\w+$")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -84,7 +85,7 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
             "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
             "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
             "of jax.random.",
-            where=e.def_where,
+            where=_random_where(e.source) or e.def_where,
         )
 
 
@@ -121,6 +122,16 @@ def _is_equal(one: Any, other: Any) -> bool:
     if getattr(one, "size", LARGE) >= LARGE or not np.issubdtype(one.dtype, np.number):
         return True  # not compared
     return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=np.issubdtype(one.dtype, np.inexact))
+
+
+def _random_where(source: Source | None) -> Where | None:
+    """The first line that draws random numbers of NumPy or Python by name: np.random.normal(…), random.random()."""
+    lines = [
+        node.lineno
+        for node in (ast.walk(source.tree) if source else ())
+        if isinstance(node, ast.Call) and _RANDOM.match(ast.unparse(node.func))
+    ]
+    return (source.file, min(lines)) if source and lines else None
 
 
 def _print_where(source: Source | None) -> Where | None:

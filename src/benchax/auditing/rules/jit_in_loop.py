@@ -11,6 +11,7 @@ from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_fun
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
+from benchax.source_files import owner_of
 from benchax.units import seconds
 
 OFTEN = 2
@@ -44,7 +45,7 @@ def _seen_running(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
     for (function, _), compiles in by_place.items():
         if len(compiles) >= OFTEN:
             lost_s = sum(c.total_s for c in compiles)
-            where, how = _made_at(where_of(compiles[-1].where))
+            where, how = _made_at(where_of(compiles[-1].where), where_of(compiles[-1].defined))
             first = f"{len(compiles) + 1} function objects called {function}, compiled one by one"
             yield jit_in_loop.finding(
                 f"{function} is made and jitted anew, and compiled each time",
@@ -76,17 +77,20 @@ def _seen_in_source(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
                 )
 
 
-def _made_at(called: Where | None) -> tuple[Where | None, list[str]]:
-    """The line of the jax.jit behind a call, and a sentence about it; the line of the call where it is not found."""
+def _made_at(called: Where | None, defined: Where | None) -> tuple[Where | None, list[str]]:
+    """The line of the jax.jit behind a call, and a sentence about it; that of the `def` that it decorates, where none
+    is called."""
     tree = tree_of(called[0]) if called else None
     if called is None or tree is None:
         return called, []
-    loop = innermost_loop(tree, called[1])
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, called[1])]
-    around = loop or min(functions, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
-    jits = list(jits_of_new_functions(around)) if around is not None else []
+    # From the inside out: the loop that calls it may lie in the function that makes it.
+    around = [node for node in ast.walk(tree) if isinstance(node, Loop | ast.FunctionDef) and holds(node, called[1])]
+    around.sort(key=lambda node: (node.end_lineno or 0) - node.lineno)
+    jits = next((found for node in around if (found := list(jits_of_new_functions(node)))), [])
     near = min(jits, key=lambda call: abs(call.lineno - called[1]), default=None)
     if near is None:
-        return called, [f"called at line {called[1]}"]
+        is_own = defined is not None and owner_of(defined[0]) == "user"
+        return defined if is_own else called, [f"called at line {called[1]}"]
+    loop = innermost_loop(tree, near.lineno)
     inside = f"in the {kind_of(loop)} at line {loop.lineno}" if loop else "in each call of the function around it"
     return (called[0], near.lineno), [f"line {near.lineno}, {inside}: {ast.unparse(near)[:100]}"]

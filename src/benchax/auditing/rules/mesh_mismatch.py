@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
+from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
@@ -17,8 +18,30 @@ from benchax.units import size
 LARGE_BYTES = 1 << 20
 
 
-@rule("mesh-mismatch", "does its sharding fit the devices?", "info")
-def mesh_mismatch(e: Evidence) -> Iterable[Finding]:
+OFTEN = 5
+"""Times that a program puts an array on each device: what it puts there once are weights."""
+
+
+@rule("mesh-mismatch", "does its sharding fit the devices?", "info", of="both")
+def mesh_mismatch(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e) if isinstance(e, ProgramEvidence) else _of_function(e)
+
+
+def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
+    puts = [line for line in e.facts.get("host", {}).get("puts", ()) if line["copies"] >= OFTEN]
+    if not puts:
+        raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")
+    for line in puts:
+        yield mesh_mismatch.finding(
+            f"{line['by']} gives all of {line['what']} to each of {line['devices']} devices",
+            [f"{line['copies']} of {line['count']} times: each device then computes with all of it"],
+            'Shard a batch along its first axis, jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))): '
+            "weights of data-parallel training have to be everywhere, batches have not.",
+            where=where_of(line["where"]),
+        )
+
+
+def _of_function(e: Evidence) -> Iterable[Finding]:
     if len(e.devices) == 1:
         raise NotApplicable("there is one device")
     # A ValueError like many others: only its words tell it apart.

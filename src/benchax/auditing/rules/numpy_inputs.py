@@ -25,7 +25,7 @@ ADVICE = (
     "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the "
     "device works on this one."
 )
-CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy")
+CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy", "convert_element_type")
 """What jnp.asarray and jnp.array send is asked for: whether it is the same each time is another rule's,
 repeated-device-put."""
 OFTEN = 5

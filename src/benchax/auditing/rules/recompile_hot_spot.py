@@ -8,7 +8,7 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.rules import compiled_twice, growing_shapes
 from benchax.auditing.syntax import where_of
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
 from benchax.units import percent, plural, seconds
 
@@ -20,6 +20,8 @@ LARGE_SHARE, LONG_S = 0.1, 0.5
 """Fewer count as well, where they take this share of a program's time and so many seconds."""
 OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""
+OF_ARGUMENTS = frozenset({"shape", "dtype", "weak type", "structure", "committed", "sharding"})
+"""Reasons that lie with who calls."""
 
 
 @rule("recompile-hot-spot", "is a function compiled again and again?", "warning", of="both")
@@ -58,9 +60,17 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
         f"{function} was compiled again {plural(len(compiles), 'time')}",
         seen,
         " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
-        where=where_of(defined) or where_of(compiles[0].where),
+        where=_where(defined, compiles, kinds),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )
+
+
+def _where(defined: str | None, compiles: list[Compile], kinds: Iterable[str]) -> Where | None:
+    """The one line that calls it with what varies; else where the function is."""
+    called = {c.where for c in compiles}
+    if len(called) == 1 and OF_ARGUMENTS.issuperset(kinds):
+        return where_of(called.pop()) or where_of(defined)
+    return where_of(defined) or where_of(compiles[0].where)
 
 
 ADVICE = {

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
+from benchax.source_files import owner_of
 from benchax.units import seconds
 
 MANY = 3
@@ -17,6 +18,7 @@ MANY = 3
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 # The words of watching/reasons.py for a class whose instances are equal only to themselves.
 _NO_EQUALITY = "has no __eq__"
+_FUNCTION = re.compile(r"<(function|bound method) |functools\.partial\(")
 
 
 @rule("static-churn", "does a static argument take many values?", "warning", of="both")
@@ -34,18 +36,29 @@ def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 def _finding(function: str, defined: str | None, argument: str, recompiles: list[tuple[Compile, str]]) -> Finding:
     lost_s = sum(c.total_s for c, _ in recompiles)
     is_same = any(_NO_EQUALITY in text for _, text in recompiles)
+    is_function = any(_FUNCTION.search(text) for _, text in recompiles)
     values = len(recompiles) + 1
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
         f"static argument {argument} of {function} took {values} values",
         seen,
-        _EQUALITY if is_same else _AS_ARRAY.format(argument=argument),
-        where=where_of(defined) or where_of(recompiles[0][0].where),
+        _EQUALITY if is_same else (_ONE_FUNCTION if is_function else _AS_ARRAY).format(argument=argument),
+        where=_where(defined, recompiles[0][0]),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
 
 
+def _where(defined: str | None, first: Compile) -> Where | None:
+    """The function, where it is the user's; of a library's the line that calls it."""
+    where, called = where_of(defined), where_of(first.where)
+    return where if called is None or (where is not None and owner_of(where[0]) == "user") else called
+
+
+_ONE_FUNCTION = (
+    "Define the function that {argument} is or holds once, not as a lambda or an inner def that is made anew each "
+    "time, and pass what changes to it as an argument that is an array."
+)
 _AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or about Python control flow. If it "
     "decides, use jax.lax.cond or jax.lax.fori_loop inside, or pad to a few values."

@@ -22,13 +22,23 @@ WAITS = frozenset(
     }
 )  # fmt: skip
 """Calls that wait, or may: between two readings of the clock one of them is enough."""
+TIMEIT = ("timeit", "repeat", "autorange", "Timer")
+"""Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 
 
 class Interval(NamedTuple):
-    """From one reading of the clock to the one that it is subtracted from."""
+    """From one reading of the clock to the one that it is subtracted from, or what `timeit` calls."""
 
     first: int
     last: int
+    called: ast.AST | None = None
+    """The function that `timeit` calls."""
+
+    @property
+    def clock(self) -> str:
+        if self.called is not None:
+            return f"timeit reads a clock around what stands in line {self.first}; in it"
+        return f"line {self.first} and line {self.last} read a clock; between them"
 
 
 @rule("unawaited-timing", "does a clock wait for what it times?", "warning", of="program")
@@ -41,7 +51,7 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
             by_file.setdefault(where[0], []).append((where[1], line))
     for file, calls in by_file.items():
         tree = tree_of(file)
-        for interval in intervals(tree) if tree is not None else ():
+        for interval in (*intervals(tree), *timeit_calls(tree)) if tree is not None else ():
             timed = [(at, line) for at, line in calls if interval.first <= at <= interval.last]
             if timed and tree is not None and not _waits(tree, interval):
                 yield _finding(file, interval, *timed[-1])
@@ -52,8 +62,8 @@ def _finding(file: str, interval: Interval, at: int, line: Any) -> Finding:
         f"the clock is read before {line['function']} is done",
         [
             (
-                f"line {interval.first} and line {interval.last} read a clock; between them {line['function']} is "
-                f"called ({count(line['count'])} calls were seen), and nothing waits for its result"
+                f"{interval.clock} {line['function']} is called ({count(line['count'])} calls were seen), and nothing "
+                "waits for its result"
             ),
             "a call returns as soon as the work is handed to the device: what is timed is the start of it",
         ],
@@ -83,6 +93,17 @@ def intervals(tree: ast.AST) -> Iterator[Interval]:
                     yield Interval(max(firsts), last)
 
 
+def timeit_calls(tree: ast.AST) -> Iterator[Interval]:
+    """What is given to `timeit`: a lambda, or a function of this file."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and callee_name(node) in TIMEIT and node.args:
+            given = node.args[0]
+            called = functions.get(given.id) if isinstance(given, ast.Name) else given
+            if isinstance(called, ast.FunctionDef | ast.Lambda):
+                yield Interval(called.lineno, called.end_lineno or called.lineno, called)
+
+
 def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | None:
     if isinstance(left, ast.Call) and callee_name(left) in CLOCKS:
         return left.lineno
@@ -94,7 +115,7 @@ def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | No
 def _waits(tree: ast.AST, interval: Interval) -> bool:
     return any(
         isinstance(node, ast.Call) and callee_name(node) in WAITS and interval.first <= node.lineno <= interval.last
-        for node in ast.walk(tree)
+        for node in ast.walk(interval.called or tree)
     )
 
 

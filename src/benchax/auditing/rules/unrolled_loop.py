@@ -17,6 +17,9 @@ LARGE = 40
 """Operations; a smaller program is compiled at once."""
 LARGE_SHARE = 0.5
 """The share of the operations of the program."""
+LONG, SHARE_OF_LONG = 50, 0.1
+"""So many iterations make a program long with less of it: what a library makes of each may stand behind the loop, as
+numpyro's densities do."""
 
 
 @rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
@@ -28,7 +31,8 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
     # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
     for loops in by_line.values():
         size, iterations = sum(loop.size for loop in loops), max(loop.iterations for loop in loops)
-        is_large = iterations >= MANY_ITERATIONS and size >= max(LARGE, LARGE_SHARE * total)
+        share = SHARE_OF_LONG if iterations >= LONG else LARGE_SHARE
+        is_large = iterations >= MANY_ITERATIONS and size >= max(LARGE, share * total)
         # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
         if is_large and any(loop.is_uniform for loop in loops) and not any(loop.is_batch for loop in loops):
             yield _finding(e, max(loops, key=lambda loop: loop.iterations), size, total)

@@ -1,0 +1,112 @@
+"""Finds whole Jacobians and Hessians of which only the product with a vector is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from benchax.auditing.dataflow import Body, bodies
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.results.audit import Finding
+from benchax.units import count, size
+
+LEAST = 32
+"""Columns of the identity: of fewer, a product saves little."""
+FEW = 4
+"""Vectors at most: one in so many of the columns."""
+MOVES = ("convert_element_type", "neg", "reshape", "split", "squeeze", "transpose")
+"""What may lie between the last operation of a derivative and the product."""
+DERIVATIVE = "jvp("
+"""Part of the scope of an operation that a derivative has made."""
+
+
+@rule("hessian-vector", "is a Jacobian made only where all of it is used?", "warning", needs_trace_only=True)
+def hessian_vector(e: Evidence) -> Iterable[Finding]:
+    for body in bodies(closed_jaxpr(e)):
+        bases = {id(step.makes[0]): step.makes[0].shape[0] for step in body.program.steps if _is_basis(body, step)}
+        if not bases:
+            continue
+        uses = Counter(id(value) for step in body.program.steps for value in step.reads)
+        uses.update(id(value) for value in body.program.outputs)
+        for step in body.program.steps:
+            if step.name == "dot_general" and DERIVATIVE not in step.scope:
+                yield from _of_product(e, body, step, bases, uses)
+
+
+def _of_product(
+    e: Evidence, body: Body, step: TracedEquation, bases: dict[int, int], uses: Counter[int]
+) -> Iterable[Finding]:
+    for side in (0, 1):
+        matrix, other = step.reads[side], step.reads[1 - side]
+        (contracted, _), (_, batched) = (
+            (axes[side], axes[1 - side]) for axes in step.equation.params["dimension_numbers"]
+        )
+        vectors = _elements(other) // max(1, _elements(matrix, contracted))
+        columns = _columns(body, matrix, bases, uses)
+        if columns is not None and not batched and columns >= max(LEAST, FEW * vectors):
+            yield _finding(e, step, matrix, columns)
+
+
+def _elements(value: TracedValue, axes: Iterable[int] | None = None) -> int:
+    found = 1
+    for axis in range(len(value.shape)) if axes is None else axes:
+        found *= value.shape[axis]
+    return found
+
+
+def _columns(body: Body, matrix: TracedValue, bases: dict[int, int], uses: Counter[int]) -> int | None:
+    """How many columns of the identity this derivative was taken along; None where it is used twice, or is none."""
+    value = matrix
+    while uses[id(value)] == 1 and (step := body.maker(value)) is not None:
+        if _is_of_derivative(step):
+            return _basis_of(body, value, bases)
+        if step.name not in MOVES:
+            return None
+        value = step.reads[0]
+    return None
+
+
+def _basis_of(body: Body, value: TracedValue, bases: dict[int, int]) -> int | None:
+    """Back through the derivative alone: points that are made of an identity are no directions."""
+    seen, waiting = set[int](), [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in bases:
+            return bases[id(one)]
+        step = body.maker(one)
+        if id(one) not in seen and step is not None and (step.name in MOVES or _is_of_derivative(step)):
+            waiting += step.reads
+        seen.add(id(one))
+    return None
+
+
+def _is_of_derivative(step: TracedEquation) -> bool:
+    return DERIVATIVE in step.scope and "vmap(" in step.scope
+
+
+def _is_basis(body: Body, step: TracedEquation) -> bool:
+    """Is it the identity, as `jnp.eye` makes it? Along its rows `jax.jacfwd` and `jax.jacrev` differentiate."""
+    shape = step.makes[0].shape if step.makes else ()
+    if step.name != "eq" or len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    origins = [body.maker(body.through(value, ("add", "convert_element_type"))) for value in step.reads]
+    return all(origin is not None and origin.name == "iota" for origin in origins)
+
+
+def _finding(e: Evidence, step: TracedEquation, matrix: TracedValue, columns: int) -> Finding:
+    return hessian_vector.finding(
+        f"makes {matrix.spec} of derivatives for one product with it",
+        [
+            (
+                f"the derivative is taken along {count(columns)} directions, and the product needs one for each "
+                f"vector: about {count(columns)} times the work, and {size(matrix.size_bytes)} for the matrix"
+            ),
+            "gain not measured, because the function that is differentiated is not known apart from this one",
+        ],
+        "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v times "
+        "the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
+        where=where_of(step.line) or e.def_where,
+    )
