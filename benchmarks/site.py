@@ -1,5 +1,5 @@
-"""What a site of a long history takes: time and CPU time of all its processes, sizes of pages, and what a second time and
-one more commit take.
+"""What a site of a long history takes: time and CPU time of all its processes, sizes of pages, and what a second time
+and one more commit take.
 
     python benchmarks/site.py                                   1,000 cases × 1,000 commits: 6 GB of disk, 6 minutes
     python benchmarks/site.py --cases 100 --commits 100         a first impression
@@ -109,7 +109,7 @@ def cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in found)
 
 
-def template(case: CaseId) -> tuple[dict[str, Any], list[str]]:
+def template(case: CaseId) -> tuple[dict[str, Any], str]:
     """The columns of a row, and a comparison as the texts between ratio, its ends, value, commit (twice) and date."""
     row = columns(replace(measurement(0, run="history", samples=50), case=case))
     block = Block(0, tuple(1e-4 + 1e-9 * i for i in range(PAIRS)), tuple(1.01e-4 + 1e-9 * i for i in range(PAIRS)))

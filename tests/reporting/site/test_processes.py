@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from site_stores import CASE, FFT, contents, make_store, page_of, row
 
 from benchax.errors import NotAvailable, UsageError
-from benchax.reporting.site import publishing
+from benchax.reporting.site import processes, publishing
 from benchax.reporting.site.case_writer import CaseTask
 from benchax.reporting.site.processes import open_workers
 from benchax.reporting.site.publishing import publish
@@ -97,9 +98,10 @@ def end(worker: int, item: int) -> None:
     os._exit(worker)
 
 
-def wait_for_end_of(fifo: str, item: int) -> None:
-    os.write(1, f"begun {os.getpid()}\n".encode())
-    Path(f"{fifo}{item}").read_text()
+def wait_for_the_end(port: int, item: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(f"{os.getpid()}\n".encode())
+        line.recv(1)  # returns when the other end is closed
     os.write(1, f"done {item}\n".encode())
 
 
@@ -116,6 +118,16 @@ def test_one_process_is_this_one() -> None:
         assert list(workers.map(multiply, [5])) == [(15, os.getpid())]
 
 
+def test_where_no_others_can_be_had_this_one_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", refuse)
+
+    with open_workers(3, processes=2) as workers:
+        assert list(workers.map(multiply, [5])) == [(15, os.getpid())]
+
+
 def test_a_process_that_was_ended_is_told_of() -> None:
     expected = r"a process that was writing pages has ended before its time\n\nhint: the system may have run out of mem"
     with pytest.raises(NotAvailable, match=expected), open_workers(1, processes=2) as workers:
@@ -123,39 +135,39 @@ def test_a_process_that_was_ended_is_told_of() -> None:
 
 
 class Waiting:
-    """A program whose two processes each wait for the end of what is in a pipe."""
+    """A program whose two processes wait until they may end."""
 
-    def __init__(self, fifo: Path) -> None:
+    def __init__(self) -> None:
+        server = socket.create_server(("127.0.0.1", 0))
         program = (
-            f"from benchax.reporting.site.processes import open_workers; from {__name__} import wait_for_end_of\n"
-            f"with open_workers({str(fifo)!r}, processes=2) as workers: list(workers.map(wait_for_end_of, range(2)))"
+            f"from benchax.reporting.site.processes import open_workers; from {__name__} import wait_for_the_end\n"
+            f"with open_workers({server.getsockname()[1]}, 2) as workers: list(workers.map(wait_for_the_end, range(2)))"
         )
-        self.fifos, pipe = [Path(f"{fifo}{i}") for i in range(2)], subprocess.PIPE
-        for each in self.fifos:
-            os.mkfifo(each)
-        command = [sys.executable, "-c", program]
         self.program = subprocess.Popen(
-            command,
+            [sys.executable, "-c", program],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=pipe,
-            stderr=pipe,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        assert self.program.stdout is not None
-        self.others = [psutil.Process(int(self.program.stdout.readline().split()[1])) for _ in range(2)]
+        with server:
+            self.lines = [server.accept()[0] for _ in range(2)]
+        self.others = [psutil.Process(int(line.recv(100))) for line in self.lines]
+
+    def let_them_end(self) -> None:
+        for line in self.lines:
+            line.close()
 
     def left(self) -> list[psutil.Process]:
         return psutil.wait_procs(self.others, timeout=60)[1]
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[Waiting]:
-    started = Waiting(tmp_path / "fifo")
+def waiting() -> Iterator[Waiting]:
+    started = Waiting()
     yield started
-    for each in started.others:
-        if each.is_running():
-            each.kill()
+    started.let_them_end()
     started.program.kill()
     started.program.communicate()
 
@@ -168,8 +180,7 @@ def test_processes_end_when_the_first_one_was_killed(waiting: Waiting) -> None:
 
 def test_ctrl_c_lets_what_was_begun_end_and_speaks_once(waiting: Waiting) -> None:
     os.killpg(waiting.program.pid, signal.SIGINT)
-    for each in waiting.fifos:
-        each.write_text("")
+    waiting.let_them_end()
 
     said, complaints = waiting.program.communicate()
 

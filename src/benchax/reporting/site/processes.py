@@ -49,20 +49,26 @@ class Workers(Generic[Worker]):
 
 @contextmanager
 def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
-    """Workers in so many processes; in this one, if that is one. They have ended when the context has.
+    """Workers in so many processes; in this one, if that is one, or if no others can be had. They have ended when the
+    context has.
 
     Raises:
         NotAvailable: one of the processes was ended by the system.
     """
-    if processes == 1:
-        yield Workers(worker, None, 1)
-        return
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,)) as executor:
-        try:
-            yield Workers(worker, executor, processes)
-        except BaseException:  # also Ctrl-C: what nobody has begun is not begun
-            executor.shutdown(cancel_futures=True)
-            raise
+    executor = _start_executor(worker, processes) if processes > 1 else None
+    try:
+        yield Workers(worker, executor, processes)
+    finally:
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)  # after an error, or Ctrl-C, what nobody has begun is not begun
+
+
+def _start_executor(worker: object, processes: int) -> Executor | None:
+    """None where there can be none: in some sandboxes without /dev/shm, where semaphores live."""
+    try:
+        return ProcessPoolExecutor(processes, get_context("spawn"), _begin, (worker,))
+    except (OSError, NotImplementedError, ImportError):
+        return None
 
 
 def _begin(worker: object) -> None:
