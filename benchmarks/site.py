@@ -1,6 +1,7 @@
-"""What a site of a long history takes: CPU time, sizes of pages, and what a second time and one more commit take.
+"""What a site of a long history takes: time and CPU time of all its processes, sizes of pages, and what a second time
+and one more commit take.
 
-    python benchmarks/site.py                                   1,000 cases × 1,000 commits: 6 GB of disk, 10 minutes
+    python benchmarks/site.py                                   1,000 cases × 1,000 commits: 6 GB of disk, 6 minutes
     python benchmarks/site.py --cases 100 --commits 100         a first impression
 
 Rows are put in by bulk inserts, commit by commit, as CI leaves them; each commit's comparisons with a pinned baseline
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import random
+import resource
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from sqlalchemy import Connection, insert
 from store import ENVIRONMENT, columns, measurement
 
 from benchax.codec import encode_comparison
+from benchax.environment import count_cores
 from benchax.model import Block, CaseId, Comparison, Version
 from benchax.reporting.site.publishing import publish
 from benchax.store.database import open_store
@@ -44,13 +48,16 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=["rows", "comparisons", "both"], help="(rows comparisons both)")
     parser.add_argument("--folder", type=Path, help="where the files are made and removed again")
     options = parser.parse_args()
-    print(f"SQLite {sqlite3.sqlite_version}, {options.cases} cases × {options.commits} commits")
+    cores = f"{count_cores()} cores, load {os.getloadavg()[0]:.1f}"
+    print(f"SQLite {sqlite3.sqlite_version}, {cores}, {options.cases} cases × {options.commits} commits")
     widths = {
         "store": 12,
         "MB": 7,
         "first s": 9,
+        "CPU s": 7,
         "again s": 9,
-        "one commit s": 13,
+        "one commit s": 14,
+        "CPU s ": 7,
         "site MB": 8,
         "kB a page": 10,
         "most": 6,
@@ -73,15 +80,16 @@ def report(kind: str, folder: Path, number: int, commits: int) -> None:
     for start in range(0, commits, CHUNK):
         chunk = range(start, min(start + CHUNK, commits))
         store.place.write(lambda c, chunk=chunk: [fill(c, kind, n, templates, rng) for n in chunk])
-    first = cpu_s(lambda: publish(store, folder / "site"))
-    again = cpu_s(lambda: publish(store, folder / "site"))
+    first, first_cpu = take_time(lambda: publish(store, folder / "site"))
+    again, _ = take_time(lambda: publish(store, folder / "site"))
     store.place.write(lambda c: fill(c, kind, commits, templates, rng))
-    one_more = cpu_s(lambda: publish(store, folder / "site"))
+    one_more, one_more_cpu = take_time(lambda: publish(store, folder / "site"))
     sizes = [file.stat().st_size for file in (folder / "site").rglob("*") if file.is_file()]
     pages = [file.stat().st_size for file in (folder / "site").rglob("*.html")]
     size_mb = sum(file.stat().st_size for file in (folder / "store").iterdir()) / 1e6
     print(
-        f"{kind:>12}{size_mb:>7.0f}{first:>9.1f}{again:>9.2f}{one_more:>13.1f}{sum(sizes) / 1e6:>8.0f}"
+        f"{kind:>12}{size_mb:>7.0f}{first:>9.1f}{first_cpu:>7.1f}{again:>9.2f}{one_more:>14.1f}{one_more_cpu:>7.1f}"
+        f"{sum(sizes) / 1e6:>8.0f}"
         f"{sum(pages) / len(pages) / 1e3:>10.0f}{max(pages) / 1e3:>6.0f}",
         flush=True,
     )
@@ -89,13 +97,19 @@ def report(kind: str, folder: Path, number: int, commits: int) -> None:
         print(f"             beyond {LIMIT_S} s, or {LIMIT_BYTES // 1000} kB a page")
 
 
-def cpu_s(work: Any) -> float:
-    start = time.process_time_ns()
+def take_time(work: Callable[[], object]) -> tuple[float, float]:
+    """(seconds, CPU seconds of this process and those that it has waited for)"""
+    start, cpu = time.perf_counter(), cpu_s()
     work()
-    return (time.process_time_ns() - start) / 1e9
+    return time.perf_counter() - start, cpu_s() - cpu
 
 
-def template(case: CaseId) -> tuple[dict[str, Any], list[str]]:
+def cpu_s() -> float:
+    found = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in found)
+
+
+def template(case: CaseId) -> tuple[dict[str, Any], str]:
     """The columns of a row, and a comparison as the texts between ratio, its ends, value, commit (twice) and date."""
     row = columns(replace(measurement(0, run="history", samples=50), case=case))
     block = Block(0, tuple(1e-4 + 1e-9 * i for i in range(PAIRS)), tuple(1.01e-4 + 1e-9 * i for i in range(PAIRS)))

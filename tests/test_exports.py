@@ -1,21 +1,15 @@
-"""`benchax/__init__.py` is the only list of what is public: its own three copies and the reference page agree."""
+"""`benchax/__init__.py` is the only list of what is public: its own three copies agree."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-import re
 import types
-from pathlib import Path
 
 import pytest
 from source_tree import PACKAGE, modules, parse
 
 import benchax
-
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "reference.md"
-# A heading that starts with code: ### `bench(fn, *args)`, ### `@benchmark(...)`, ### `benchax.Measurement`
-HEADING = re.compile(r"^#{2,6} +`@?(?:benchax\.)?(\w+)", re.MULTILINE)
 
 HUB = parse(PACKAGE / "__init__.py")
 
@@ -73,9 +67,3 @@ def test_no_public_name_is_that_of_a_submodule() -> None:
     values = {name: getattr(benchax, name) for name in benchax.__all__}
 
     assert [n for n, v in values.items() if n in submodules and not isinstance(v, types.ModuleType)] == []
-
-
-def test_the_reference_page_has_a_heading_for_every_public_name_and_no_other() -> None:
-    documented = set(HEADING.findall(REFERENCE.read_text(encoding="utf-8")))
-
-    assert documented == set(benchax.__all__)

@@ -2,6 +2,7 @@
 `reference_names`, `reference_commands`, `reference_remarks` or of this module makes of the installed benchax.
 
     ```{names} bench benchmark        public names, by their docstrings
+    ```{name-index}                   a table of all of them
     ```{commands} run grid            commands, by their own help
     ```{rules}                        a table of all rules
     ```{remarks}                      a table of all codes of remarks
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from reference_commands import render_command
-from reference_names import render_name
+from reference_names import render_index, render_name
 from reference_remarks import render_failures, render_remarks
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -56,6 +57,7 @@ class Generated(SphinxDirective):
 
 RENDERERS: dict[str, Callable[[Sequence[str]], str]] = {
     "names": lambda words: "\n\n".join(render_name(word) for word in words),
+    "name-index": lambda _: render_index(),
     "commands": lambda words: "\n\n".join(render_command(word) for word in words),
     "rules": render_rules,
     "remarks": render_remarks,

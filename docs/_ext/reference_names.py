@@ -1,17 +1,26 @@
-"""Public names of benchax as Markdown: signature, docstring, fields and methods, as they stand in the code."""
+"""Public names of benchax as Markdown: signature, docstring, fields and methods, as they stand in the code; and a list
+of all of them."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from docstrings import escape, to_markdown
 
 import benchax
+from benchax.options import DEFAULTS
+
+PAGES = Path(__file__).parents[1] / "reference"
+METHODS = (property, cached_property, classmethod, staticmethod)
 
 
 def render_name(name: str) -> str:
@@ -25,6 +34,30 @@ def render_name(name: str) -> str:
         case _:
             body = _function(name, thing)
     return f"## `{name}`\n\n{body}"
+
+
+def render_index() -> str:
+    """A table of all public names, each with the first sentence of its docstring."""
+    found = [(name, page.name) for page in PAGES.glob("*.md") for name in _list_names(page)]
+    ordered = sorted(found, key=lambda each: (each[0].lower(), each[0]))
+    lines = [f"| {_link(name, page)} | {_first_sentence(name)} |" for name, page in ordered]
+    return "\n".join(["| name | |", "|---|---|", *lines])
+
+
+def _list_names(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return [name for words in re.findall(r"```\{names\} (.*)", text) for name in words.split()]
+
+
+def _link(name: str, page: str) -> str:
+    """By Sphinx's Python domain, which tells `experiment` from `Experiment`; it has no entry of a module."""
+    is_module = isinstance(getattr(benchax, name), ModuleType)
+    return f"[`{name}`]({page}#{name})" if is_module else f"{{py:obj}}`{name}`"
+
+
+def _first_sentence(name: str) -> str:
+    text = " ".join((inspect.getdoc(getattr(benchax, name)) or "").split("\n\n")[0].split())
+    return escape(re.split(r"(?<=[.?])\s", text)[0])
 
 
 def _function(name: str, function: Any) -> str:
@@ -42,14 +75,16 @@ def _class(name: str, thing: type) -> str:
     signature = _signature(thing) if issubclass(thing, Exception) else ""
     parts = [_doc(thing)]
     if fields := dict(_fields(thing)):
-        rows = [f"| `{field}` | `{kind}` | {escape(doc)} |" for field, (kind, doc) in fields.items()]
+        # Options have no defaults of their own: what holds is put together from several places.
+        given = {f: f" = {value!r}" for f, value in asdict(DEFAULTS).items()} if thing is benchax.Options else {}
+        rows = [f"| `{f}` | `{kind}{given.get(f, '')}` | {escape(doc)} |" for f, (kind, doc) in fields.items()]
         parts.append("\n".join(["| field | type | |", "|---|---|---|", *rows]))
     parts += [_method(method, found) for method, found in _methods(thing)]
     return _described("class", f"{name}{signature}", "\n\n".join(parts))
 
 
 def _method(name: str, found: Any) -> str:
-    if isinstance(found, property):
+    if isinstance(found, property | cached_property):
         return _described("property", name, _doc(found))
     function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
     signature = inspect.signature(function)
@@ -126,7 +161,7 @@ def _methods(thing: type) -> Iterator[tuple[str, Any]]:
         if not base.__module__.startswith("benchax"):
             continue
         for name, found in vars(base).items():
-            is_method = inspect.isfunction(found) or isinstance(found, property | classmethod | staticmethod)
+            is_method = inspect.isfunction(found) or isinstance(found, METHODS)
             if is_method and not name.startswith("_") and name not in seen and inspect.getdoc(found):
                 seen.add(name)
                 yield name, found

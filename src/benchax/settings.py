@@ -32,7 +32,11 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """Base of a class of settings. Subclasses become frozen dataclasses whose fields are given by name.
+    """Base of a class of a program's own constants, each of which an environment variable may override.
+
+    Subclasses become frozen dataclasses whose fields are given by name. The variable of a field is its name in capitals
+    after the class's prefix. Read are str, int, float, bool, lists and tuples of these ("4,8", or JSON), and "none"
+    where the field may be None. What the call gives wins over the environment.
 
     Raises, when an object is made:
         UsageError: a variable that cannot be read as its field's type; the message names the variable.

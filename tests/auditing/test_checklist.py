@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from benchax.auditing import checklist as lists
 from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.case import make_case
+from benchax.errors import NotMeasured
 from benchax.results.audit import Checked, Finding
 from benchax.results.experiment import Errors, Experiment, VariantRow
 
@@ -118,6 +120,27 @@ def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> N
     assert all(tick.why for tick in found.ticks)
     remat = next(tick for tick in found.ticks if tick.text.startswith("Remat"))
     assert (remat.answer, "does not trace" in remat.why) == ("not checked", True)
+
+
+def test_variants_are_not_tried_where_the_time_that_is_left_is_not_enough() -> None:
+    e = LiveEvidence(make_case(double, (1.0,)))
+    e.process_s = 4.0
+
+    with pytest.raises(NotMeasured, match=r"the 10 s were used up \(--max-time\)"):
+        lists._try_variants(e, 10.0, perf_counter())
+
+
+def test_variants_have_the_time_that_rules_have_left_and_begin_no_process_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    e = LiveEvidence(make_case(double, (1.0,)))
+    e.process_s = 1.0
+    monkeypatch.setattr(lists, "perf_counter", lambda: 104.0)
+    monkeypatch.setattr(lists, "run_experiment", lambda case, names, lab: lab)
+
+    lab: Any = lists._try_variants(e, 10.0, begun=100.0)
+
+    assert (lab.effort.max_time_s, lab.begins_late) == (5.0, False)
 
 
 @pytest.mark.slow

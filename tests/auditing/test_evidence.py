@@ -93,7 +93,7 @@ def test_a_watch_calls_the_function_as_it_was_given_and_survives_donation() -> N
 def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
     e = LiveEvidence(make_case(double, (1.0,)), max_time_s=0.0)
 
-    with pytest.raises(NotMeasured, match="the 0 s of the audit were used up"):
+    with pytest.raises(NotMeasured, match="the 0 s for comparisons were used up"):
         e.compare("itself", e.case)
 
 
@@ -107,6 +107,22 @@ def test_no_comparison_is_begun_that_would_take_longer_than_what_is_left(monkeyp
     assert e.compare("first", e.case, e.eager_case) is made
     with pytest.raises(NotMeasured, match="used up"):
         e.compare("second", e.case, e.eager_case)
+
+
+def test_the_first_comparison_is_not_begun_where_its_processes_would_take_longer_than_what_is_left() -> None:
+    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=60.0)
+    e.process_s = 31.0
+
+    with pytest.raises(NotMeasured, match="used up"):
+        e.compare("itself", e.case)
+
+
+def test_a_trial_says_how_long_a_process_takes() -> None:
+    e = LiveEvidence(make_case(double, (1.0,)), timeout_s=60.0)
+
+    e.trial("compiled")
+
+    assert e.process_s > 0
 
 
 def test_the_same_comparison_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,12 @@ def test_a_comparison_has_what_is_left_of_the_limit(limits: list[Any]) -> None:
     assert [effort.max_time_s for effort in limits] == [5.0, None]
 
 
+def test_where_no_comparison_begins_late_none_has_any_time_then(limits: list[Any]) -> None:
+    WorkerLab(DEFAULTS, Effort(max_time_s=5.0), begun_s=0.0, begins_late=False).time_pairs([])
+
+    assert [effort.max_time_s for effort in limits] == [0.0]
+
+
 def test_what_has_begun_ends_and_what_would_be_another_one_is_refused(limits: list[Any]) -> None:
     late = WorkerLab(DEFAULTS, Effort(max_time_s=5.0), begun_s=0.0)
 

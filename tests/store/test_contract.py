@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -156,6 +157,14 @@ def test_a_number_beyond_64_bits_does_not_cost_the_row(store: Store) -> None:
 
     assert store.get(id) == m
     assert store.rows()[0].predicted_peak_bytes == 2**63 - 1
+
+
+def test_a_store_in_use_travels_to_another_process(store: Store) -> None:
+    store.append(RICH)
+
+    there = pickle.loads(pickle.dumps(store))
+
+    assert repr(there.query()) == repr([RICH])
 
 
 def test_an_unknown_id_is_named(store: Store) -> None:

@@ -35,7 +35,10 @@ from benchax.units import seconds, size
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
 TRYING_SHARE = 0.5
-"""The share of the time for comparisons that the variants may take."""
+"""The share of the time that rules leave to the variants."""
+LEAST_LOOKS = 3
+"""Before variants are timed at least so many things are built and run in another process: the function, in float64 too,
+and one variant."""
 
 Said = tuple[Answer, str]
 
@@ -95,20 +98,32 @@ def walk_checklist(
         enter_step(evidence, rule_event(name, rule.id, i, total), report)
         answers[rule.id] = ask(rule, evidence)
     enter_step(evidence, rule_event(name, "variants", total - 1, total), report)
-    known = Known(evidence, answers, _try_variants(evidence, max_time_s * TRYING_SHARE))
+    tried, why_untried = None, ""
+    try:
+        tried = _try_variants(evidence, max_time_s, begun)
+    except NotMeasured as error:
+        why_untried = error.problem
+    known = Known(evidence, answers, tried, why_untried)
     ticks = tuple(Tick(item.section, item.text, *item.answer(known, item), item.by) for item in ITEMS)
     found = Checklist(case.id.label, signature, ticks, perf_counter() - begun, capture(case.folder))
     return found, evidence.trial("compiled")
 
 
-def _try_variants(evidence: LiveEvidence, max_time_s: float) -> Experiment | None:
-    """None: the function does not compile, or must not be called, so there is nothing to vary."""
-    if evidence.trial("compiled").obstacle is not None or evidence.failure is not None:
-        return None
+def _try_variants(evidence: LiveEvidence, max_time_s: float, begun: float) -> Experiment:
+    """Raises `NotMeasured`: the function does not compile, or must not be called, so there is nothing to vary; or there
+    is no time left for it."""
+    if why := evidence.trial("compiled").why:
+        raise NotMeasured(why)
+    if failure := evidence.failure:
+        raise NotMeasured(f"it does not {failure.stage}: {failure.message}")
+    left_s = max_time_s - (perf_counter() - begun)
+    if left_s < LEAST_LOOKS * evidence.process_s:
+        raise NotMeasured(f"the {max_time_s:g} s were used up (--max-time)")
     given = {"seed": evidence.seed, "store": "off", "timeout_s": evidence.timeout_s}
     options = resolve(given, project=evidence.case.folder)
-    effort = Effort(looks=(2, 3), max_time_s=max_time_s)
-    lab = WorkerLab(options, effort, lambda event: evidence.tell(event.item))
+    # The last process begins when there is time for one.
+    effort = Effort(looks=(2, 3), max_time_s=left_s - evidence.process_s)
+    lab = WorkerLab(options, effort, lambda event: evidence.tell(event.item), begins_late=False)
     return run_experiment(evidence.case, VARIANTS, lab)
 
 
@@ -119,6 +134,8 @@ class Known:
     evidence: LiveEvidence
     answers: Mapping[str, tuple[list[Finding], Checked]]
     tried: Experiment | None
+    why_untried: str = ""
+    """Completes "not checked, because …"."""
 
     def rows(self, variant: str) -> list[VariantRow]:
         """Returns the rows of a variant, or of its kinds, as remat:dots_saveable; not the one that these are compared
@@ -162,7 +179,7 @@ def _by_rules(known: Known, item: Item) -> Said:
 def _by_variant(known: Known, item: Item) -> Said:
     rows = known.rows(item.variant)
     if not rows:
-        return _unbuilt(known)
+        return "not checked", known.why_untried
     said = [_of_row(row) for row in rows]
     # One that gains something is advice; a tick needs all of them to have been decided.
     for answer in ("no", "not checked", "yes"):
@@ -185,13 +202,6 @@ def _of_row(row: VariantRow) -> Said:
     if row.comparison is not None and row.comparison.verdict == "unclear":
         return "not checked", f"{name}tried, and undecided: {row.sentence}"
     return "yes", f"{name}tried, nothing to be gained: {row.sentence}"
-
-
-def _unbuilt(known: Known) -> Said:
-    if why := known.evidence.trial("compiled").why:
-        return "not checked", why
-    failure = known.evidence.failure
-    return "not checked", f"it does not {failure.stage}: {failure.message}" if failure else "it was not tried"
 
 
 def _by_measurement(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
@@ -248,7 +258,7 @@ def _parameters(e: Evidence) -> Said:
 
 def _stable(known: Known, item: Item) -> Said:
     if known.tried is None:
-        return _unbuilt(known)
+        return "not checked", known.why_untried
     found = known.tried.baseline.errors
     if found is None or found.reference != "float64" or found.max_rel is None:
         why = (a.why for a in known.tried.baseline.absent if a.what == "errors")

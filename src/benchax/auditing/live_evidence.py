@@ -69,6 +69,8 @@ class LiveEvidence(CompiledEvidence):
         self._begun = perf_counter()
         self._longest_s = 0.0
         """Of the comparisons so far."""
+        self.process_s = 0.0
+        """What starting a process, building the function there and calling it once took; 0 where that was not tried."""
         self._comparisons: list[tuple[Pair, Comparison]] = []
 
     @property
@@ -109,8 +111,7 @@ class LiveEvidence(CompiledEvidence):
         limit_s = self.timeout_s
         if limit_s is None:
             return TrialCall(way)
-        case = self.case if way == "compiled" else self._without_jit()
-        return self._once(f"{way} trial", lambda: try_case(case, self.seed, limit_s, self.tell))
+        return self._once(f"{way} trial", lambda: self._try(way, limit_s))
 
     @property
     def trials(self) -> list[TrialCall]:
@@ -202,11 +203,17 @@ class LiveEvidence(CompiledEvidence):
         (row,) = run([case], call={**SHORT, "seed": self.seed})
         return _check_row(row, what)
 
+    def _try(self, way: Way, limit_s: float) -> TrialCall:
+        begun = perf_counter()
+        found = try_case(self.case if way == "compiled" else self._without_jit(), self.seed, limit_s, self.tell)
+        self.process_s = max(self.process_s, perf_counter() - begun)
+        return found
+
     def _compare(self, pair: Pair) -> Comparison:
         name = pair.name
         # A change is confirmed whatever the hour: what is begun late would end long after the time that was asked for.
         if self._ends_too_late():
-            raise NotMeasured(f"the {self.max_time_s:g} s of the audit were used up (--max-time)")
+            raise NotMeasured(f"the {self.max_time_s:g} s for comparisons were used up (--max-time)")
         self.tell(f"comparing with {name}")
         found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
         if is_hidden(found) and not self._ends_too_late():
@@ -218,8 +225,10 @@ class LiveEvidence(CompiledEvidence):
         return found
 
     def _ends_too_late(self) -> bool:
-        """Would a comparison that begins now? Each of a function takes about as long as the one before it."""
-        return self.budget_s <= max(RESERVED_SHARE * self.max_time_s, self._longest_s)
+        """Would a comparison that begins now? Each of a function takes about as long as the one before it, the first
+        one as long as two processes."""
+        least_s = self._longest_s or 2 * self.process_s
+        return self.budget_s <= max(RESERVED_SHARE * self.max_time_s, least_s)
 
     def _time(self, pair: Pair, effort: Effort) -> Comparison:
         begun = perf_counter()

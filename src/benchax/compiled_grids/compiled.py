@@ -80,6 +80,12 @@ def compiled_grid(
         nan_to_num: NaN and infinities in the outputs become numbers, after `clip`.
         progress: as for `bench`; told what is traced. What XLA then compiles and runs is one call, and tells nothing.
 
+    It may be called inside a `jax.jit` of yours; outside, a call returns when it is done. What depends on no input of a
+    function is computed in every repetition, as in every call of it, unless XLA folds it into a constant in both; where
+    that cannot be had (a callback without arguments, a program for several devices) the function's line says how many
+    operations may be computed once for all. `h.compare_python_loop({"x": x})` does the same by a loop in Python, in
+    turns, and says what a run costs in each.
+
     Raises:
         UsageError: an argument that cannot work.
         NotAvailable: this platform has no clock inside compiled code.

@@ -87,7 +87,7 @@ class CompiledGridResult:
     runs: Any
     """i32[K]: of the function in each of its repetitions; more than one where a run is too short for the clock."""
     status: Any
-    """i32[K]: see `Status`."""
+    """i32[K]: `status_names` has them as texts."""
     stamps: Any
     """u32[K, N, 3, 2]: start, end, and a reading right after the end (ns, low word first); nothing beyond `count`."""
     guard: Any
@@ -111,6 +111,8 @@ class CompiledGridResult:
 
     @property
     def status_names(self) -> list[str]:
+        """ok, timed_out (stopped inside a call), stopped (between repetitions), not_run, wrong_shape, error, or
+        constant: its result does not depend on its inputs."""
         return [Status(code).name for code in np.asarray(self.status).tolist()]
 
     def seconds(self, *, raw: bool = False) -> np.ma.MaskedArray:

@@ -103,6 +103,8 @@ class WorkerLab:
     begun_s: float = field(default_factory=monotonic)
     has_studied: bool = False
     """Has it looked at anything? The first look is had whatever the limit."""
+    begins_late: bool = True
+    """Do comparisons take their first group of processes even when no time is left?"""
 
     def tell(self, text: str) -> None:
         self.report(ProgressEvent(text, left_s=self._left_s, is_most=True))
@@ -119,7 +121,8 @@ class WorkerLab:
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         if looks is not None:  # of a variant that measures by itself, for which another limit would begin
             self._refuse_late()
-        effort = replace(self.effort, looks=looks or self.effort.looks, max_time_s=self._left_s)
+        left_s = 0.0 if self._left_s == LEAST_LEFT_S and not self.begins_late else self._left_s
+        effort = replace(self.effort, looks=looks or self.effort.looks, max_time_s=left_s)
         return pair_timing.time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:

@@ -74,13 +74,16 @@ def grid(
         make: makes the inputs of a data point: `make(key, point)`. Then data points may be anything, such as sizes.
         timeout_s: for every single call of a function, and for tracing it. None: no limit.
         compile_timeout_s: for compiling, making inputs and sending; default: as long as a call, a minute at least.
-        total_timeout_s: for the whole grid. Shared fairly; cells that get no turn are "not_run".
+        total_timeout_s: for the whole grid. A cell may use half of what the others are not expected to need, and its
+            equal share at least; cells that get no turn are "not_run".
         trials: each on fresh inputs of its own, where inputs are made or specs. Its figure is the median of calls
-            repeated for about a millisecond (50 at most, 1 at least) after a first one.
+            repeated for about a millisecond (50 at most, 1 at least) after a first one; a first call of 10 ms and more
+            is the reading itself.
         seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
             Default: that of the options, which is 0.
-        timer: names separated by commas, or "auto", as for `bench`. The first is the headline: what `timings` and the
-            table show. All but `wall` are prepared anew for each trial, which takes some 0.2 s.
+        timer: names separated by commas, or "auto", as for `bench`; table, `timings` and ranking are by one of them
+            (`GridResult.timer`). All but "wall", the latency of a call with the wait for its outputs, are prepared anew
+            for each trial, which takes some 0.2 s.
         check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
             outputs must have the structure and shapes of those of the first function that worked on the data point.
         compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
@@ -90,7 +93,8 @@ def grid(
             during the first call).
         memory_limit_bytes: for each cell, such as "4GiB".
         output_limit_bytes: for the outputs of the whole grid; beyond that they are let go, and their place says so.
-        resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name.
+        resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name: only
+            missing cells are measured. Refused where seed, trials, timer or environment differ.
         store: folder of the database, or "off".
         name: of the grid, in the store and in figures.
         axis: what the data points vary in: the name of the index in frames.

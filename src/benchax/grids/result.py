@@ -125,6 +125,8 @@ def message(failure: Failure) -> str:
 class GridResult:
     """The grid: `functions` × `data` × `trials`. `print(g)` and, in a notebook, `g` show it.
 
+    Each cell is a row of the store, too, with stages, the compiler's plan and the remarks that apply; without outputs.
+
     Example:
         >>> g = benchax.grid([jnp.sin], ["f32[8]"], trials=2, store="off")
         >>> g.timings.shape  # [functions, data, trials]
@@ -156,7 +158,8 @@ class GridResult:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All of them; the functions of one data point stand together."""
+        """All of them; the functions of one data point stand together. Each has `status`, `message`, `measurement`,
+        `trials_s` (every reading), `elapsed_s` (one figure per trial), `outputs` and `agreement`."""
         return tuple(self.by_key[function, label] for label in self.data for function in self.functions)
 
     def cell(self, function: str, data: Label) -> Cell:
@@ -185,7 +188,10 @@ class GridResult:
 
     @cached_property
     def ranking(self) -> GridRanking:
-        """Which function is the fastest, on each data point and over all."""
+        """Which function is the fastest, `by_data[label]` and `overall`; `without` names those that have no place, for
+        they failed somewhere, or gave another result than `reference`. Those whose intervals overlap share a place;
+        over all counts the geometric mean of what a function takes as a multiple of the fastest, with those of its
+        ends."""
         return rank(self)
 
     @cached_property

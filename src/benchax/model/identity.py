@@ -16,7 +16,11 @@ Reach = Literal["build", "first_run", "samples", "all"]
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure and when to stop: what was in force, after all sources were merged (`options.resolve`).
+    """How to measure and when to stop: what was in force, after all sources were merged.
+
+    Each is an argument of `bench`, a variable `BENCHAX_…` of the environment, and a name in `[tool.benchax]` of
+    pyproject.toml. The call wins over the benchmark's own options, those over the command line, then the environment,
+    then the file.
 
     Example:
         >>> benchax.bench(abs, "f32[8]", stages="build", store="off", seed=7).options.seed
@@ -24,19 +28,26 @@ class Options:
     """
 
     timer: str
-    """"auto", or timer names separated by commas; the first is the headline."""
+    """Names separated by commas, the first of which is the headline: in_graph, wall, pipelined, loop, device; or
+    "auto". On CPU that is the first three for calls below 10 ms (the least of several), wall alone above, and loop
+    where in_graph cannot serve or reads below 0.5 µs. On GPU and TPU it is device, wall, pipelined and loop for calls
+    below 1 ms, wall, device and pipelined up to 10 ms, wall above. What is left out says why in `not_measured`."""
     max_time_s: float
-    """Sampling of one timer stops after this long."""
+    """Sampling of one timer stops after this long: in one process, or in all that were asked for together. Processes
+    that "auto" has chosen take a fifth of it together."""
     min_time_s: float
     """... and not before this long: a shorter look cannot see the machine change its pace."""
     max_samples: int
+    """... or after so many."""
     relative_width: float
     """Stop when half the width of the 95 % interval of the median is below this share of the median."""
     sample_time_s: float
     """About how long one sample lasts. Short samples fall between preemptions."""
     max_warmup_s: float
+    """Warming up ends when times and compile events are steady, or after this long."""
     verify: str
-    """"eager", "float64" or "off": what the compiled outputs are compared with."""
+    """"eager", "float64" or "off": what the compiled outputs are compared with. Allowed is what the rounding of the
+    operations explains; a result that is made of rounding is "not verified", with the reason."""
     memory: bool
     """Observe the peak of resident memory in an extra, untimed pass."""
     cold_process: bool
@@ -44,9 +55,9 @@ class Options:
     seed: int
     """Seeds the data made from specs."""
     store: str
-    """Folder of the database, or "off"."""
+    """Folder of the database, URL of a PostgreSQL database, or "off"."""
     isolate: bool = False
-    """Measure in a worker process, which can be killed."""
+    """Measure in a worker process, which can be killed; limits of time and memory imply it."""
     timeout_s: float | None = None
     """No stage may take longer (sampling: beyond what its own options grant); the worker process is killed then."""
     memory_limit_bytes: int | None = None
@@ -55,10 +66,10 @@ class Options:
     """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
     transfers and dispatch."""
     processes: int = 1
-    """Readings of so many processes, which share the time for sampling; 0: the engine chooses by how long the case
-    is, and a row says how many it chose."""
+    """Readings of so many processes, which share the time for sampling. 0, "auto" where it is given and the default of
+    `benchax run`: 5 on CPU where a call takes at most 10 ms and building at most 1 s, else 1; a row says how many."""
     nprocs: int | None = None
-    """So many processes make one program (`jax.distributed`); None: one, as usual."""
+    """So many processes make one program (`jax.distributed`); None: one, as usual. No argument of `bench`."""
 
 
 @dataclass(frozen=True)

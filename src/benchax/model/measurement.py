@@ -70,7 +70,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Measurement(SelfRendering):
-    """One case, one environment, one run: one row.
+    """One case, one environment, one run: one row. `print(m)` and, in a notebook, `m` show it in full.
 
     Example:
         >>> m = benchax.bench(abs, "f32[8]", stages="build", store="off")
@@ -89,20 +89,32 @@ class Measurement(SelfRendering):
     signature: str = ""
     """The inputs as specs: f32[1024,128], key, axis=0."""
     failure: Failure | None = None
+    """Kind, stage, message, advice and traceback, where there are no numbers."""
     stages: Stages = Stages()
+    """What a call costs once: transfer_in, trace_s, lower_s, compile_s, first_run_s, dispatch_s, call_floor (of calls
+    below 1 ms), transfer_out; cache and cold say what was compiled already."""
     samples: tuple[Samples, ...] = ()
+    """One for each timer and process, with every reading, which of them were disturbed, and why sampling stopped."""
     memory: Memory = Memory()
+    """The compiler's plan, and the observed rise of the compiled and the eager call, in bytes."""
     cost: Cost | None = None
+    """XLA's count of operations; FFTs of N points as 5 N log2 N, of real numbers half of that."""
     numerics: Numerics | None = None
+    """How far the result is from the reference."""
     noise: Noise = Noise()
+    """What else the machine did."""
     program: Program | None = None
+    """The program that `compare_stored` can run again; None where none is kept."""
     work: WorkPerCall = WorkPerCall()
+    """What one call gets done (`amounts`), and what this machine reached (`peak_bytes_per_s`)."""
     devices: Devices | None = None
     """None: the program runs on one."""
     ranks: Ranks | None = None
     """None: it is of one process."""
     remarks: tuple[Remark, ...] = ()
+    """What a reader must know, each with a stable `code`."""
     not_measured: tuple[Absent, ...] = ()
+    """For each number that is missing: why."""
 
     @property
     def status(self) -> Literal["ok", "failed"]:

@@ -36,6 +36,10 @@ class Server:
         """(process, its engine)"""
         self.where = url.render_as_string(hide_password=True)
 
+    def __reduce__(self) -> tuple[type[Server], tuple[URL]]:
+        """Connections do not travel to another process."""
+        return Server, (self.url,)
+
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction and commits. Raises StoreError."""
         return self._transaction(work, "READ COMMITTED", "write")

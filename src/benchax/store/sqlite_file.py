@@ -50,6 +50,10 @@ class SqliteFile:
         self._held: sqlite3.Connection | None = None
         self._damaged: sqlite3.Connection | None = None
 
+    def __reduce__(self) -> tuple[type[SqliteFile], tuple[Path]]:
+        """Connections do not travel to another process."""
+        return SqliteFile, (self.path,)
+
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction, alone among all processes, and commits.
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from comparisons_by_hand import CASE, commit_of, compared
+from comparisons_by_hand import CASE, commit_of, compared, series
 from html_reader import Reader
 from site_stores import (
     FFT,
@@ -28,7 +28,7 @@ from site_stores import (
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId
 from benchax.reporting.pages import saving
-from benchax.reporting.site import publishing
+from benchax.reporting.site import lists, publishing
 from benchax.reporting.site.publishing import publish
 from benchax.reporting.site.versions import file_of
 from benchax.store import comparisons
@@ -121,12 +121,37 @@ def test_what_changed_is_said_with_how_sure_that_is(store: DatabaseStore, site: 
     said = " ".join(text_of(site / "index.html").split())
 
     assert "3 changes among the newest 30 comparisons" in said
-    assert "Of 55 comparisons with noise that is 0.055 to 0.39 by chance, beside 2 found." in said
+    assert "Of 46 comparisons with noise that is 0.046 to 0.32 by chance, beside 2 found." in said
     slower, faster = said.index("Slower, or more of it"), said.index("Faster, or less of it")
     assert slower < said.index("12 % slower") < faster < said.index("20 % less time")
     assert slower < said.index("2.00 MiB in place of 1.00 MiB") < faster
     assert said.index("First signs") < said.index("% above the median before it")
     assert "p < 0.001" in said
+
+
+def test_of_histories_too_short_for_a_change_none_is_expected_by_chance(site: Path, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    comparisons.append(store, series([1.0, 1.01, 0.99]))
+
+    publish(store, site)
+
+    said = text_of(site / "index.html")
+    assert "A change takes 2 comparisons on either side of it: no case has so many yet" in said
+    assert "by chance" not in said
+
+
+def test_lists_of_many_cases_lead_to_one_another(
+    store: DatabaseStore, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "CASES_ON_A_PAGE", 3)
+
+    publish(store, site)
+
+    first, second = ((site / name).read_text() for name in ("cases.html", "cases-2.html"))
+    assert "page 1 of 2: 3 of 4 cases" in first
+    assert "page 2 of 2: 1 of 4 cases" in second
+    assert "href='cases-2.html'>page 2</a>" in first
+    assert "href='cases.html'>page 1</a>" in second
 
 
 def test_without_comparisons_nothing_is_judged(site: Path, tmp_path: Path) -> None:

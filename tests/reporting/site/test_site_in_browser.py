@@ -12,6 +12,7 @@ from browser_pages import Opened, start_browser
 from comparisons_by_hand import CASE, commit_of
 from site_stores import make_store, page_of
 
+from benchax.reporting.site import lists
 from benchax.reporting.site.publishing import publish
 
 pytestmark = pytest.mark.slow
@@ -170,9 +171,10 @@ def test_another_jax_gets_no_ratio_of_times_and_another_backend_nothing(open_pag
 def test_what_was_chosen_stays_in_the_address_and_keys_choose(open_page: Any) -> None:
     page = open_page("compare.html").page
     page.wait_for_selector("#side-by-side table")
+    before = page.url
     page.focus("#before-version")
     page.keyboard.press("ArrowDown")
-    page.wait_for_selector(THIRD_VERSION_CHOSEN, state="attached")
+    page.wait_for_url(lambda url: url != before)  # it has read the version's numbers by then, which takes its time
     chosen = page.eval_on_selector_all("select", "(all) => all.map((one) => one.value)")
 
     page.reload()
@@ -180,6 +182,27 @@ def test_what_was_chosen_stays_in_the_address_and_keys_choose(open_page: Any) ->
 
     page.wait_for_selector(THIRD_VERSION_CHOSEN, state="attached")
     assert page.eval_on_selector_all("select", "(all) => all.map((one) => one.value)") == chosen
+
+
+def test_the_filter_finds_cases_on_other_pages_of_the_list(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "CASES_ON_A_PAGE", 3)
+    publish(make_store(tmp_path / "store"), tmp_path / "site")
+    opened = Opened(browser, tmp_path / "site" / "cases.html")
+    page = opened.page
+
+    page.focus("#filter-cases")
+    page.keyboard.type("matmul")
+    page.wait_for_selector("#elsewhere a")
+
+    assert page.text_content("#elsewhere p") == "1 on other pages:"
+    assert page.text_content("#elsewhere a") == "matmul[n=256]"
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    page.wait_for_selector("#elsewhere a", state="detached")
+    assert opened.messages == []
+    opened.close()
 
 
 def test_the_list_of_cases_is_filtered_by_keyboard(open_page: Any) -> None:

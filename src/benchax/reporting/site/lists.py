@@ -10,7 +10,7 @@ from benchax.reporting.document import Block, Document, Heading, Paragraph, Styl
 from benchax.reporting.site.state import CaseSummary, FoundChange
 from benchax.reporting.site.summarizing import RECENT
 from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN
-from benchax.stats.changepoints import FALSE_ALARMS
+from benchax.stats.changepoints import FALSE_ALARMS, LEAST
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, plural
 
@@ -66,6 +66,8 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
             f"{plural(looks, 'comparison')} with noise that is {_expected(low)} to {_expected(high)} by chance, beside "
             f"{len(judged)} found. A change may be withdrawn, or move by a commit, when more comparisons come in."
         )
+    else:
+        yield f"A change takes {LEAST} comparisons on either side of it: no case has so many yet, or all were counted."
 
 
 def _expected(number_of: float) -> str:
@@ -144,19 +146,32 @@ def lists_of_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) ->
     """
     ordered = sorted(cases, key=lambda case: (case.label, case.page))
     chunks = [ordered[i : i + CASES_ON_A_PAGE] for i in range(0, len(ordered), CASES_ON_A_PAGE)]
-    return [_list(chunk, environments, page, len(chunks)) for page, chunk in enumerate(chunks, 1)]
+    return [_list(chunk, environments, page, chunks) for page, chunk in enumerate(chunks, 1)]
 
 
-def _list(cases: Sequence[CaseSummary], environments: Sequence[str], page: int, pages: int) -> Document:
-    below = (f"page {page} of {pages}: {plural(len(cases), 'case')}",) if pages > 1 else (plural(len(cases), "case"),)
+def _list(
+    cases: Sequence[CaseSummary], environments: Sequence[str], page: int, pages: Sequence[Sequence[CaseSummary]]
+) -> Document:
+    total = plural(sum(map(len, pages)), "case")
+    below = (f"page {page} of {len(pages)}: {len(cases)} of {total}" if len(pages) > 1 else total,)
     columns = (
         CASE, WHEN, COMMIT, TableColumn("time per call (95 %)"), TableColumn("where", "words"),
         TableColumn("history of the ratio", "words"), TableColumn("newest ratio"), VERDICT,
     )  # fmt: skip
     rows = tuple(_case_line(case, environments) for case in cases)
-    links = tuple((TableCell(f"page {n}", link=name_list(n)),) for n in range(1, pages + 1) if n != page)
-    others = (Table((TableColumn("", "words"),), links),) if links else ()
-    return Document((Heading("All cases", 1, below), Table(columns, rows).without_empty_columns({0}), *others))
+    listed = Table(columns, rows).without_empty_columns({0})
+    return Document((Heading("All cases", 1, below), listed, *_link_pages(page, pages)))
+
+
+def _link_pages(page: int, pages: Sequence[Sequence[CaseSummary]]) -> tuple[Block, ...]:
+    """The other pages, each with the first and the last case on it."""
+    links = tuple(
+        (TableCell(f"page {n}", link=name_list(n)), TableCell(cases[0].label), TableCell(cases[-1].label))
+        for n, cases in enumerate(pages, 1)
+        if n != page
+    )
+    columns = (TableColumn("", "words"), TableColumn("from", "words"), TableColumn("to", "words"))
+    return (Heading("Other pages"), Table(columns, links)) if links else ()
 
 
 def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCell, ...]:

@@ -6,54 +6,46 @@ good by the next one. One process writes at a time.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from benchax.comparing.history import History, history
+from benchax.environment import count_cores
 from benchax.errors import UsageError
-from benchax.model import Comparison
 from benchax.reporting.document import Document
-from benchax.reporting.markup import Markup, element
-from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page
-from benchax.reporting.pages.saving import LONGEST_TITLE, write_page
-from benchax.reporting.site import case_page, comparing_page
-from benchax.reporting.site.case_page import CaseTimeline
-from benchax.reporting.site.environments import describe_facts, name_briefly
+from benchax.reporting.markup import Markup
+from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page
+from benchax.reporting.pages.saving import write_page
+from benchax.reporting.site import comparing_page
+from benchax.reporting.site.case_writer import CaseTask, CaseWriter, VersionTask, WrittenCase
+from benchax.reporting.site.environments import name_briefly
 from benchax.reporting.site.feed import render_feed
+from benchax.reporting.site.frame import frame
 from benchax.reporting.site.lists import lists_of_cases, name_list, overview
+from benchax.reporting.site.processes import Workers, open_workers
 from benchax.reporting.site.state import FILE, CaseSummary, SiteState, new_state, read_state, render_state
-from benchax.reporting.site.summarizing import shorten_label, summarize
 from benchax.reporting.site.versions import (
-    VERDICTS,
+    RATIOS,
+    TIMES,
+    Entries,
     Numbers,
     file_of,
-    number_or_nan,
-    read_numbers,
-    render_numbers,
-    version_of_comparison,
-    version_of_row,
+    renumber,
+    split_by_version,
 )
 from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
-from benchax.store.lean_reader import LeanReader
-from benchax.store.timelines import (
-    CaseActivity,
-    TimelineRow,
-    list_activity,
-    read_comparisons,
-    read_environment,
-    read_timeline,
-)
+from benchax.store.timelines import CaseActivity, list_activity
 
 LICENCE = "echarts-LICENSES.txt"
 OWN_ASSETS = ("site.css", "site.js")
 LOCK = ".site-lock"
-PAGES = (("index.html", "Changes"), ("cases.html", "All cases"), ("compare.html", "Compare"), ("feed.xml", "Feed"))
-SLUG = re.compile("[^a-z0-9]+")
+PAGE = 50
+"""Rows or comparisons that take as long to read and judge as a page takes to write that has none."""
+FEWEST = 30_000
+"""Of them, for which a process of its own is started."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ def publish(store: DatabaseStore, folder: Path) -> Published:
     activity = list_activity(store)
     if not activity:
         raise UsageError(f"there are no rows in {store.where}", "rows of `benchax run`, or of `benchax compare`")
-    with _own(folder):
+    with _own(folder), store.held_open():
         return _Publishing(store, folder, activity).write()
 
 
@@ -111,13 +103,14 @@ class _Publishing:
 
     def __init__(self, store: DatabaseStore, folder: Path, activity: Sequence[CaseActivity]) -> None:
         self.store, self.folder, self.activity = store, folder, activity
-        self.reader = LeanReader()
         self.before = self._state_before()
         fresh = new_state(store.where)
         # What stands in files of versions by its place keeps that place.
         self.state = replace(self.before, cases={}, versions=dict(self.before.versions)) if self.before else fresh
-        self.numbers: dict[str, Numbers] = {}
-        self.places = {name: i for i, name in enumerate(self.state.environments)}
+        self.environments = {name: i for i, name in enumerate(self.state.environments)}
+        self.versions = {name: i for i, name in enumerate(self.state.versions)}
+        self.times, self.ratios = list[Entries](), list[Entries]()
+        """New ones, of all cases that were written."""
         self.lists = set[str]()
         self.written = self.versions_written = self.others = 0
 
@@ -132,11 +125,11 @@ class _Publishing:
 
     def write(self) -> Published:
         self._write_assets()
-        for each in self.activity:
-            known = self.before.cases.get(each.key) if self.before else None
-            is_known = known is not None and known.seen == each.seen and (self.folder / "cases" / known.page).exists()
-            self.state.cases[each.key] = known if known and is_known else self._write_case(each, known)
-        self._write_versions()
+        tasks = self._list_tasks()
+        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(tasks)) as workers:
+            done = (self._add_case(each) for each in workers.map(CaseWriter.write_case, tasks))
+            self._collect_cases(dict(zip((task.activity.key for task in tasks), done, strict=True)))
+            self._write_versions(workers)
         self._write_lists()
         self._remove_old()
         write_page(self.folder / FILE, render_state(self.state))
@@ -144,95 +137,58 @@ class _Publishing:
             self.folder, len(self.activity), self.written, len(self.state.versions), self.versions_written, self.others
         )
 
-    # ---- a case -------------------------------------------------------------------------------------------------
+    # ---- cases --------------------------------------------------------------------------------------------------
 
-    def _write_case(self, activity: CaseActivity, known: CaseSummary | None) -> CaseSummary:
-        rows = read_timeline(self.store, activity)
-        compared = read_comparisons(self.store, activity, self.reader)
-        self._learn_environments(rows, compared)
-        histories = _histories(compared)
-        self._gather(activity, rows, compared, known)
-        facts = {row.fingerprint: self.state.environments[row.fingerprint] for row in rows}
-        found = CaseTimeline(activity.case, rows, histories, facts)
-        page = known.page if known else _name_page(activity)
-        shared = Shared("../assets", _navigation("../"), styles=("../assets/site.css",), scripts=("../assets/site.js",))
-        title = shorten_label(activity.case)[:LONGEST_TITLE]
-        write_page(self.folder / "cases" / page, render_page(title, case_page.documents(found), shared))
+    def _list_tasks(self) -> list[CaseTask]:
+        """The cases whose pages are to be written."""
+        known = self.before.cases if self.before else {}
+        tasks = [CaseTask(each, known.get(each.key)) for each in self.activity]
+        return [task for task in tasks if not self._is_written(task)]
+
+    def _is_written(self, task: CaseTask) -> bool:
+        known = task.known
+        return known is not None and known.seen == task.activity.seen and (self.folder / "cases" / known.page).exists()
+
+    def _add_case(self, written: WrittenCase) -> CaseSummary:
+        """Gives all that the case has numbered its place in the site."""
+        environments = [self._place_environment(*each) for each in written.environments.items()]
+        versions = [self._place_version(*each) for each in written.versions.items()]
+        timers = [_place(self.state.timers, name) for name in written.timers]
+        baselines = [_place(self.state.baselines, name) for name in written.baselines]
+        self.times.append(renumber(written.times, {0: versions, 2: environments, 3: timers}))
+        self.ratios.append(renumber(written.ratios, {0: versions, 2: environments, 3: baselines}))
         self.written += 1
-        return summarize(activity, found, page, self.places)
+        where = written.summary.where
+        return replace(written.summary, where=None if where is None else environments[where])
 
-    def _learn_environments(self, rows: Iterable[TimelineRow], compared: Iterable[Comparison]) -> None:
-        for row in rows:
-            if row.fingerprint not in self.places:
-                self._add_environment(row.fingerprint, describe_facts(read_environment(self.store, row)))
-        for c in compared:
-            if c.environment is not None and c.environment.fingerprint not in self.places:
-                self._add_environment(c.environment.fingerprint, describe_facts(c.environment))
+    def _place_environment(self, fingerprint: str, facts: Mapping[str, str]) -> int:
+        self.state.environments.setdefault(fingerprint, dict(facts))
+        return self.environments.setdefault(fingerprint, len(self.environments))
 
-    def _add_environment(self, fingerprint: str, facts: dict[str, str]) -> None:
-        self.places[fingerprint] = len(self.places)
-        self.state.environments[fingerprint] = facts
+    def _place_version(self, name: str, at: str) -> int:
+        if at < self.state.versions.setdefault(name, at):
+            self.state.versions[name] = at
+        return self.versions.setdefault(name, len(self.versions))
 
-    def _gather(
-        self,
-        activity: CaseActivity,
-        rows: Sequence[TimelineRow],
-        compared: Sequence[Comparison],
-        known: CaseSummary | None,
-    ) -> None:
-        """The numbers that files of versions do not have yet."""
-        new_rows, new_compared = _select_new(activity, rows, compared, known)
-        for row in new_rows:
-            version = version_of_row(row)
-            self._see(version, row.started_at)
-            if row.median_s is not None:
-                timer = _place(self.state.timers, row.timer or "")
-                where = (activity.id, self.places[row.fingerprint], timer)
-                self._numbers_of(version).times.extend(
-                    (*where, row.median_s, number_or_nan(row.low_s), number_or_nan(row.high_s))
-                )
-        for c in new_compared:
-            version = version_of_comparison(c)
-            if version is None or c.metric != "run" or c.ratio is None or c.environment is None:
-                continue
-            self._see(version, c.compared_at)
-            baseline = _place(self.state.baselines, c.baseline.label)
-            where = (activity.id, self.places[c.environment.fingerprint], baseline, VERDICTS.index(c.verdict))
-            ends = (c.ratio, number_or_nan(c.low), number_or_nan(c.high))
-            self._numbers_of(version).ratios.extend((*where, *ends))
-
-    def _see(self, version: str, at: str) -> None:
-        if at < self.state.versions.setdefault(version, at):
-            self.state.versions[version] = at
-
-    def _numbers_of(self, version: str) -> Numbers:
-        found = self.numbers.get(version)
-        if found is None:  # setdefault would make one each time
-            found = self.numbers[version] = Numbers()
-        return found
+    def _collect_cases(self, written: Mapping[str, CaseSummary]) -> None:
+        """In the order of the store, those of the last time among them."""
+        known = self.before.cases if self.before else {}
+        for each in self.activity:
+            self.state.cases[each.key] = written[each.key] if each.key in written else known[each.key]
 
     # ---- all cases ----------------------------------------------------------------------------------------------
 
-    def _write_versions(self) -> None:
-        for name in self.state.versions:
-            file = self.folder / "data" / file_of(name)
-            new = self.numbers.pop(name, None)
-            if new is None and file.exists():
-                continue
-            found = self._numbers_before(file) if self.before and name in self.before.versions else Numbers()
-            if new is not None:
-                found.times.extend(new.times)
-                found.ratios.extend(new.ratios)
-            write_page(file, render_numbers(name, found))
+    def _write_versions(self, workers: Workers[CaseWriter]) -> None:
+        times = split_by_version(self.times, TIMES, len(self.versions))
+        ratios = split_by_version(self.ratios, RATIOS, len(self.versions))
+        known = self.before.versions if self.before else {}
+        tasks = [
+            VersionTask(name, Numbers(*new), name in known)
+            for name, *new in zip(self.versions, times, ratios, strict=True)
+            if name not in known or any(map(len, new))
+        ]
+        for _ in workers.map(CaseWriter.write_version, tasks):
             self.versions_written += 1
-
-    def _numbers_before(self, file: Path) -> Numbers:
-        try:
-            return read_numbers(file)
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            problem = f"{str(file)!r} is not as benchax wrote it: {error}"
-            hint = f"remove {self.folder / FILE}: then all of it is written anew"
-            raise UsageError(problem, "a file of a site", hint) from error
 
     def _write_lists(self) -> None:
         cases = list(self.state.cases.values())
@@ -242,7 +198,7 @@ class _Publishing:
             self.lists.add(name_list(number))
             self._write_page(name_list(number), "Benchmarks: all cases", document)
         self._write_if_changed("data/" + comparing_page.INDEX, comparing_page.render_index(self.state))
-        below, scripts = comparing_page.placeholder(), ("assets/site.js", "data/" + comparing_page.INDEX)
+        below, scripts = comparing_page.placeholder(), ("data/" + comparing_page.INDEX,)
         self._write_page("compare.html", "Benchmarks: compare", comparing_page.document(), below, scripts)
         self._write_if_changed("feed.xml", render_feed(cases, self.state.store))
 
@@ -251,11 +207,10 @@ class _Publishing:
         name: str,
         title: str,
         document: Document,
-        below: Markup = Markup(""),  # noqa: B008
-        scripts: tuple[str, ...] = ("assets/site.js",),
+        below: Markup = EMPTY,
+        scripts: tuple[str, ...] = (),
     ) -> None:
-        shared = Shared("assets", _navigation("", name), below, ("assets/site.css",), scripts)
-        self._write_if_changed(name, render_page(title, (document,), shared))
+        self._write_if_changed(name, render_page(title, (document,), frame("", name, below, scripts)))
 
     def _write_assets(self) -> None:
         for name in (*ASSETS, LICENCE):
@@ -288,25 +243,10 @@ class _Publishing:
                 file.unlink(missing_ok=True)
 
 
-def _histories(compared: Sequence[Comparison]) -> list[History]:
-    """One for each metric and baseline; that with the newest comparison last."""
-    series: dict[tuple[str, str], list[Comparison]] = {}
-    for c in compared:
-        key = c.metric, c.baseline.label
-        found = series.pop(key, [])
-        found.append(c)
-        series[key] = found  # at the end now
-    return [history(each) for each in series.values()]
-
-
-def _select_new(
-    activity: CaseActivity, rows: Sequence[TimelineRow], compared: Sequence[Comparison], known: CaseSummary | None
-) -> tuple[Sequence[TimelineRow], Sequence[Comparison]]:
-    """What came since; all of it where a server has let an older number in behind a newer one."""
-    if known is None:
-        return rows, compared
-    new = [row for row in rows if row.id > known.seen[1]]
-    return new if len(new) == activity.rows - known.seen[0] else rows, compared[known.seen[2] :]
+def _choose_processes(tasks: Sequence[CaseTask]) -> int:
+    """One for each core, where there is enough to do: starting one takes half a second."""
+    lines = sum(PAGE + task.activity.rows + task.activity.comparisons for task in tasks)
+    return max(1, min(count_cores(), len(tasks), lines // FEWEST))
 
 
 def _place(names: list[str], name: str) -> int:
@@ -314,14 +254,3 @@ def _place(names: list[str], name: str) -> int:
     if name not in names:
         names.append(name)
     return names.index(name)
-
-
-def _name_page(activity: CaseActivity) -> str:
-    """A part of its name to read, and a digest that tells it from all others."""
-    slug = SLUG.sub("-", activity.case.name[:200].lower()).strip("-")[:40].strip("-")
-    return f"{slug}-{activity.key[:16]}.html" if slug else f"{activity.key[:16]}.html"
-
-
-def _navigation(up: str, here: str = "") -> Markup:
-    links = (element("a", text, href=up + file, aria_current="page" if file == here else "") for file, text in PAGES)
-    return element("nav", *links, aria_label="Site", css_class="site")

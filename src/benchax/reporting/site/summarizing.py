@@ -14,7 +14,7 @@ from benchax.reporting.site.case_page import CaseTimeline
 from benchax.reporting.site.state import CaseSummary, FoundChange
 from benchax.reporting.site.versions import shorten_version, version_of_row
 from benchax.reporting.tables import one_line
-from benchax.stats.changepoints import P
+from benchax.stats.changepoints import LEAST, P
 from benchax.store.timelines import CaseActivity
 from benchax.units import percent, seconds, seconds_range
 
@@ -71,8 +71,10 @@ def _describe_time(found: CaseTimeline) -> str:
 
 
 def count_looks(h: History) -> int:
-    """Comparisons among the newest ones that have a value and noise: in each a change may be found by mistake."""
-    return 0 if h.is_counted else sum(v is not None for v in h.values[-RECENT:])
+    """Comparisons among the newest ones in which a change may be found by mistake: those that have a value and noise,
+    but for the first ones of a history, since a change has `LEAST` on either side."""
+    known = [place for place, value in enumerate(h.values) if value is not None]
+    return 0 if h.is_counted else sum(place >= len(h.values) - RECENT for place in known[2 * LEAST - 1 :])
 
 
 # ---- changes ----------------------------------------------------------------------------------------------------

@@ -11,11 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchax.model import Comparison
 from benchax.stats.verdicts import Verdict
@@ -29,12 +32,19 @@ CALL = "benchaxVersion("
 DIGITS = 6
 
 
-@dataclass
-class Numbers:
-    """Of one version. Flat, because a store may have a million of them: an entry takes 48 or 56 bytes."""
+Entries = NDArray[np.float64]
+"""One in each line: a store may have a million of them, and tuples would take five times as much."""
 
-    times: array[float] = field(default_factory=lambda: array("d"))
-    ratios: array[float] = field(default_factory=lambda: array("d"))
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of one version."""
+
+    times: Entries
+    ratios: Entries
+
+    def with_newer(self, new: Numbers) -> Numbers:
+        return Numbers(np.concatenate((self.times, new.times)), np.concatenate((self.ratios, new.ratios)))
 
 
 def name_version(commit: str | None, is_dirty: bool | None, run: str) -> str:
@@ -67,13 +77,39 @@ def number_or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
+# ---- entries of many versions: before each stands the place of its version ---------------------------------------
+
+
+def list_entries(listed: Sequence[Sequence[float]], width: int) -> Entries:
+    """Args:
+    width: `TIMES` or `RATIOS`.
+    """
+    return np.array(listed, dtype=float).reshape(-1, 1 + width)
+
+
+def renumber(entries: Entries, columns: Mapping[int, Sequence[int]]) -> Entries:
+    """The entries with other numbers in some columns: of each, what stands for 0, 1, 2 …"""
+    found = entries.copy()
+    for column, places in columns.items():
+        found[:, column] = np.array(places, dtype=float)[entries[:, column].astype(int)]
+    return found
+
+
+def split_by_version(parts: Sequence[Entries], width: int, versions: int) -> list[Entries]:
+    """The entries of each version, in their order."""
+    entries = np.concatenate((list_entries((), width), *parts))
+    ordered = entries[entries[:, 0].argsort(kind="stable")]
+    ends = ordered[:, 0].searchsorted(range(versions + 1))
+    return [ordered[a:b, 1:] for a, b in pairwise(ends)]
+
+
 # ---- files ------------------------------------------------------------------------------------------------------
 
 
 def render_numbers(version: str, found: Numbers) -> str:
     """The script: of each case in each environment the newest entry, in the order of cases."""
-    times = {entry[:2]: entry for entry in _entries(found.times, TIMES)}
-    ratios = {entry[:3]: entry for entry in _entries(found.ratios, RATIOS)}
+    times = {tuple(entry[:2]): entry for entry in found.times.tolist()}
+    ratios = {tuple(entry[:3]): entry for entry in found.ratios.tolist()}
     document = f'{{"times":{_columns(times, TIMES)},"ratios":{_columns(ratios, RATIOS)}}}'
     # The name, like all texts, is ASCII without what could end the script or a comment in it.
     return f"{CALL}{json.dumps(file_of(version))},{document});\n"
@@ -89,20 +125,16 @@ def read_numbers(file: Path) -> Numbers:
     if not text.startswith(CALL):
         raise ValueError("not a file of a version")
     document: dict[str, Any] = json.loads(text[text.index(",") + 1 : text.rindex(")")])
-    return Numbers(_flatten(document["times"], TIMES), _flatten(document["ratios"], RATIOS))
+    return Numbers(_read_columns(document["times"], TIMES), _read_columns(document["ratios"], RATIOS))
 
 
-def _flatten(columns: list[list[float | None]], width: int) -> array[float]:
+def _read_columns(columns: list[list[float | None]], width: int) -> Entries:
     if len(columns) != width:
         raise ValueError("another number of columns")
-    return array("d", [number_or_nan(value) for entry in zip(*columns, strict=True) for value in entry])
+    return np.array(columns, dtype=float).T  # null becomes nan
 
 
-def _entries(flat: Sequence[float], width: int) -> Iterator[tuple[float, ...]]:
-    return zip(*(iter(flat),) * width, strict=True)
-
-
-def _columns(entries: dict[Any, tuple[float, ...]], width: int) -> str:
+def _columns(entries: Mapping[Any, Sequence[float]], width: int) -> str:
     listed = [entries[key] for key in sorted(entries)]
     columns = zip(*listed, strict=True) if listed else ((),) * width
     whole = width - 3

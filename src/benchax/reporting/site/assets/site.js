@@ -32,8 +32,29 @@ const { benchaxIndex, benchaxVersion } = (() => {
   // ---- the list of cases ----
 
   const list = /(^|\/)cases(-\d+)?\.html$/.test(location.pathname) && document.querySelector("main .wide");
-  if (list && list.querySelectorAll("tbody tr").length > 3) {
+  const isOneOfSeveral = document.querySelector("main a[href='cases.html'], main a[href^='cases-']");
+  if (list && (isOneOfSeveral || list.querySelectorAll("tbody tr").length > 3)) {
     makeFilter("filter-cases", () => [...list.querySelectorAll("tbody tr")], list);
+    if (isOneOfSeveral) addElsewhere(document.getElementById("filter-cases"));
+  }
+
+  // Cases on the other pages of the list that the filter asks for: the index of the site has the names of all.
+  function addElsewhere(field) {
+    const MOST = 50;
+    const place = build("div", { id: "elsewhere" });
+    list.before(place);
+    const here = new Set([...list.querySelectorAll("tbody a")].map((link) => link.getAttribute("href")));
+    const show = () => {
+      const wanted = field.value.toLowerCase();
+      const isFound = ([label, page]) => !here.has(`cases/${page}`) && label.toLowerCase().includes(wanted);
+      const found = wanted ? Object.values(index.cases).filter(isFound) : [];
+      if (!found.length) return place.replaceChildren();
+      const count = `${found.length} on other pages${found.length > MOST ? `, the first ${MOST} of which are` : ""}:`;
+      const links = found.slice(0, MOST).map(([label, page]) => build("li", {}, build("a", { href: `cases/${page}` }, label)));
+      place.replaceChildren(build("p", { role: "status" }, count), build("ul", {}, ...links));
+    };
+    const fail = (error) => place.replaceChildren(build("p", { class: "bad" }, error.message));
+    field.addEventListener("input", () => loadIndex().then(show, fail));
   }
 
   // ---- two versions ----
@@ -45,13 +66,20 @@ const { benchaxIndex, benchaxVersion } = (() => {
   let result = null;
 
   // A page from disk may load scripts, and nothing else.
-  const load = (file) => new Promise((resolve, reject) => {
-    if (loaded.has(file)) return resolve(loaded.get(file));
+  const run = (file) => new Promise((resolve, reject) => {
     const script = build("script", { src: `data/${file}` });
-    script.addEventListener("load", () => (loaded.has(file) ? resolve(loaded.get(file)) : reject(new Error(file))));
+    script.addEventListener("load", resolve);
     script.addEventListener("error", () => reject(new Error(`data/${file} could not be read`)));
     document.head.append(script);
   });
+  const load = async (file) => {
+    if (!loaded.has(file)) await run(file);
+    if (!loaded.has(file)) throw new Error(file);
+    return loaded.get(file);
+  };
+  const loadIndex = async () => {
+    if (!index) await run("index.js");
+  };
   const readVersion = (file, { times, ratios }) => {
     const transpose = (columns) => (columns[0] || []).map((_, i) => columns.map((column) => column[i]));
     const found = { times: new Map(), ratios: new Map(), environments: new Set() };
