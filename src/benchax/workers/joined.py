@@ -19,7 +19,7 @@ from benchax.json_values import decode_value, encode_value
 from benchax.model import Failure
 from benchax.workers import crew
 from benchax.workers.crew import BEAT_S, Link
-from benchax.workers.launch import RankLaunch, RankEnd, StepListener
+from benchax.workers.launch import RankEnd, RankLaunch, StepListener
 from benchax.workers.membership import Membership, find_membership
 from benchax.workers.rank import RankAnswer, RankJob
 

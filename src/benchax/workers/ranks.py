@@ -38,7 +38,7 @@ from benchax.model import (
 from benchax.units import percent, plural, seconds
 from benchax.workers import pickling
 from benchax.workers.joined import Follower, Leader, find_crew
-from benchax.workers.launch import RankLaunch, RankEnd, blame
+from benchax.workers.launch import RankEnd, RankLaunch, blame
 from benchax.workers.rank import RankAnswer, RankJob
 
 PATIENCE_S = 120.0
