@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from slurm_server import SlurmServer, find_skip_reason
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-m", "benchax.cli.main", "run"]
@@ -107,3 +112,46 @@ def test_programs_that_were_given_other_cases_do_not_wait_for_one_another(start:
     assert "rank 1 is at case 'differs[mesh=data=4]', and rank 0 at case 'sums[mesh=data=4]'" in " ".join(shown.split())
     assert "expected the same command in each" in said
     assert (first.returncode, second.returncode) == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmServer]:
+    if reason := find_skip_reason():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="benchax-slurm-") as folder, contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(SlurmServer(Path(folder)))
+        except RuntimeError as error:
+            pytest.skip(f"Slurm does not start here: {error}")
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["srun", "a batch script"])
+def test_slurm_starts_both_programs_or_one_that_starts_both_ranks(
+    slurm: SlurmServer, launcher: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_bytes((HERE.parent / "ranks_by_hand.py").read_bytes())
+    name, *words = ask("sums", "--json", "--store", "off")
+    command = [*COMMAND, f"mine.py:{name}", *words]
+    if launcher == "srun":
+        command = ["srun", "--ntasks=2", "--overcommit", *command]
+    else:
+        (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{shlex.join(command)} > rows.json\n")
+        command = ["sbatch", "--wait", "--ntasks=2", "--overcommit", "--output=log", "job.sh"]
+
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=slurm.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+    said = done.stdout if launcher == "srun" else (tmp_path / "rows.json").read_text()
+    assert done.returncode == 0, done.stderr
+    (row,) = map(json.loads, said.splitlines())
+    assert [rank["rank"] for rank in row["ranks"]["ranks"]] == [0, 1]
+    assert row["environment"]["device_count"] == 4

@@ -136,7 +136,6 @@ def _join(job: RankJob) -> None:
     """Raises `UsageError` where there is no device for this rank."""
     # Ranks that are started here listen here only, and share its devices whatever launcher has started this program.
     host, _, port = job.address.rpartition(":")
-    own = {"cluster_detection_method": "deactivate"} if job.line_file else {}
     try:
         jax.distributed.initialize(
             job.address,
@@ -144,7 +143,7 @@ def _join(job: RankJob) -> None:
             process_id=job.rank,
             initialization_timeout=JOIN_S,
             coordinator_bind_address=f"{host if job.line_file else '[::]'}:{port}",
-            **own,
+            cluster_detection_method="deactivate" if job.line_file else None,
         )
         found = jax.local_device_count()
     except RuntimeError as error:
