@@ -1,19 +1,23 @@
-"""A history of ten million rows on a PostgreSQL server: the newest of each case, a run, an append.
+"""A history of ten million rows, on a PostgreSQL server or in SQLite: the newest of each case, a run, an append.
 
     python benchmarks/store_postgres.py postgresql://me@localhost/benchmark       10^7 rows of 10^4 cases: minutes, 8 GB
+    python benchmarks/store_postgres.py FOLDER                                    the same in SQLite
     python benchmarks/store_postgres.py URL --rows 100000 --cases 1000            a first impression
+    python benchmarks/store_postgres.py URL --filled                              of what an earlier call has made
 
 Makes the tables of benchax in an empty database, and leaves them there. Rows are interleaved as runs would leave them
-(each run has all cases once) and made in the server, with documents of 300 bytes; real ones have 2 to 5 kB, which the
-server keeps apart from what these questions read.
+(each run has all cases once) and made in the database, with documents of 300 bytes; real ones have 2 to 5 kB, which the
+databases keep apart from what these questions read.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import statistics
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import create_engine, text
@@ -22,33 +26,39 @@ from store import measurement
 from benchax.store.database import open_store
 from benchax.store.runs import list_runs
 
+NUMBERS = """
+WITH RECURSIVE numbers(i) AS (SELECT CAST(:first AS bigint) UNION ALL SELECT i + 1 FROM numbers WHERE i < :last)
+"""
 FILL = """
-INSERT INTO measurements (case_id, run_id, started_at, status, commit, is_dirty, host, fingerprint, backend,
+INSERT INTO measurements (case_id, run_id, started_at, status, "commit", is_dirty, host, fingerprint, backend,
     device_kind, jax, timer, iterations, n, median_s, low_s, high_s, compile_s, document)
-SELECT 1 + i % :cases, md5((i / :cases)::text), '2026-01-01T00:00:00.000000+00:00', 'ok',
-    md5('c' || (i / :cases / 10)) || '00000000', false, 'node-' || i % 17, left(md5((i % 17)::text), 12), 'cpu',
+SELECT 1 + i % :cases, md5(CAST(i / :cases AS text)), '2026-01-01T00:00:00.000000+00:00', 'ok',
+    md5('c' || (i / :cases / 10)) || '00000000', false, 'node-' || i % 17,
+    substr(md5(CAST(i % 17 AS text)), 1, 12), 'cpu',
     'cpu', '0.10.2', 'wall', 1, 50, 1e-4 + (i % 13) * 1e-6, 1e-4, 1.2e-4, 0.25, :document
-FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) AS i
+FROM numbers
 """
 CASES = """
 INSERT INTO cases (key, name, params, variant, tag)
-SELECT md5(i::text) || md5(i::text), 'bench_' || i / 10, '[["n",' || (1 << (i % 10)) || ']]', '', ''
-FROM generate_series(1, :cases) AS i
+SELECT md5(CAST(i AS text)) || md5(CAST(i AS text)), 'bench_' || i / 10, '[["n",' || (1 << CAST(i % 10 AS int)) || ']]',
+    '', ''
+FROM numbers
 """
 CHUNK = 1_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="of an empty database")
+    parser.add_argument("where", help="URL of an empty database, or a folder for one of SQLite")
     parser.add_argument("--rows", type=int, default=10_000_000, help="(10000000)")
     parser.add_argument("--cases", type=int, default=10_000, help="(10000)")
+    parser.add_argument("--filled", action="store_true", help="measure what is there")
     given = parser.parse_args()
-    store = open_store(given.url)
-    store.write(lambda c: None)
-    begun = time.perf_counter()
-    fill(store, given.rows, given.cases)
-    print(f"{given.rows} rows of {given.cases} cases in {time.perf_counter() - begun:.0f} s")
+    store = open_store(given.where)
+    if not given.filled:
+        begun = time.perf_counter()
+        fill(store, given.rows, given.cases)
+        print(f"{given.rows} rows of {given.cases} cases in {time.perf_counter() - begun:.0f} s")
     run = store.rows(limit=1)[0].run_id
     report("newest row of each case", store.latest)
     report("a run of all cases", lambda: store.rows(run=run))
@@ -60,14 +70,23 @@ def main() -> None:
 
 
 def fill(store: Any, rows: int, cases: int) -> None:
-    store.write(lambda c: c.execute(text(CASES), {"cases": cases}))
+    store.write(lambda c: insert(c, CASES, {"first": 1, "last": cases}))
     document = "{" + "x" * 298 + "}"
     for first in range(0, rows, CHUNK):
         values = {"cases": cases, "first": first, "last": min(rows, first + CHUNK) - 1, "document": document}
-        store.write(lambda c, values=values: c.execute(text(FILL), values))
-    # As the server does by itself some time after so many rows.
-    with create_engine(store.place.url, isolation_level="AUTOCOMMIT").connect() as connection:
-        connection.execute(text("VACUUM ANALYZE measurements"))
+        store.write(lambda c, values=values: insert(c, FILL, values))
+    if "://" in store.where:
+        # As the server does by itself some time after so many rows.
+        with create_engine(store.place.url, isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.execute(text("VACUUM ANALYZE measurements"))
+
+
+def insert(connection: Any, statement: str, values: dict[str, Any]) -> None:
+    head, _, rest = statement.partition("SELECT")
+    if connection.dialect.name == "sqlite":
+        digest = lru_cache(lambda value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest())
+        connection.connection.driver_connection.create_function("md5", 1, digest, deterministic=True)
+    connection.execute(text(f"{head}{NUMBERS}SELECT{rest}"), values)
 
 
 def report(what: str, call: Callable[[], Any], times: int = 9) -> None:

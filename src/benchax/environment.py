@@ -37,9 +37,9 @@ FLAGS = frozenset(
 )
 FLAG_PREFIXES = ("JAX_", "XLA_PYTHON_", "MALLOC_", "OMP_", "TF_CPP_", "TF_XLA_")
 
-# The first three differ between the processes of one cluster, whose rows do belong side by side. The log level changes
+# The first four differ between the processes of one cluster, whose rows do belong side by side. The log level changes
 # no program, and `import jax` sets it itself: the same process would have two fingerprints.
-_NOT_SPEED = re.compile(r"JAX_(COORDINATOR_.*|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL")
+_NOT_SPEED = re.compile(r"JAX_(COORDINATOR_.*|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
 
@@ -76,16 +76,17 @@ def capture(where: Path | None = None, with_jax: bool = True, besides: Path | No
         besides: a folder whose files make no working tree dirty: where results go.
     """
     git = git_state(where or Path(), besides)
-    found = _without_commit(with_jax)
+    found = capture_process(with_jax)
     return replace(found, commit=git.commit, branch=git.branch, is_dirty=git.is_dirty)
 
 
 def fingerprint() -> str:
     """That of this process with its devices. Starts no other process, as asking git would."""
-    return _without_commit(with_jax=True).fingerprint
+    return capture_process(with_jax=True).fingerprint
 
 
-def _without_commit(with_jax: bool) -> Environment:
+def capture_process(with_jax: bool = True) -> Environment:
+    """As `capture`, without commit and branch. Starts no other process, as asking git would."""
     # First, because importing JAX sets environment variables.
     devices = jax_facts() if with_jax else {}
     return replace(

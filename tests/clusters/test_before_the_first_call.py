@@ -17,7 +17,7 @@ from benchax.case import make_case
 from benchax.clusters import open_agents
 from benchax.clusters.cases import CaseJob, SealedCase
 from benchax.clusters.node_check import NEEDED, check_nodes, make_probe
-from benchax.clusters.ray_session import check_address, flags_to_send, folders_to_send
+from benchax.clusters.ray_session import _advise, check_address, flags_to_send, folders_to_send
 from benchax.errors import MissingPackage, UsageError
 from benchax.options import resolve
 from benchax.workers import pickling
@@ -135,3 +135,21 @@ def test_a_sealed_case_tells_its_name_and_nothing_else() -> None:
     arrived = pickling.loads(pickling.dumps(job.case))
     assert arrived.id == case.id
     assert arrived.fn(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_token", "is_named"), [(None, True, True), (None, False, False), ("token", True, False)]
+)
+def test_a_token_that_nobody_mentioned_is_named_where_a_cluster_refuses(
+    mode: str | None, has_token: bool, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray says only that it failed to connect."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if mode is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    if has_token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").touch()
+
+    assert ("there is a ~/.ray/auth_token" in _advise("10.0.0.1:6379", "Failed to connect")) is is_named

@@ -20,6 +20,8 @@ from benchax.model import (
     Memory,
     Numerics,
     Opaque,
+    Ranks,
+    RankTimes,
     Remark,
     Samples,
     Stages,
@@ -71,6 +73,16 @@ def test_everything_that_was_measured_has_a_row() -> None:
         "work": ["operations", "bytes accessed"],
         "result": ["WRONG"],
     }
+
+
+def test_a_rank_that_ended_before_the_last_one_began_has_no_time() -> None:
+    early = replace(RICH, ranks=Ranks((RankTimes(0, "h", (-1e-3,)), RankTimes(1, "h", (2e-6,))), 1, (2e-3,)))
+
+    shown = rows(early)
+
+    assert (shown["first to end"].value, shown["rank 0"].value) == ("not measured", "not measured")
+    assert shown["first to end"].detail.startswith("because it mostly ended before the last rank had begun")
+    assert shown["rank 1"].value == "2.00 µs"
 
 
 def test_sections_without_rows_are_left_out() -> None:

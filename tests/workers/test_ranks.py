@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import ranks_by_hand
 from measurement_strategies import HOST
 
+from benchax import codec
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring import start_line
@@ -17,8 +19,9 @@ from benchax.measuring.start_line import StartLine, make_file
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import executor_for
+from benchax.workers.launch import RankEnd, blame
 from benchax.workers.rank import RankAnswer
-from benchax.workers.ranks import _disagreement, _fill, _RankEnd, blame
+from benchax.workers.ranks import _disagreement, _fill
 
 
 @pytest.fixture
@@ -106,19 +109,26 @@ def test_outputs_that_differ_between_ranks_are_a_wrong_output_without_times(run:
 # ---- without processes ------------------------------------------------------------------------------------------
 
 
-def told(rank: int, kind: Any, step: str, at: float, message: str = "it") -> _RankEnd:
-    return _RankEnd(rank, Failure(kind, step, message), step, at)
+def told(rank: int, kind: Any, step: str, at: float, message: str = "it") -> RankEnd:
+    return RankEnd(rank, Failure(kind, step, message), step, at)
 
 
 def test_a_death_is_blamed_before_the_complaint_that_came_earlier() -> None:
-    found = blame([told(0, "error", "samples", 1.0, "Gloo: connection closed"), told(1, "crashed", "samples", 1.1)])
+    found = blame([told(0, "error", "samples", 1.0, "Gloo: connection closed"), told(1, "crashed", "samples", 1.1)], 2)
 
     assert found.message == "rank 1 of 2 ranks: it"
 
 
+def test_an_error_before_anything_is_exchanged_is_blamed_before_the_deaths_that_follow_it() -> None:
+    """JAX aborts the others when the first process, which connects them, has ended."""
+    found = blame([told(1, "crashed", "lower", 1.1), told(0, "error", "trace", 1.0, "no such thing")], 2)
+
+    assert found.message == "rank 0 of 2 ranks: no such thing"
+
+
 def test_of_two_deaths_the_first_is_blamed() -> None:
     """JAX ends the other processes when the first one, which connects them, is gone."""
-    found = blame([told(1, "crashed", "samples", 1.1), told(0, "crashed", "samples", 1.0)])
+    found = blame([told(1, "crashed", "samples", 1.1), told(0, "crashed", "samples", 1.0)], 2)
 
     assert found.message == "rank 0 of 2 ranks: it"
 
@@ -126,11 +136,11 @@ def test_of_two_deaths_the_first_is_blamed() -> None:
 def test_of_stuck_ranks_those_furthest_behind_are_blamed() -> None:
     stuck = [told(0, "timeout", "first run", 1.0), told(1, "timeout", "trace", 1.1), told(2, "timeout", "trace", 1.2)]
 
-    assert blame(stuck).message == "rank 1 and rank 2 of 3 ranks: it"
+    assert blame(stuck, 3).message == "rank 1 and rank 2 of 3 ranks: it"
 
 
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
-    return RankAnswer(rank, "h", "c", 1, "f32[1]", 0.1, 0.1, 0.1, 0.1, begun, ended, pieces, None, {})
+    return RankAnswer(rank, "h", "c", 1, "f32[1]", 0.1, 0.1, 0.1, 0.1, begun, ended, pieces, None, HOST)
 
 
 def test_the_odd_one_among_three_is_named() -> None:
@@ -155,6 +165,50 @@ def test_the_scatter_of_the_start_is_kept_out_of_the_time() -> None:
     assert m.ranks.barrier_skew_s == pytest.approx((2e-7, 1e-7))
     assert [rank.was_last for rank in m.ranks.ranks] == [1, 1]
     assert m.ranks.least_s == pytest.approx((9e-7, 8e-7))
+
+
+@pytest.mark.parametrize(
+    ("cores", "texts"),
+    [
+        ([(0,), (1,)], []),
+        ([(0,), (0,)], ["2 ranks share 1 core of h: they wait for one another"]),
+        ([(0, 1), (0, 1)], []),
+    ],
+)
+def test_ranks_of_a_host_share_cores_where_they_are_more_than_it_gives_them(
+    cores: list[tuple[int, ...]], texts: list[str]
+) -> None:
+    answers = [
+        replace(answer(r, (0,), (1000,)), environment=replace(HOST, affinity=each)) for r, each in enumerate(cores)
+    ]
+
+    m = _fill(Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"), answers, HOST)
+
+    assert [remark.message for remark in m.remarks if remark.code == "ranks-share-cores"] == texts
+
+
+def test_the_error_of_the_clocks_is_told_and_counts_as_skew() -> None:
+    answers = [answer(0, (0,), (1000,)), replace(answer(1, (0,), (1000,)), clock_error_s=2e-7)]
+
+    m = _fill(Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"), answers, HOST)
+
+    assert m.samples[0].disturbed_count == 1
+    assert m.samples[0].answers == (
+        "the slowest of 2 ranks, from a common start; the clocks of their hosts are known to 200 ns"
+    )
+
+
+def test_a_row_has_the_devices_of_the_ranks_and_the_commit_of_who_launched_them() -> None:
+    there = replace(HOST, commit=None, backend="cpu", process_count=2, config={"jax_num_cpu_devices": 2})
+
+    m = _fill(
+        Measurement(make_case(len, name="f").id, HOST, DEFAULTS, "r", "now"),
+        [replace(answer(0), environment=there)],
+        replace(HOST, commit="c" * 40),
+    )
+
+    assert m.environment == replace(there, commit="c" * 40)
+    assert codec.decode(codec.encode(m)).environment == m.environment
 
 
 def test_who_does_not_come_to_the_start_is_named(tmp_path: Path) -> None:

@@ -173,6 +173,8 @@ def run(
         from benchax.cli.scaling import scale
 
         raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json, html=html))
+    if follows(cases, given):
+        raise typer.Exit(follow(cases, given, broken))
     code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html)
     if quick:
         note(LEFT_OUT)
@@ -266,6 +268,27 @@ def measure(
     if any(row.failure for row in rows) or broken or outcome.unstored:
         return 2
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
+
+
+def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
+    """Has a launcher started this program beside another one, which makes the rows?"""
+    from benchax.options import resolve
+
+    if all(resolve(None, case.options, given, project=case.folder).nprocs is None for case in cases):
+        return False
+    from benchax.workers.joined import is_follower
+
+    return is_follower()
+
+
+def follow(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken]) -> int:
+    """Runs the rank of this program in each case. Returns the exit code."""
+    from benchax.api import run as run_cases
+
+    found = run_cases(cases, command_line=given | {"store": "off"}, defaults={"processes": "auto"})
+    printing_to_stderr(lambda: [None for _ in found])
+    show_broken(broken)
+    return 2 if broken else 0
 
 
 def folder_of(cases: Sequence[Case]) -> Path:

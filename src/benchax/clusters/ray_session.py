@@ -92,6 +92,11 @@ def _advise(on: str, text: str) -> str:
     if on == "ray":
         return ""
     token = "where the cluster asks for a token, Ray takes RAY_AUTH_MODE=token here too"
+    if "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").exists():
+        # Any earlier Ray of one machine has made it, that of `--on ray` too.
+        token = (
+            "there is a ~/.ray/auth_token, which `ray start` asks for: set RAY_AUTH_MODE=token here and on the nodes"
+        )
     if on.startswith("ray://"):
         return token
     return f"HOST:PORT is for programs on a machine of the cluster; from elsewhere it is ray://HOST:10001; {token}"

@@ -32,7 +32,8 @@ def make_mesh(spec: MeshSpec) -> Mesh:
     if spec.given is not None:
         return spec.given
     if spec.size > len(devices):
-        hint = FAKE_DEVICES.format(n=spec.size) if devices[0].platform == "cpu" else ""
+        each = -(-spec.size // jax.process_count())
+        hint = FAKE_DEVICES.format(n=each) if devices[0].platform == "cpu" else ""
         raise UsageError(
             f"the mesh {spec} takes {spec.size} devices, and there {_are(len(devices))}",
             f"axes whose product is at most {len(devices)}",

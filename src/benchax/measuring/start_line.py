@@ -5,7 +5,7 @@ and each of them waits for that time with its eyes open: the monotonic clock of 
 So nobody is woken, and what is left is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS
 2016). Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
 
-Over several hosts there is no such clock and no such memory; there nothing here is used.
+Over several hosts there is no such clock and no such memory: `remote_start.py`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -48,6 +48,13 @@ def make_file(folder: Path, count: int) -> Path:
     return path
 
 
+def start_at(begin_ns: int) -> int:
+    """Waits for that time with open eyes; the time that it became."""
+    while (now := perf_counter_ns()) < begin_ns:
+        pass
+    return now
+
+
 class StartLine:
     """One process's place at it."""
 
@@ -77,11 +84,20 @@ class StartLine:
         else:
             self._wait(lambda: numbers[head] >= number, number)
         begin = numbers[head + 1]
-        if begin == STOP:
-            return None
-        while (now := perf_counter_ns()) < begin:
-            pass
-        return now
+        return None if begin == STOP else start_at(begin)
+
+    def align(self) -> None:
+        """There is nothing to do: the clock is one."""
+
+    def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
+        return tuple(times_ns)
+
+    @property
+    def error_s(self) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        """The file goes with its folder."""
 
     def _wait(self, is_over: Callable[[], bool], number: int) -> None:
         begun = perf_counter_ns()

@@ -65,14 +65,20 @@ def _ranks(ranks: Ranks) -> Iterable[TextRow]:
         detail = f"between the first and the last to begin, {few} of them up to {seconds(SMALL_SKEW_S)}, the most "
         detail += f"{seconds(most)}; kept out of the times"
         yield TextRow("start skew", seconds(median(ranks.barrier_skew_s)), detail)
-        yield TextRow("first to end", seconds(median(ranks.least_s)), "the fastest rank of each sample")
+        yield _since_start("first to end", median(ranks.least_s), "the fastest rank of each sample")
     listed = sorted(ranks.ranks, key=lambda rank: -rank.was_last)[:MOST_ROWS]
     for rank in sorted(listed, key=lambda rank: rank.rank):
-        yield TextRow(
-            f"rank {rank.rank}", "" if rank.median_s is None else seconds(rank.median_s), _detail(rank, hosts)
-        )
+        name, detail = f"rank {rank.rank}", _detail(rank, hosts)
+        yield TextRow(name, "", detail) if rank.median_s is None else _since_start(name, rank.median_s, detail)
     if len(listed) < len(ranks.ranks):
         yield TextRow("", "", f"and {len(ranks.ranks) - len(listed)} more, which were last less often")
+
+
+def _since_start(name: str, median_s: float, detail: str) -> TextRow:
+    """A rank that waits for nobody may have ended before the last one began, which is when the time starts."""
+    if median_s > 0:
+        return TextRow(name, seconds(median_s), detail)
+    return TextRow(name, "not measured", f"because it mostly ended before the last rank had begun; {detail}")
 
 
 def _detail(rank: RankTimes, hosts: int) -> str:

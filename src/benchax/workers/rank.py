@@ -23,14 +23,15 @@ import jax
 import numpy as np
 
 from benchax.case import Case
-from benchax.environment import jax_facts
+from benchax.environment import capture_process
 from benchax.errors import UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.device_shares import devices_of
 from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.remote_start import RemoteStartLine
 from benchax.measuring.start_line import NS, StartLine, clock_id
 from benchax.measuring.timers.base import Subject
-from benchax.model import Devices, Options
+from benchax.model import Devices, Environment, Options
 from benchax.program import hlo_module
 from benchax.program.collectives import collectives
 from benchax.workers.task import Say, task
@@ -53,9 +54,11 @@ class RankJob:
     count: int
     address: str
     """Of the first rank, where JAX connects them."""
-    start_line: str
-    """The file of the start line."""
     patience_s: float
+    line_file: str = ""
+    """Of the start line of one host."""
+    line_at: str = ""
+    """Address of the start line of several hosts."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,17 @@ class RankAnswer:
     pieces: dict[str, str]
     """Digest of each piece of the outputs, by its leaf and its place there."""
     devices: Devices | None
-    environment: dict[str, Any]
+    environment: Environment
+    """Without its commit, which who has launched it knows."""
+    clock_error_s: float = 0.0
+    """Within which its times are on the clock of the first rank."""
 
 
 @task
 def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     say("connect")
     _join(job)
-    say("inputs", environment=jax_facts())
+    say("inputs")
     case: Case = pickle.loads(job.case)  # ours: the launcher's, as a worker's argument is
     prepared = prepare(case, job.options.seed, say)
     _check_exchanges(prepared, job)
@@ -91,12 +97,13 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     subject = first.subject
     pieces = _pieces(subject.returned)
     say("warm-up")
-    line = StartLine(Path(job.start_line), job.rank, job.count, job.patience_s)
+    line = _open_line(job)
     for _ in range(WARMUP_CALLS):
         line.start()
         jax.block_until_ready(subject.call())
     say("samples")
     begun, ended = ((), ()) if job.options.stages != "all" else _sample(subject, line, job.options)
+    line.close()
     seconds = prepared.built.seconds
     say("end")
     jax.distributed.shutdown()  # waits for all: who leaves earlier is taken for dead
@@ -114,15 +121,29 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
         ended,
         pieces,
         devices_of(subject),
-        jax_facts(),
+        capture_process(),
+        line.error_s,
     )
+
+
+def _open_line(job: RankJob) -> StartLine | RemoteStartLine:
+    if job.line_at:
+        return RemoteStartLine(job.line_at, job.rank, job.count, job.patience_s)
+    return StartLine(Path(job.line_file), job.rank, job.count, job.patience_s)
 
 
 def _join(job: RankJob) -> None:
     """Raises `UsageError` where there is no device for this rank."""
+    # Ranks that are started here listen here only, and share its devices whatever launcher has started this program.
+    host, _, port = job.address.rpartition(":")
     try:
         jax.distributed.initialize(
-            job.address, num_processes=job.count, process_id=job.rank, initialization_timeout=JOIN_S
+            job.address,
+            num_processes=job.count,
+            process_id=job.rank,
+            initialization_timeout=JOIN_S,
+            coordinator_bind_address=f"{host if job.line_file else '[::]'}:{port}",
+            cluster_detection_method="deactivate" if job.line_file else None,
         )
         found = jax.local_device_count()
     except RuntimeError as error:
@@ -171,8 +192,10 @@ def _pieces(outputs: Any) -> dict[str, str]:
     return found
 
 
-def _sample(subject: Subject, line: StartLine, options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The times of the clock at which each sample began and ended."""
+def _sample(
+    subject: Subject, line: StartLine | RemoteStartLine, options: Options
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The times of the first rank's clock at which each sample began and ended."""
     begun: list[int] = []
     ended: list[int] = []
     until = perf_counter_ns() + options.max_time_s * NS
@@ -182,7 +205,8 @@ def _sample(subject: Subject, line: StartLine, options: Options) -> tuple[tuple[
             enough = len(begun) >= LEAST_SAMPLES and (perf_counter_ns() >= until or len(begun) >= options.max_samples)
             start = line.start(is_last=enough)
             if start is None:
-                return tuple(begun), tuple(ended)
+                line.align()
+                return line.to_common(begun), line.to_common(ended)
             outputs = jax.block_until_ready(ready())
             ended.append(perf_counter_ns())
             begun.append(start)

@@ -1,28 +1,21 @@
 """Runs a case in several processes that make one program (`jax.distributed`), and ends all of them when one fails.
 
-Each rank is a worker of a pool of its own, so that it can be killed at any time and each limit holds. When one has
-failed the others cannot go on: they wait for it. They are given a moment, since the first to complain need not be the
-first to fail, and are ended then. Named is the rank that died first; of ranks that are stuck, the one that is furthest
-behind; else the one whose error came first.
+All processes are of this host, which starts them (`launch.py`); or each is of one of the programs that a launcher has
+started, on several hosts (`joined.py`).
 
-A sample begins for all at one moment (`measuring/start_line.py`), and its time runs from the last process's beginning
-to the last one's end: what the start itself scatters by is kept out, and told.
-
-All processes are of this host, whose monotonic clock is one.
+A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`), and its time runs from the last
+process's beginning to the last one's end: what the start itself scatters by is kept out, and told.
 """
 
 from __future__ import annotations
 
-import queue
 import socket
 import tempfile
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
 from benchax.case import Case
 from benchax.environment import capture, count_cores
@@ -44,14 +37,12 @@ from benchax.model import (
 )
 from benchax.units import percent, plural, seconds
 from benchax.workers import pickling
-from benchax.workers.call_limits import START_S, CallLimits
-from benchax.workers.pool import Pool
-from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank
+from benchax.workers.joined import Follower, Leader, find_crew
+from benchax.workers.launch import RankEnd, RankLaunch, blame
+from benchax.workers.rank import RankAnswer, RankJob
 
 PATIENCE_S = 120.0
 """A rank that does not come to its next step for so long is taken for stuck, where no --timeout says it."""
-GRACE_S = 2.0
-"""For the others to fail after the first."""
 SKEW_SHARE = 0.1
 """The share of a sample's time that the scatter of its start may have before that is remarked."""
 LATE_SHARE = 0.9
@@ -59,95 +50,49 @@ LATE_SHARE = 0.9
 TIMER = "wall"
 
 
-@dataclass(frozen=True)
-class _RankEnd:
-    """What came of one rank."""
-
-    rank: int
-    answer: RankAnswer | Failure
-    step: str
-    at: float
-
-
 class Launched:
-    """The contract is that of `Executor`: a case in `options.nprocs` processes."""
+    """The contract is that of `Executor`: a case in `options.nprocs` processes.
+
+    In a program that follows another one the row is empty: its first one makes it.
+    """
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         started_at, reading = datetime.now(UTC).isoformat(timespec="microseconds"), noise.start()
-        told = run_ranks(case, options, progress)
+        ended = run_ranks(case, options, progress)
         environment = capture(case.folder, with_jax=False)
         row = Measurement(case.id, environment, options, run_id, started_at)
-        failed = [each for each in told if isinstance(each.answer, Failure)]
-        if failed:
-            return replace(row, failure=blame(told), noise=noise.finish(reading))
-        answers = [
-            each.answer for each in sorted(told, key=lambda each: each.rank) if isinstance(each.answer, RankAnswer)
-        ]
-        return replace(_fill(row, answers, environment), noise=noise.finish(reading))
+        if any(isinstance(each.answer, Failure) for each in ended):
+            return replace(row, failure=blame(ended, options.nprocs or 1), noise=noise.finish(reading))
+        ranks = sorted(ended, key=lambda each: each.rank)
+        answers = [each.answer for each in ranks if isinstance(each.answer, RankAnswer)]
+        return replace(_fill(row, answers, environment), noise=noise.finish(reading)) if answers else row
 
 
-def run_ranks(case: Case, options: Options, progress: Progress) -> list[_RankEnd]:
-    """What came of each rank; no process is left, whatever happens."""
-    count = options.nprocs or 1
-    name = f"case {case.id.label!r}"
+def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]:
+    """What came of each rank, nothing in a program that follows; no process is left, whatever happens."""
+    count, name = options.nprocs or 1, f"case {case.id.label!r}"
     try:
         packed = pickling.dumps(case)
     except Exception as error:
         raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
-    patience_s = options.timeout_s or PATIENCE_S
-    with tempfile.TemporaryDirectory(prefix="benchax-ranks-") as folder:
-        line = str(make_file(Path(folder), count))
-        address = f"127.0.0.1:{_free_port()}"
-        jobs = [RankJob(packed, options, rank, count, address, line, patience_s) for rank in range(count)]
-        return _Launch(jobs, patience_s, name, progress).collect()
 
+    def on_step(rank: int, step: str) -> None:
+        if rank == 0:
+            progress(step, 0.0)
 
-class _Launch:
-    """The ranks while they run: a thread for each, which listens to it."""
-
-    def __init__(self, jobs: Sequence[RankJob], patience_s: float, name: str, progress: Progress) -> None:
-        self.name, self.progress = name, progress
-        sampling_s = jobs[0].options.max_time_s
-        self.limits = CallLimits(
-            lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + sampling_s,
-            memory_bytes=jobs[0].options.memory_limit_bytes,
-        )
-        # A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet.
-        self.pools = [Pool(warm=False, reuse=False, preload=("benchax.workers.rank",)) for _ in jobs]
-        self.steps = ["start"] * len(jobs)
-        self.found: queue.Queue[_RankEnd] = queue.Queue()
-        self.threads = [threading.Thread(target=self._listen, args=(job,), daemon=True) for job in jobs]
-
-    def collect(self) -> list[_RankEnd]:
-        told: list[_RankEnd] = []
-        try:
-            for thread in self.threads:
-                thread.start()
-            until: float | None = None
-            while len(told) < len(self.threads):
-                try:
-                    told.append(self.found.get(timeout=None if until is None else max(0.0, until - monotonic())))
-                except queue.Empty:
-                    break
-                if until is None and isinstance(told[-1].answer, Failure):
-                    until = monotonic() + GRACE_S
-            return told
-        finally:
-            for pool in self.pools:
-                pool.close()
-            for thread in self.threads:
-                thread.join()
-
-    def _listen(self, job: RankJob) -> None:
-        def note(message: dict[str, Any]) -> None:
-            self.steps[job.rank] = message["stage"]
-            if job.rank == 0:
-                self.progress(message["stage"], 0.0)
-
-        answer = self.pools[job.rank].call(
-            measure_rank, job, self.limits, name=self.name, shows_output=job.rank == 0, on_message=note
-        )
-        self.found.put(_RankEnd(job.rank, answer, self.steps[job.rank], monotonic()))
+    crew = find_crew(count)
+    job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
+    match crew:
+        case Leader():
+            return crew.lead(name, lambda rank, jax, line: job(rank=rank, address=jax, line_at=line), on_step)
+        case Follower():
+            crew.follow(name, lambda rank, jax, line: job(rank=rank, address=jax, line_at=line))
+            return []
+        case None:
+            with tempfile.TemporaryDirectory(prefix="benchax-ranks-") as folder:
+                line, at = str(make_file(Path(folder), count)), f"127.0.0.1:{_free_port()}"
+                jobs = [job(rank=rank, address=at, line_file=line) for rank in range(count)]
+                return RankLaunch(jobs, count, name, on_step).collect()
 
 
 def _free_port() -> int:
@@ -156,37 +101,13 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def blame(told: Sequence[_RankEnd]) -> Failure:
-    """The failure of the rank that the others failed because of, under its name."""
-    failed = sorted((each for each in told if isinstance(each.answer, Failure)), key=lambda each: each.at)
-    kinds = {each.rank: each.answer.kind for each in failed if isinstance(each.answer, Failure)}
-    crashed = [each for each in failed if kinds[each.rank] in ("crashed", "out_of_memory")]
-    stuck = [each for each in failed if kinds[each.rank] == "timeout"]
-    behind = sorted(stuck, key=lambda each: (_place(each.step), each.at))
-    if crashed:
-        chosen = crashed[:1]
-    elif behind:
-        # Ranks that are stuck at the same step cannot be told apart: one of them keeps the others waiting.
-        chosen = [each for each in behind if _place(each.step) == _place(behind[0].step)]
-    else:
-        chosen = failed[:1]
-    first = chosen[0].answer
-    assert isinstance(first, Failure)
-    who = " and ".join(f"rank {each.rank}" for each in sorted(chosen, key=lambda each: each.rank))
-    return replace(first, message=f"{who} of {plural(max(each.rank for each in told) + 1, 'rank')}: {first.message}")
-
-
-def _place(step: str) -> int:
-    return STEPS.index(step) if step in STEPS else len(STEPS)
-
-
 # ---- the row ----------------------------------------------------------------------------------------------------
 
 
 def _fill(row: Measurement, answers: Sequence[RankAnswer], environment: Environment) -> Measurement:
     first = answers[0]
-    known = {name: value for name, value in first.environment.items() if value is not None}
-    environment = replace(environment, **{**known, "process_count": len(answers)})
+    commit, branch, is_dirty = environment.commit, environment.branch, environment.is_dirty
+    environment = replace(first.environment, commit=commit, branch=branch, is_dirty=is_dirty)
     failure = _disagreement(answers)
     ranks, samples, absent = _times(answers)
     return replace(
@@ -200,7 +121,7 @@ def _fill(row: Measurement, answers: Sequence[RankAnswer], environment: Environm
         samples=samples if failure is None else (),
         devices=first.devices,
         ranks=ranks,
-        remarks=_remarks(ranks, samples, first),
+        remarks=_remarks(ranks, samples, answers),
         not_measured=(*absent, *_NOT_OF_RANKS),
     )
 
@@ -249,19 +170,26 @@ def _times(answers: Sequence[RankAnswer]) -> tuple[Ranks, tuple[Samples, ...], t
     skew = tuple((max(row) - min(row)) / NS for row in begun)
     slowest = tuple(map(max, elapsed))
     text = f"the slowest of {plural(len(answers), 'rank')}, from a common start"
+    error_s = max(a.clock_error_s for a in answers)
+    if error_s:
+        text += f"; the clocks of their hosts are known to {seconds(error_s)}"
     # What its start scattered by is not in a sample, but has shifted who waited for whom.
-    disturbed = tuple(s > SKEW_SHARE * t for s, t in zip(skew, slowest, strict=True))
+    disturbed = tuple(s + error_s > SKEW_SHARE * t for s, t in zip(skew, slowest, strict=True))
     return Ranks(times, each, skew, shared), (Samples(TIMER, 1, slowest, disturbed, answers=text, stop="time"),), ()
 
 
-def _remarks(ranks: Ranks, samples: Sequence[Samples], first: RankAnswer) -> tuple[Remark, ...]:
-    found: list[Remark] = []
+def _remarks(ranks: Ranks, samples: Sequence[Samples], answers: Sequence[RankAnswer]) -> tuple[Remark, ...]:
+    found, first = list[Remark](), answers[0]
     if first.devices is not None and first.devices.is_fake:
         text = f"{first.devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
         found.append(Remark("fake-devices", "warning", text + "no time here says what such devices would take"))
-    if len(ranks.ranks) > count_cores():
-        text = f"{plural(len(ranks.ranks), 'rank')} share {plural(count_cores(), 'core')}: they wait for one another's"
-        found.append(Remark("ranks-share-cores", "warning", text))
+    for host in dict.fromkeys(answer.host for answer in answers):
+        own = [answer for answer in answers if answer.host == host]
+        # A launcher may have bound each of them to a core of its own.
+        cores = {core for answer in own for core in answer.environment.affinity or range(count_cores())}
+        if len(own) > len(cores):
+            text = f"{plural(len(own), 'rank')} share {plural(len(cores), 'core')} of {host}: they wait for one another"
+            found.append(Remark("ranks-share-cores", "warning", text))
     if samples:
         found += _late(ranks)
         count = samples[0].disturbed_count or 0

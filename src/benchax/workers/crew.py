@@ -1,0 +1,192 @@
+"""The programs that a launcher has started on several hosts, one for each rank: how they keep in touch.
+
+The first one leads: it says which case is next and where its ranks meet, hears of each step and each end, and makes the
+row. The others run their rank and say what came of it. Each sends a line of JSON for whatever there is to say, and an
+empty one every second: so a host that is cut off, whose connection just falls silent, is noticed.
+
+Nobody is asked for a password, as in `jax.distributed`: such a network is taken for one's own. What arrives is read as
+JSON, and nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import platform
+import socket
+import threading
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Any
+
+from benchax.errors import UsageError
+from benchax.units import plural, seconds
+from benchax.workers.membership import Membership
+
+JOIN_S = 60.0
+"""For all programs to come."""
+BEAT_S = 1.0
+SILENCE_S = 15.0
+"""Who says nothing for so long is taken for lost: a busy machine may keep a program from its turn for seconds."""
+RETRY_S = 0.1
+VERSIONS = ("benchax", "jax", "jaxlib")
+
+
+class LostContact(Exception):
+    """Nothing will be heard of the other one any more; says why."""
+
+
+class Link:
+    """A connection between two of the programs."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(SILENCE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection, self._lines = connection, connection.makefile("rb")
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        self.heard_at = monotonic()
+        self.rank, self.host = 0, "the other host"
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Raises nothing: that the other one is lost is heard of by who listens."""
+        with self._lock, contextlib.suppress(OSError):
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> dict[str, Any]:
+        """The next message. Raises `LostContact`."""
+        while True:
+            try:
+                line = self._lines.readline()
+                message = json.loads(line) if line.endswith(b"\n") else None
+            except TimeoutError:
+                raise LostContact(f"nothing was heard of {self.host} for {seconds(SILENCE_S)}") from None
+            except (OSError, ValueError) as error:
+                raise LostContact(f"the connection to {self.host} is broken: {error}") from error
+            if not isinstance(message, dict):
+                raise LostContact(f"benchax on {self.host} has ended")
+            self.heard_at = monotonic()
+            if message:
+                return message
+
+    def close(self) -> None:
+        self._is_closed.set()
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _beat(self) -> None:
+        while not self._is_closed.wait(BEAT_S):
+            self.send()
+
+
+def describe_self(member: Membership) -> dict[str, Any]:
+    """What a program says first."""
+    versions = {name: importlib.metadata.version(name) for name in VERSIONS}
+    versions["python"] = ".".join(platform.python_version_tuple()[:2])
+    return {"rank": member.rank, "host": socket.gethostname(), "versions": versions}
+
+
+def gather(member: Membership) -> dict[int, Link]:
+    """Of the first program: the links to all others, by rank.
+
+    Raises:
+        UsageError: some do not come, or are of other versions.
+    """
+    found: dict[int, Link] = {}
+    own, until = describe_self(member), monotonic() + JOIN_S
+    try:
+        server = socket.create_server(("", member.port), backlog=member.count)
+    except OSError as error:
+        raise UsageError(
+            f"port {member.port} cannot be listened at: {error}", "a free one, by JAX_COORDINATOR_ADDRESS=HOST:PORT"
+        ) from error
+    with server:
+        while len(found) < member.count - 1:
+            server.settimeout(max(0.01, until - monotonic()))
+            try:
+                link = Link(server.accept()[0])
+                hello = link.receive()
+            except (TimeoutError, LostContact):
+                if monotonic() < until:
+                    continue
+                missing = [f"rank {rank}" for rank in range(1, member.count) if rank not in found]
+                reason = f"{', '.join(missing)} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
+                _refuse(found, reason)
+                raise UsageError(
+                    f"{reason} to {member.host}:{member.port}", "the same command in each process, and a network"
+                ) from None
+            if set(hello) != set(own):
+                continue  # no program of ours
+            link.rank, link.host = hello["rank"], hello["host"]
+            problem = _find_problem(own, hello, found)
+            found[link.rank] = link
+            if problem:
+                _refuse(found, problem)
+                raise UsageError(problem, "the same environment for each rank, and a rank for each")
+    for link in found.values():
+        link.send(welcome=own["host"])
+    return dict(sorted(found.items()))
+
+
+def _find_problem(own: dict[str, Any], hello: dict[str, Any], found: dict[int, Link]) -> str:
+    rank = hello["rank"]
+    if rank in found or rank == 0:
+        return f"two processes say that they are rank {rank}"
+    odd = [name for name, version in own["versions"].items() if hello["versions"].get(name) != version]
+    there = ", ".join(f"{name} {hello['versions'].get(name)}" for name in odd)
+    here = ", ".join(f"{name} {own['versions'][name]}" for name in odd)
+    return f"rank {rank} on {hello['host']} has {there}, and rank 0 has {here}" if odd else ""
+
+
+def _refuse(found: dict[int, Link], reason: str) -> None:
+    for link in found.values():
+        link.send(refused=reason)
+
+
+def join(member: Membership) -> Link:
+    """Of any other program: the link to the first one.
+
+    Raises:
+        UsageError: nothing answers there, or it refuses.
+    """
+    where, until = f"{member.host}:{member.port}", monotonic() + JOIN_S
+    while True:
+        try:
+            connection = socket.create_connection((member.host, member.port), timeout=JOIN_S)
+            break
+        except OSError as error:
+            if monotonic() > until:
+                raise UsageError(
+                    f"rank {member.rank} cannot reach rank 0 at {where}: {error}",
+                    "the same command in each process, and a port that is open between the hosts",
+                ) from error
+            sleep(RETRY_S)
+    link = Link(connection)
+    link.send(**describe_self(member))
+    try:
+        # The first one waits for all: its beats come meanwhile.
+        answer = link.receive()
+    except LostContact as error:
+        raise UsageError(f"rank {member.rank} was let go by rank 0 at {where}: {error}") from error
+    if "refused" in answer:
+        raise UsageError(answer["refused"])
+    link.host = answer["welcome"]
+    return link
+
+
+def listen(link: Link, take: Callable[[dict[str, Any]], None], lose: Callable[[str], None]) -> threading.Thread:
+    """Has a thread of its own take each message, until the other one is lost."""
+
+    def run() -> None:
+        try:
+            while True:
+                take(link.receive())
+        except LostContact as error:
+            lose(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
