@@ -106,10 +106,13 @@ def gather(member: Membership) -> dict[int, Link]:
     with server:
         while len(found) < member.count - 1:
             server.settimeout(max(0.01, until - monotonic()))
+            link = None
             try:
                 link = Link(server.accept()[0])
                 hello = link.receive()
             except (TimeoutError, LostContact):
+                if link is not None:
+                    link.close()
                 if monotonic() < until:
                     continue
                 missing = [f"rank {rank}" for rank in range(1, member.count) if rank not in found]
@@ -119,7 +122,8 @@ def gather(member: Membership) -> dict[int, Link]:
                     f"{reason} to {member.host}:{member.port}", "the same command in each process, and a network"
                 ) from None
             if set(hello) != set(own):
-                continue  # no program of ours
+                link.close()  # no program of ours
+                continue
             link.rank, link.host = hello["rank"], hello["host"]
             problem = _find_problem(own, hello, found)
             found[link.rank] = link
