@@ -17,9 +17,11 @@ def rows() -> dict[int, str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """As GitHub makes them of headings."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """As GitHub makes them of headings, and as they are made of the names that a page of the reference lists."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    names = [name for line in re.findall(r"^```\{names\} (.*)$", text, re.MULTILINE) for name in line.split()]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in [*headings, *names]}
 
 
 def test_every_test_that_the_page_names_exists() -> None:

@@ -16,8 +16,10 @@ def suggest_for_words(words: Sequence[str]) -> str:
     parts = [part for word in words for part in word.split()]
     if parts and ":" in parts[0]:
         return f"a function is measured by: benchax run {shlex.join(parts)}"
-    if not any(Path(part).suffix == ".py" for part in parts):
-        return ""
+    return _suggest_for_program(parts) if any(Path(part).suffix == ".py" for part in parts) else ""
+
+
+def _suggest_for_program(parts: Sequence[str]) -> str:
     program = shlex.join(parts if Path(parts[0]).suffix != ".py" else ["python", *parts])
     return f"where a program spends its time is told by: benchax profile -- {program}"
 
@@ -27,7 +29,7 @@ def suggest_for_file(file: Path) -> str:
     named = shlex.quote(str(file))
     if file.name.startswith("test_"):
         return f"tests with the fixture `benchmark` are measured by: pytest {named} --benchax-fixture"
-    of_program = suggest_for_words([str(file)])
+    of_program = _suggest_for_program([str(file)])
     if not (names := _functions(file)):
         return of_program
     listed = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
