@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -118,6 +119,13 @@ def test_every_module_stands_on_a_rung() -> None:
     unlisted = {part_of(name) for name in modules()} - {""} - RUNG.keys()
 
     assert not unlisted, f"add {sorted(unlisted)} to RUNGS in {__file__}, above all that they import"
+
+
+def test_the_table_for_contributors_names_every_part() -> None:
+    page = PACKAGE.parents[1] / "CONTRIBUTING.md"
+    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| \d+ \|.*$", page.read_text(encoding="utf-8"), re.M))))
+
+    assert named == set(RUNG)
 
 
 def test_imports_are_absolute_and_pass_by_the_hub(ours: Tree) -> None:
