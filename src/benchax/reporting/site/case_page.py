@@ -23,7 +23,7 @@ MOST_ROWS = 30
 MOST_SERIES = 8
 """Environments that have a colour of their own; as many are described."""
 MOST_TICKS = 30
-NOT_COMPARED = "nothing was compared with a baseline yet, so nothing is judged: `benchax compare`"
+NOT_COMPARED = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
 ALONE = "Each time is that of its own session, with its 95 % interval, which knows nothing of other sessions."
 
 

@@ -19,7 +19,7 @@ from benchax.reporting.site.versions import VERDICTS, file_of, shorten_version
 INDEX = "index.js"
 NOTE = (
     "Times are those of their own sessions, which differ by 30 % and more for reasons that are not in the code. So the "
-    "ratio of two medians is not judged here: `benchax compare` measures both side by side. Ratios to a baseline were "
+    "ratio of two medians is not judged here: benchax compare measures both side by side. Ratios to a baseline were "
     "taken that way, and their verdicts are those of the comparisons."
 )
 

@@ -20,7 +20,7 @@ CASES_ON_A_PAGE = 500
 CHANGE = TableColumn("change", "words", 12)
 NOTHING_COMPARED = (
     "No case was compared with a baseline yet, so nothing is judged. Times of two sessions differ by 30 % and more for "
-    "reasons that are not in the code; `benchax compare` measures both versions side by side."
+    "reasons that are not in the code; benchax compare measures both versions side by side."
 )
 
 Found = tuple[CaseSummary, FoundChange]
