@@ -146,7 +146,7 @@ def test_variants_have_the_time_that_rules_have_left_and_begin_no_process_too_la
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_whole_checklist_is_measured(project: Path) -> None:
-    found = benchax.checklist(double, "f32[8]", max_time_s=5)
+    found = benchax.checklist(double, "f32[8]", max_time_s=60)  # long enough for all lines on a busy machine
 
     answers = {tick.text: tick.answer for tick in found.ticks}
     traces = next(tick for tick in found.ticks if tick.text.startswith("Take traces"))
