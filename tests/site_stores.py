@@ -35,8 +35,11 @@ def failed(n: int, case: CaseId = CASE) -> Measurement:
 
 
 def make_store(folder: Path) -> DatabaseStore:
+    return fill(open_store(folder))
+
+
+def fill(store: DatabaseStore) -> DatabaseStore:
     """A case that got slower and one that got faster and takes more memory; names that are odd; three environments."""
-    store = open_store(folder)
     with store.held_open():
         comparisons.append(store, series(stepping([(12, 1.0), (12, 1.12)], sd=0.005)))
         comparisons.append(store, series(stepping([(8, 1.0), (8, 0.8)], sd=0.005), case=FFT))
