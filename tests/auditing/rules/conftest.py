@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
@@ -22,6 +23,14 @@ from benchax.model import CaseId, Comparison, Version
 from benchax.results.audit import Finding
 from benchax.results.transfers import Transfers
 from benchax.results.watch import Watch
+
+
+@pytest.fixture
+def noted() -> Iterator[HostCalls]:
+    """What this program does by name around its calls is noted until the test ends."""
+    host = HostCalls()
+    yield host
+    host.close()
 
 
 @dataclass

@@ -14,10 +14,8 @@ ID = "debug-settings"
 
 
 @pytest.fixture
-def noted() -> Iterator[HostCalls]:
-    host = HostCalls()
-    yield host
-    host.close()
+def noted(noted: HostCalls) -> Iterator[HostCalls]:
+    yield noted
     jax.config.update("jax_debug_nans", False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ import pytest
 from benchax.auditing.host_calls import HostCalls
 
 ID = "repeated-device-put"
-
-
-@pytest.fixture
-def noted() -> Iterator[HostCalls]:
-    host = HostCalls()
-    yield host
-    host.close()
 
 
 def asked(ask_about_program: Any, noted: HostCalls) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from site_stores import CASE, FFT, contents, make_store, page_of, row
+from site_stores import CASE, FFT, contents, page_of, row
 
 from benchax.errors import NotAvailable, UsageError
 from benchax.reporting.site import processes, publishing
@@ -22,16 +22,6 @@ from benchax.reporting.site.processes import open_workers
 from benchax.reporting.site.publishing import publish
 from benchax.store.database import DatabaseStore
 from benchax.store.timelines import CaseActivity
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> DatabaseStore:
-    return make_store(tmp_path / "store")
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    return tmp_path / "site"
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from site_stores import (
     LONG,
     contents,
     failed,
-    make_store,
     page_of,
     row,
     script_of,
@@ -33,16 +32,6 @@ from benchax.reporting.site.publishing import publish
 from benchax.reporting.site.versions import file_of
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> DatabaseStore:
-    return make_store(tmp_path / "store")
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    return tmp_path / "site"
 
 
 def text_of(file: Path) -> str:
