@@ -12,7 +12,7 @@ import sysconfig
 import traceback
 from functools import cache
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Literal
 
 from benchax.printable import LONGEST_TRACEBACK, cap
@@ -27,6 +27,13 @@ def owner_of(file: str) -> Owner:
         if file.startswith(folders):
             return owner
     return "user"
+
+
+def is_in_package(frame: FrameType | None) -> bool:
+    """Does the nearest line that is neither JAX's nor Python's stand in an installed package?"""
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
+        frame = frame.f_back
+    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
 
 _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")

@@ -6,6 +6,7 @@ their own (`bodies`), whose first inputs may be the same in each iteration.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,13 @@ class Body:
     @cached_property
     def makers(self) -> dict[int, TracedEquation]:
         return {id(value): step for step in self.program.steps for value in step.makes}
+
+    @cached_property
+    def uses(self) -> Counter[int]:
+        """How often each value is read, or given out, by its id."""
+        found = Counter(id(value) for step in self.program.steps for value in step.reads)
+        found.update(id(value) for value in self.program.outputs)
+        return found
 
     def maker(self, value: TracedValue) -> TracedEquation | None:
         return self.makers.get(id(value))

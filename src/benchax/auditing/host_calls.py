@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from benchax.source_files import owner_of
+from benchax.source_files import is_in_package, owner_of
 from benchax.specs import spec_of
 from benchax.watching.frames import user_line
 from benchax.watching.signatures import describe_placement
@@ -304,13 +304,6 @@ class HostCalls:
 
 def _is_outside_jax(frame: FrameType) -> bool:
     return owner_of(frame.f_code.co_filename) != "jax"
-
-
-def is_in_package(frame: FrameType | None) -> bool:
-    """Does the nearest line that is neither JAX's nor Python's stand in an installed package?"""
-    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
-        frame = frame.f_back
-    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
 
 def _own_lines(frame: FrameType | None) -> frozenset[tuple[str, int]]:

@@ -23,10 +23,11 @@ import jax
 
 from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.call_notes import CallNotes
-from benchax.auditing.host_calls import HostCalls, is_in_package
+from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
 from benchax.results.transfers import Transfers
+from benchax.source_files import is_in_package
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
 from benchax.watching.transfers import watch_transfers

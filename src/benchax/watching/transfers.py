@@ -38,7 +38,7 @@ from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # wh
 from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
-from benchax.source_files import owner_of
+from benchax.source_files import is_in_package, owner_of
 from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import calling
 
@@ -234,8 +234,9 @@ def _reading(value: Any, elapsed_s: float) -> None:
     # Above this function and `read_and_record`, where the frames of JAX begin.
     frame = sys._getframe(2)
     by = _reader(frame)
-    # Asked for by name (device_put reads an array that it places otherwise), or the reading of a callback.
-    if by not in ("device_get", "device_put", None) and not (value.dtype == bool and _is_of_package(frame)):
+    # Asked for by name (device_put reads an array that it places otherwise), or the reading of a callback; and of a
+    # truth value a package asks for itself: a check that is no line of the user's.
+    if by not in ("device_get", "device_put", None) and not (value.dtype == bool and is_in_package(frame)):
         _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
 
 
@@ -251,13 +252,6 @@ def _reader(frame: FrameType | None) -> str | None:
         is_of_jax = is_of_jax and owner in ("jax", "benchax")
         name, frame = frame.f_code.co_name if is_of_jax and owner == "jax" else name, frame.f_back
     return name
-
-
-def _is_of_package(frame: FrameType | None) -> bool:
-    """Did a package ask? Of a truth value it then asks for itself: a check that is no line of the user's."""
-    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
-        frame = frame.f_back
-    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
 
 def _replace(owner: Any, name: str, new: Any) -> None:

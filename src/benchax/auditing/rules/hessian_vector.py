@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Iterable
 
 from benchax.auditing.dataflow import Body, bodies
@@ -29,38 +29,27 @@ def hessian_vector(e: Evidence) -> Iterable[Finding]:
         bases = {id(step.makes[0]): step.makes[0].shape[0] for step in body.program.steps if _is_basis(body, step)}
         if not bases:
             continue
-        uses = Counter(id(value) for step in body.program.steps for value in step.reads)
-        uses.update(id(value) for value in body.program.outputs)
         for step in body.program.steps:
             if step.name == "dot_general" and DERIVATIVE not in step.scope:
-                yield from _of_product(e, body, step, bases, uses)
+                yield from _of_product(e, body, step, bases)
 
 
-def _of_product(
-    e: Evidence, body: Body, step: TracedEquation, bases: dict[int, int], uses: Counter[int]
-) -> Iterable[Finding]:
+def _of_product(e: Evidence, body: Body, step: TracedEquation, bases: dict[int, int]) -> Iterable[Finding]:
     for side in (0, 1):
         matrix, other = step.reads[side], step.reads[1 - side]
         (contracted, _), (_, batched) = (
             (axes[side], axes[1 - side]) for axes in step.equation.params["dimension_numbers"]
         )
-        vectors = _elements(other) // max(1, _elements(matrix, contracted))
-        columns = _columns(body, matrix, bases, uses)
+        vectors = math.prod(other.shape) // max(1, math.prod(matrix.shape[axis] for axis in contracted))
+        columns = _columns(body, matrix, bases)
         if columns is not None and not batched and columns >= max(LEAST, FEW * vectors):
             yield _finding(e, step, matrix, columns)
 
 
-def _elements(value: TracedValue, axes: Iterable[int] | None = None) -> int:
-    found = 1
-    for axis in range(len(value.shape)) if axes is None else axes:
-        found *= value.shape[axis]
-    return found
-
-
-def _columns(body: Body, matrix: TracedValue, bases: dict[int, int], uses: Counter[int]) -> int | None:
+def _columns(body: Body, matrix: TracedValue, bases: dict[int, int]) -> int | None:
     """How many columns of the identity this derivative was taken along; None where it is used twice, or is none."""
     value = matrix
-    while uses[id(value)] == 1 and (step := body.maker(value)) is not None:
+    while body.uses[id(value)] == 1 and (step := body.maker(value)) is not None:
         if _is_of_derivative(step):
             return _basis_of(body, value, bases)
         if step.name not in MOVES:

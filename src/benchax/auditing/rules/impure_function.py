@@ -28,8 +28,8 @@ from benchax.results.audit import Finding, Where
 TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
 LARGE = 1 << 20
 """Elements; larger constants are not compared."""
-# Functions stand in the text of a jaxpr by their addresses, which differ from trace to trace.
 _RANDOM = re.compile(r"((np|numpy)\.)?random\.\w+$")
+# Functions stand in the text of a jaxpr by their addresses, which differ from trace to trace.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 

@@ -7,11 +7,19 @@ from collections.abc import Iterable, Iterator
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
-from benchax.auditing.syntax import Loop, holds, innermost_loop, jits_of_new_functions, kind_of, tree_of, where_of
+from benchax.auditing.syntax import (
+    Loop,
+    holds,
+    innermost_loop,
+    jits_of_new_functions,
+    kind_of,
+    own_or_called,
+    tree_of,
+    where_of,
+)
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
-from benchax.source_files import owner_of
 from benchax.units import seconds
 
 OFTEN = 2
@@ -89,8 +97,7 @@ def _made_at(called: Where | None, defined: Where | None) -> tuple[Where | None,
     jits = next((found for node in around if (found := list(jits_of_new_functions(node)))), [])
     near = min(jits, key=lambda call: abs(call.lineno - called[1]), default=None)
     if near is None:
-        is_own = defined is not None and owner_of(defined[0]) == "user"
-        return defined if is_own else called, [f"called at line {called[1]}"]
+        return own_or_called(defined, called), [f"called at line {called[1]}"]
     loop = innermost_loop(tree, near.lineno)
     inside = f"in the {kind_of(loop)} at line {loop.lineno}" if loop else "in each call of the function around it"
     return (called[0], near.lineno), [f"line {near.lineno}, {inside}: {ast.unparse(near)[:100]}"]

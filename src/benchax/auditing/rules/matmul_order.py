@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -58,15 +57,13 @@ def matmul_order(e: Evidence) -> Iterable[Finding]:
 
 
 def _chains(body: Body) -> Iterator[_Chain]:
-    uses = Counter(id(value) for step in body.program.steps for value in step.reads)
-    uses.update(id(value) for value in body.program.outputs)
     for step in body.program.steps:
         # What a derivative has made is of the products that somebody wrote, which have findings of their own.
         if step.name == PRODUCT and GRADIENT not in step.scope:
             for side in (0, 1):
                 inner = body.maker(body.through(step.reads[side], ("convert_element_type",)))
                 # A product that something else needs too has to be made anyway.
-                if inner is not None and inner.name == PRODUCT and uses[id(inner.makes[0])] == 1:
+                if inner is not None and inner.name == PRODUCT and body.uses[id(inner.makes[0])] == 1:
                     yield from _chain(step, side, inner)
 
 

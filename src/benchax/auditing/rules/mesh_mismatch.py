@@ -16,8 +16,6 @@ from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES = 1 << 20
-
-
 OFTEN = 5
 """Times that a program puts an array on each device: what it puts there once are weights."""
 

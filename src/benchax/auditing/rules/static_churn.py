@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
-from benchax.auditing.syntax import where_of
-from benchax.results.audit import Finding, Where
+from benchax.auditing.syntax import own_or_called, where_of
+from benchax.results.audit import Finding
 from benchax.results.watch import Compile
-from benchax.source_files import owner_of
 from benchax.units import seconds
 
 MANY = 3
@@ -44,15 +43,9 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
         f"static argument {argument} of {function} took {values} values",
         seen,
         _EQUALITY if is_same else (_ONE_FUNCTION if is_function else _AS_ARRAY).format(argument=argument),
-        where=_where(defined, recompiles[0][0]),
+        where=own_or_called(where_of(defined), where_of(recompiles[0][0].where)),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
-
-
-def _where(defined: str | None, first: Compile) -> Where | None:
-    """The function, where it is the user's; of a library's the line that calls it."""
-    where, called = where_of(defined), where_of(first.where)
-    return where if called is None or (where is not None and owner_of(where[0]) == "user") else called
 
 
 _ONE_FUNCTION = (
