@@ -103,22 +103,21 @@ class RemoteStartLine:
 
     def _answer_pings(self, rank: int, peer: _Peer) -> None:
         while True:
-            number, slowest_ns = peer.receive(self.patience_s, f"rank {rank} did not compare its clock")
+            number, usual_ns = peer.receive(self.patience_s, f"rank {rank} did not compare its clock")
             if number == STOP:
-                self._lead_ns = max(self._lead_ns, LEAD_NS + 2 * slowest_ns)
+                self._lead_ns = max(self._lead_ns, LEAD_NS + 2 * usual_ns)
                 return
             peer.send(number, perf_counter_ns())
 
     def _ping(self) -> ClockReading:
-        peer, found, slowest_ns = self._peers[0], list[tuple[int, int, int]](), 0
+        peer, found = self._peers[0], list[tuple[int, int, int]]()
         for number in range(PINGS):
             before = perf_counter_ns()
             peer.send(number, 0)
             there = peer.receive(self.patience_s, "rank 0 did not compare its clock")[1]
             after = perf_counter_ns()
             found.append((after - before, before + (after - before) // 2, there))
-        slowest_ns = sorted(took for took, _, _ in found)[PINGS // 2]
-        peer.send(STOP, slowest_ns)
+        peer.send(STOP, sorted(took for took, _, _ in found)[PINGS // 2])
         took, middle, there = min(found)
         if peer.clock and peer.clock == self._clock:
             return ClockReading(middle, 0, 0)

@@ -81,9 +81,7 @@ def number_or_nan(value: float | None) -> float:
 
 
 def list_entries(listed: Sequence[Sequence[float]], width: int) -> Entries:
-    """Args:
-    width: `TIMES` or `RATIOS`.
-    """
+    """Makes entries of what is listed: a version, and then as many numbers as `TIMES` or `RATIOS` says (`width`)."""
     return np.array(listed, dtype=float).reshape(-1, 1 + width)
 
 
