@@ -262,14 +262,14 @@ def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
     return [(benchmark, file.resolve().parent) for benchmark in found.values()]
 
 
-def import_file(file: Path) -> ModuleType:
-    """Imports a file under a name of its own, its folder first on sys.path, as running it would."""
+def import_file(file: Path, name: str = "") -> ModuleType:
+    """Imports a file under a name of its own, or the given one, its folder first on sys.path, as running it would."""
     path = file.resolve()
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     # Of the path, so that two files of one name in different folders stay apart.
-    name = f"{MODULE_PREFIX}{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{path.stem}"
+    name = name or f"{MODULE_PREFIX}{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"cannot import {str(file)!r}", "a Python file")

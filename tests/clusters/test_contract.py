@@ -30,8 +30,11 @@ class Ask:
         return self
 
 
+ON_RAY = [pytest.mark.slow, pytest.mark.serial]
+
+
 @pytest.fixture(
-    params=["local", "simulated", pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.serial])], scope="module"
+    params=["local", "simulated", *(pytest.param(name, marks=ON_RAY) for name in ("ray", "gang"))], scope="module"
 )
 def agents(request: pytest.FixtureRequest) -> Iterator[Agents]:
     match request.param:
@@ -42,7 +45,7 @@ def agents(request: pytest.FixtureRequest) -> Iterator[Agents]:
                 yield found
         case _:
             two_nodes = request.getfixturevalue("two_nodes")
-            with open_agents(two_nodes.address) as found:
+            with open_agents(two_nodes.address, nprocs=2 if request.param == "gang" else None) as found:
                 yield found
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -147,6 +148,20 @@ def test_those_of_a_file_are_imported_from_it(printed: dict[str, list[str]], nam
 
 def test_a_file_without_need_is_not_imported_again(printed: dict[str, list[str]]) -> None:
     assert printed["plain"] == ["4.0"]
+
+
+def test_on_another_machine_they_are_imported_from_the_folder_that_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "inner").mkdir(parents=True)
+    (here / "inner" / "states.py").write_text(FILE, encoding="utf-8")
+    sent = pickling.dumps(import_file(here / "inner" / "states.py").of_equinox)
+    here.rename(there)
+    monkeypatch.setenv(pickling.SENT_FROM, str(here))
+    monkeypatch.chdir(there)
+
+    assert in_other_processes(sent) == [["imported", "2.0"]]
 
 
 def test_those_of_a_notebook_are_told_to_jax_again() -> None:

@@ -157,7 +157,7 @@ def run(
         raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
     cases = [replace(case, work=amounts or case.work).with_mode(mode or case.mode) for case in cases]
     cases = [case.with_mesh(each) for each in mesh or (None,) for case in cases]
-    for option, is_given in (("--break-even", break_even), ("--devices", devices), ("--nprocs", nprocs)):
+    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
         if is_given and on is not None:
             raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
     if no_jit:
@@ -173,7 +173,7 @@ def run(
         from benchax.cli.scaling import scale
 
         raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json, html=html))
-    if follows(cases, given):
+    if on is None and follows(cases, given):
         raise typer.Exit(follow(cases, given, broken))
     code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html)
     if quick:
@@ -235,7 +235,7 @@ def measure(
         try:
             with (
                 show_progress(True, has_bar=not as_json, results=lambda: ended) as report,
-                nullcontext() if on is None else open_agents(on, folder_of(cases)) as agents,
+                nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(cases, given)) as agents,
             ):
                 found = run_cases(
                     cases,
@@ -272,13 +272,28 @@ def measure(
 
 def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
     """Has a launcher started this program beside another one, which makes the rows?"""
-    from benchax.options import resolve
-
-    if all(resolve(None, case.options, given, project=case.folder).nprocs is None for case in cases):
+    if not any(_nprocs_of_each(cases, given)):
         return False
     from benchax.workers.joined import is_follower
 
     return is_follower()
+
+
+def nprocs_of(cases: Sequence[Case], given: Mapping[str, Any]) -> int | None:
+    """In how many processes all of the cases run. Raises `UsageError` where that differs."""
+    found = set(_nprocs_of_each(cases, given))
+    if len(found) > 1:
+        counts = ", ".join(sorted(str(each or "none") for each in found))
+        raise UsageError(
+            f"cases of nprocs {counts} are given with --on", "one number for all of them", "a run for each number"
+        )
+    return found.pop() if found else None
+
+
+def _nprocs_of_each(cases: Sequence[Case], given: Mapping[str, Any]) -> list[int | None]:
+    from benchax.options import resolve
+
+    return [resolve(None, case.options, given, project=case.folder).nprocs for case in cases]
 
 
 def follow(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken]) -> int:

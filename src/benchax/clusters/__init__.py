@@ -12,12 +12,13 @@ from benchax.workers.pool import shared_pool
 
 
 @contextmanager
-def open_agents(on: str | None, folder: Path | None = None) -> Generator[Agents, None, None]:
+def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None = None) -> Generator[Agents, None, None]:
     """Those who make calls; what was started for them has ended afterwards, the pool of this program excepted.
 
     Args:
         on: "ray", "HOST:PORT" or "ray://HOST:PORT" (`ray_session.py`); None: the pool of this program.
         folder: with the users' files, which go to the nodes; default: the working folder.
+        nprocs: ranks of one program that all calls are made in; None: calls are made on one node each.
 
     Raises:
         UsageError: no cluster is meant by `on`, or none is there.
@@ -26,7 +27,15 @@ def open_agents(on: str | None, folder: Path | None = None) -> Generator[Agents,
     if on is None:
         yield LocalAgents(shared_pool())
         return
-    from benchax.clusters.ray_agents import open_ray_agents  # with Ray
+    folder = folder or Path.cwd()
+    # With Ray, which is imported where it is needed.
+    if nprocs is not None:
+        from benchax.clusters.ray_gang import open_ray_gang
 
-    with open_ray_agents(on, folder or Path.cwd()) as agents:
+        with open_ray_gang(on, folder, nprocs) as gang:
+            yield gang
+        return
+    from benchax.clusters.ray_agents import open_ray_agents
+
+    with open_ray_agents(on, folder) as agents:
         yield agents

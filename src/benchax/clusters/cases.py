@@ -17,9 +17,10 @@ from benchax.clusters.dispatcher import Dispatcher, WorkBatch
 from benchax.environment import capture
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent
+from benchax.workers import executor_for
 from benchax.workers.call_limits import UNLIMITED
 from benchax.workers.conversation import Listener as MessageListener
-from benchax.workers.isolated import Isolated
+from benchax.workers.isolated import Executor, Isolated
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.pool import Pool
 from benchax.workers.replicated import Replicated
@@ -49,15 +50,19 @@ class CaseJob:
     def __call__(self, pool: Pool, on_message: MessageListener) -> Measurement:
         is_cold = self.options.cold_process
         with _cold(pool) if is_cold else nullcontext(pool) as chosen:
-            first = Isolated(is_cold, chosen)
-            executor = first if self.options.processes == 1 else Replicated(first, pool)
             case: Any = self.case
+            executor = self._executor(pool, Isolated(is_cold, chosen))
             return executor.run(
                 case,
                 self.options,
                 run_id=self.run_id,
                 progress=lambda stage, share: on_message({"stage": stage, "share": share}),
             )
+
+    def _executor(self, pool: Pool, first: Isolated) -> Executor:
+        if self.options.nprocs is not None:
+            return executor_for(self.options)  # has pools of its own
+        return first if self.options.processes == 1 else Replicated(first, pool)
 
 
 def _cold(pool: Pool) -> Pool:
@@ -67,7 +72,13 @@ def _cold(pool: Pool) -> Pool:
 def measure_cases(
     agents: Agents, cases: Sequence[Case], options: Sequence[Options], run_id: str, report: Listener
 ) -> Iterator[tuple[int, Measurement]]:
-    """(position of the case, its row) as they end. Of a case that no node was left for the row says so."""
+    """(position of the case, its row) as they end. Of a case that no node was left for the row says so.
+
+    Raises:
+        UsageError: options that cannot be kept; before anything is measured.
+    """
+    for each in options:
+        executor_for(each)  # refuses what cannot be
     nodes = agents.start([case.fn for case in cases], UNLIMITED)
     ended = [0]
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from benchax.clusters.agents import Examination, NodeCall
+from benchax.errors import require
 from benchax.machine import doctor
 from benchax.machine.pace import read_pace_s
-from benchax.measuring.jax_settings import jax_settings
+from benchax.measuring.jax_settings import apply_settings
 from benchax.model import Failure
 from benchax.workers.call_limits import limit_stages
-from benchax.workers.pickling import Sealed
+from benchax.workers.crew import free_port
+from benchax.workers.membership import BY_HAND
+from benchax.workers.pickling import SENT_FROM, Sealed
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
 
@@ -31,17 +34,19 @@ class NodeAgent:
     Args:
         folders: of imports, relative to the folder with the user's files, where this process runs.
         jax_config: settings of JAX in the driver.
+        sent_from: the folder with the user's files there.
     """
 
-    def __init__(self, folders: Sequence[str], jax_config: Mapping[str, Any]) -> None:
+    def __init__(self, folders: Sequence[str], jax_config: Mapping[str, Any], sent_from: str) -> None:
         # Ray sets it for its workers, to the CPUs of the actor. At home nobody does, and rows tell flags apart.
         os.environ.pop(THREADS, None)
+        os.environ[SENT_FROM] = sent_from
         ours = [str(Path(folder).resolve()) for folder in folders]
         # Ray brings copies of packages, and puts them first.
         others = [path for path in sys.path if path not in ours]
         sys.path[:] = [*ours, *sorted(others, key=_is_of_ray)]
-        known = jax_settings()  # another version may have others
-        self.pool = Pool(jax_config={name: value for name, value in jax_config.items() if name in known})
+        apply_settings(dict(jax_config))  # workers have those of this process
+        self.pool = Pool()
 
     def examine(self, needed: Sealed, limit_s: float) -> Examination | Failure:
         """What this node is; a failure where a worker cannot load what is needed."""
@@ -53,6 +58,15 @@ class NodeAgent:
         messages: list[dict[str, Any]] = []
         outcome = job(self.pool, messages.append)
         return messages, outcome
+
+    def find_address(self) -> str:
+        """Where this process can listen, as the first of several that make one program."""
+        host = require("ray.util", doing="measuring on a cluster").get_node_ip_address()
+        return f"{host}:{free_port(host)}"
+
+    def join(self, address: str, count: int, rank: int) -> None:
+        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/membership.py`)."""
+        os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
 
     def close(self) -> None:
         self.pool.close()

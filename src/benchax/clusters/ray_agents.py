@@ -6,8 +6,7 @@ and two of them never disturb one another. A node that is busy joins when it is 
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,20 +26,17 @@ from benchax.clusters.agents import (
     TicketListener,
     at_commit_of,
 )
-from benchax.clusters.node_agent import NodeAgent
-from benchax.clusters.node_check import check_nodes, make_probe
-from benchax.clusters.ray_session import first_sentence, folders_to_send, open_session
+from benchax.clusters.ray_calls import EndedCall, RayCalls
+from benchax.clusters.ray_places import START_S, Place, check_places, list_places, name_place, only, start_agent
+from benchax.clusters.ray_session import first_sentence, open_session
 from benchax.environment import capture
-from benchax.errors import UsageError, require
+from benchax.errors import UsageError
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 from benchax.units import plural, seconds
 from benchax.workers.call_limits import CallLimits
 from benchax.workers.pickling import seal
 
-START_S = 120.0
-"""For the first node to be ready; starting Ray's processes and JAX on a busy machine takes its time."""
 LATE_S = 30.0
 """Nodes that are not ready so long after the first one join later."""
 LOOK_S = 5.0
@@ -54,8 +50,7 @@ class AgentHandle:
     """An agent as the driver knows it."""
 
     id: str
-    place: dict[str, Any]
-    """The node, as Ray describes it."""
+    place: Place
     actor: Any
     node: Node | None = None
     """Once it is ready."""
@@ -77,8 +72,7 @@ class RayAgents:
         self.attempts: dict[str, int] = {}
         """Agents that there were on each of Ray's nodes."""
         self.problems: list[str] = []
-        self._events: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
-        """(agent, what has ended, future)"""
+        self.calls = RayCalls(ray)
         self._looked = monotonic()
 
     # ---- the contract
@@ -87,10 +81,8 @@ class RayAgents:
         self.here = capture(self.folder, with_jax=False)
         self.needed = seal(needed, "what the nodes need")
         self.limit_s = limits.stage_s("start") or START_S
-        places = self._places()
-        if not places:
-            raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
-        self._check(places)
+        places = list_places(self.ray)
+        check_places(self.ray, places)
         for place in places:
             self._start_agent(place)
         return self._await_first()
@@ -101,16 +93,16 @@ class RayAgents:
         try:
             sealed = job.seal()
         except UsageError as error:
-            self._events.put((node.id, "call", _Done(([], diagnose(error, "start")))))
+            self.calls.end(node.id, "call", ([], diagnose(error, "start")))
             return
-        self._follow(agent, "call", lambda: agent.actor.make_call.remote(sealed))
+        self.calls.begin(agent.id, "call", lambda: agent.actor.make_call.remote(sealed))
 
     def collect(self, listen: TicketListener) -> list[AgentEvent]:
         while self.agents and any(agent.ticket is not None or agent.node is None for agent in self.agents.values()):
             self._look_for_nodes()
             found: list[AgentEvent] = []
-            for id, what, future in self._wait(LOOK_S):
-                found += self._read(id, what, future, listen)
+            for ended in self.calls.wait(LOOK_S):
+                found += self._read(ended, listen)
             if found:
                 return found
         return []
@@ -124,45 +116,21 @@ class RayAgents:
 
     # ---- nodes
 
-    def _places(self) -> list[dict[str, Any]]:
-        return [place for place in self.ray.nodes() if place["Alive"] and place["Resources"].get("CPU", 0) > 0]
-
-    def _check(self, places: Sequence[dict[str, Any]]) -> None:
-        probe = self.ray.remote(num_cpus=0, max_retries=0)(make_probe())
-        asked = [(place, probe.options(scheduling_strategy=_only(place)).remote()) for place in places]
-        self.ray.wait([ref for _, ref in asked], num_returns=len(asked), timeout=START_S)
-        found: dict[str, dict[str, str | None] | str] = {}
-        for place, ref in asked:
-            try:
-                found[_name(place)] = self.ray.get(ref, timeout=0.1)
-            except self.ray.exceptions.RayError as error:
-                found[_name(place)] = first_sentence(error)
-        check_nodes(found)
-
     def _start_agent(self, place: dict[str, Any]) -> None:
-        resources = place["Resources"]
         self.attempts[place["NodeID"]] = number = self.attempts.get(place["NodeID"], 0) + 1
-        actor = (
-            self.ray.remote(NodeAgent)
-            .options(
-                num_cpus=resources["CPU"],
-                num_gpus=resources.get("GPU", 0),  # without any, Ray hides those that there are
-                scheduling_strategy=_only(place),
-                max_restarts=0,
-            )
-            .remote(folders_to_send(self.folder), _settings_to_send())
-        )
+        resources = place["Resources"]
+        actor = start_agent(self.ray, self.folder, only(place), resources["CPU"], resources.get("GPU", 0))
         agent = AgentHandle(f"{place['NodeID'][:12]}-{number}", place, actor)
         self.agents[agent.id] = agent
-        self._follow(agent, "examine", lambda: actor.examine.remote(self.needed, self.limit_s))
+        self.calls.begin(agent.id, "examine", lambda: actor.examine.remote(self.needed, self.limit_s))
 
     def _await_first(self) -> list[Node]:
         """Those that are ready when most are: the others join later."""
         nodes: list[Node] = []
         until = monotonic() + max(START_S, self.limit_s)
         while any(agent.node is None for agent in self.agents.values()) and monotonic() < until:
-            for id, what, future in self._wait(until - monotonic()):
-                for event in self._read(id, what, future, lambda ticket, message: None):
+            for ended in self.calls.wait(until - monotonic()):
+                for event in self._read(ended, lambda ticket, message: None):
                     if isinstance(event, NodeJoined):
                         nodes.append(event.node)
                         until = min(until, monotonic() + LATE_S)
@@ -173,7 +141,7 @@ class RayAgents:
                     "install it there, or put it into the folder of your files, which goes to the nodes",
                 )
         if not nodes:
-            listed = ", ".join(_name(agent.place) for agent in self.agents.values()) or "they were lost"
+            listed = ", ".join(name_place(agent.place) for agent in self.agents.values()) or "they were lost"
             raise UsageError(
                 f"none of {plural(len(self.attempts), 'node')} was ready within {seconds(START_S)}: {listed}",
                 "a node with all of its CPUs free, so that nothing disturbs what is measured",
@@ -190,44 +158,27 @@ class RayAgents:
         self._looked = monotonic()
         with suppress(self.ray.exceptions.RayError):  # the next look will do
             taken = {agent.place["NodeID"] for agent in self.agents.values()}
-            for place in self._places():
+            for place in list_places(self.ray):
                 if place["NodeID"] not in taken and self.attempts.get(place["NodeID"], 0) < MOST_AGENTS:
                     self._start_agent(place)
 
     # ---- what comes back
 
-    def _follow(self, agent: AgentHandle, what: str, call: Callable[[], Any]) -> None:
-        """Has the end of a call put among the events, at no cost while it lasts."""
-        try:
-            future = call().future()
-        except self.ray.exceptions.RayError as error:  # the agent is known to be gone
-            self._events.put((agent.id, what, _Done(error=error)))
-            return
-        future.add_done_callback(lambda future: self._events.put((agent.id, what, future)))
-
-    def _wait(self, timeout_s: float) -> list[tuple[str, str, Any]]:
-        found: list[tuple[str, str, Any]] = []
-        with suppress(queue.Empty):
-            found.append(self._events.get(timeout=max(0.01, timeout_s)))
-            while True:
-                found.append(self._events.get_nowait())
-        return found
-
-    def _read(self, id: str, what: str, future: Any, listen: TicketListener) -> list[AgentEvent]:
-        agent = self.agents.get(id)
+    def _read(self, ended: EndedCall, listen: TicketListener) -> list[AgentEvent]:
+        agent = self.agents.get(ended.who)
         if agent is None:  # given up
             return []
         try:
-            value: Any = future.result()
+            value: Any = ended.result()
         except self.ray.exceptions.RayTaskError as error:
             # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
             failure = diagnose(error, "start")
-            value = failure if what == "examine" else ([], failure)
+            value = failure if ended.what == "examine" else ([], failure)
         except Exception as error:  # the future's own errors have no common type
             found = self._lose(agent, first_sentence(error))
             self._start_missing()  # it may have been the agent alone that was killed
             return found
-        if what == "examine":
+        if ended.what == "examine":
             return self._take_examination(agent, value)
         messages, outcome = value
         assert agent.node is not None
@@ -245,7 +196,7 @@ class RayAgents:
 
     def _take_examination(self, agent: AgentHandle, found: Examination | Failure) -> list[AgentEvent]:
         if isinstance(found, Failure):
-            self.problems.append(f"node {_name(agent.place)} cannot measure this: {found.message}")
+            self.problems.append(f"node {name_place(agent.place)} cannot measure this: {found.message}")
             self._lose(agent, found.message)
             return []
         environment = at_commit_of(self.here, found.environment)
@@ -266,37 +217,6 @@ def open_ray_agents(on: str, folder: Path) -> Generator[RayAgents, None, None]:
             yield agents
         finally:
             agents.close()
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A call that has ended before it began; with the method of a future that is asked for."""
-
-    value: Any = None
-    error: Exception | None = None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-def _only(place: dict[str, Any]) -> Any:
-    strategies = require("ray.util.scheduling_strategies", doing="measuring on a cluster")
-    return strategies.NodeAffinitySchedulingStrategy(place["NodeID"], soft=False)
-
-
-def _name(place: dict[str, Any]) -> str:
-    return f"{place['NodeManagerHostname']} ({place['NodeManagerAddress']}, {place['NodeID'][:6]})"
-
-
-def _settings_to_send() -> dict[str, Any]:
-    plain = (bool, int, float, str, type(None))
-    return {
-        name: value
-        for name, value in jax_settings().items()
-        if isinstance(value, plain) and name != "jax_compilation_cache_dir"
-    }
 
 
 def _writable(value: Any) -> Any:

@@ -194,3 +194,10 @@ def listen(link: Link, take: Callable[[dict[str, Any]], None], lose: Callable[[s
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
+
+
+def free_port(host: str = "") -> int:
+    """One that nobody listens at now, of this address of this host, or of all of them."""
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return found.getsockname()[1]

@@ -7,7 +7,6 @@ same case, and has nothing to store or to show.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -45,7 +44,7 @@ class Leader:
 
     def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
         """What came of each rank of this case; no rank runs on afterwards."""
-        jax_at, line_at = (f"{self.member.host}:{_free_port()}" for _ in range(2))
+        jax_at, line_at = (f"{self.member.host}:{crew.free_port()}" for _ in range(2))
         launch = RankLaunch([make_job(0, jax_at, line_at)], self.member.count, name, on_step, GRACE_S)
         with self._lock:
             self._number += 1
@@ -196,9 +195,3 @@ def is_follower() -> bool:
     """Of a program that a launcher has started beside others: is it another one than the first?"""
     member = find_membership(os.environ)
     return member is not None and member.rank > 0
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return found.getsockname()[1]

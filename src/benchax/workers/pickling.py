@@ -21,6 +21,7 @@ Which functions these are JAX tells in private only, `jax._src.tree_util._regist
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 from abc import ABCMeta
@@ -43,6 +44,8 @@ from benchax.errors import UsageError
 # The class of jitted functions has no public name.
 _Jitted: Any = type(jax.jit(lambda: None))
 
+SENT_FROM = "BENCHAX_SENT_FROM"
+"""On another machine: the folder there whose files are in the working folder here."""
 BESIDE_BYTES = 2**20
 """Buffers from this size up travel beside the pickle."""
 
@@ -218,9 +221,15 @@ def file_of_class(cls: type) -> str | None:
 
 
 def class_of_file(file: str, module: str, name: str) -> type:
-    """At the other end."""
-    there: Any = sys.modules.get(module) or import_file(Path(file))
+    """At the other end, where the file is imported under the same name: its classes find their way back, too."""
+    there: Any = sys.modules.get(module) or import_file(_find_file(Path(file)), module)
     return reduce(getattr, name.split("."), there)
+
+
+def _find_file(file: Path) -> Path:
+    """Where it is here: on another machine the folder that it was sent from is the working folder."""
+    sent_from = os.environ.get(SENT_FROM)
+    return Path.cwd() / file.relative_to(sent_from) if sent_from and file.is_relative_to(sent_from) else file
 
 
 def is_node(cls: type) -> bool:

@@ -12,7 +12,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, Environment, Options
 from benchax.program import hlo_module
 from benchax.program.collectives import collectives
+from benchax.workers import pickling
 from benchax.workers.task import Say, task
 
 WARMUP_CALLS, LEAST_SAMPLES = 3, 10
@@ -90,7 +90,7 @@ def measure_rank(job: RankJob, say: Say) -> RankAnswer:
     say("connect")
     _join(job)
     say("inputs")
-    case: Case = pickle.loads(job.case)  # ours: the launcher's, as a worker's argument is
+    case: Case = pickling.loads(job.case)
     prepared = prepare(case, job.options.seed, say)
     _check_exchanges(prepared, job)
     first = prepared.call_first()

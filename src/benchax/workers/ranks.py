@@ -9,7 +9,6 @@ process's beginning to the last one's end: what the start itself scatters by is 
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from benchax.model import (
 )
 from benchax.units import percent, plural, seconds
 from benchax.workers import pickling
+from benchax.workers.crew import free_port
 from benchax.workers.joined import Follower, Leader, find_crew
 from benchax.workers.launch import RankEnd, RankLaunch, blame
 from benchax.workers.rank import RankAnswer, RankJob
@@ -90,15 +90,9 @@ def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]
             return []
         case None:
             with tempfile.TemporaryDirectory(prefix="benchax-ranks-") as folder:
-                line, at = str(make_file(Path(folder), count)), f"127.0.0.1:{_free_port()}"
+                line, at = str(make_file(Path(folder), count)), f"127.0.0.1:{free_port('127.0.0.1')}"
                 jobs = [job(rank=rank, address=at, line_file=line) for rank in range(count)]
                 return RankLaunch(jobs, count, name, on_step).collect()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 # ---- the row ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,256 @@
+"""The ranks of a program on the nodes of a Ray cluster, which a placement group sets aside together.
+
+Each host is set aside whole, and the ranks are dealt out over the hosts: where there are as many hosts as ranks, one to
+each. The ranks of several hosts find one another as programs do that a launcher has started (`workers/joined.py`); the
+first one makes the row. Ranks that share a host are given equal parts of its processors and GPUs; where there is one
+host, its agent starts them as they are started at home, since they have a common clock then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from benchax.clusters.agents import (
+    AgentEvent,
+    CallEnded,
+    Examination,
+    Node,
+    NodeCall,
+    NodeJoined,
+    NodeLost,
+    TicketListener,
+    at_commit_of,
+)
+from benchax.clusters.ray_calls import EndedCall, RayCalls
+from benchax.clusters.ray_places import START_S, Place, check_places, in_bundle, list_places, start_agent
+from benchax.clusters.ray_session import first_sentence, open_session
+from benchax.environment import capture
+from benchax.errors import UsageError, require
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Failure, Measurement
+from benchax.units import plural, seconds
+from benchax.workers.call_limits import CallLimits
+from benchax.workers.pickling import seal
+
+LOOK_S = 1.0
+"""Whether the nodes that are waited for are still there is asked that often."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a rank gets of its host."""
+
+    bundle: int
+    """The host, by its part of the placement group."""
+    cpus: float
+    gpus: float
+
+
+@dataclass
+class Gang:
+    """All ranks that were started together: one node, as far as a dispatcher can see."""
+
+    number: int
+    node: Node
+    group: Any
+    actors: list[Any]
+    hosts: list[str]
+    """Of each actor."""
+    ticket: int | None = None
+
+
+def deal(places: Sequence[Place], count: int) -> list[Seat]:
+    """A seat for each agent: neighbours share a host, and the biggest hosts come first.
+
+    Raises:
+        UsageError: more ranks than GPUs on a host that has some.
+    """
+    size = [(place["Resources"].get("GPU", 0), place["Resources"]["CPU"]) for place in places]
+    chosen = sorted(size, reverse=True)[:count]
+    if len(chosen) == 1 and not chosen[0][0]:
+        return [Seat(0, chosen[0][1], 0)]
+    seats: list[Seat] = []
+    for bundle, (gpus, cpus) in enumerate(chosen):
+        share = count // len(chosen) + (bundle < count % len(chosen))
+        if 0 < gpus < share:
+            raise UsageError(
+                f"{plural(share, 'rank')} of nprocs={count} come to a node with {plural(int(gpus), 'GPU')}",
+                "at most as many ranks as GPUs",
+                f"--nprocs {int(sum(g for g, _ in chosen))} has one on each",
+            )
+        # More than one of Ray's processors comes in whole numbers only.
+        seats += [Seat(bundle, cpus // share or cpus / share, gpus // share)] * share
+    return seats
+
+
+class RayGang:
+    """The contract is that of `Agents`: its one node is the gang, and the next one's if that is lost.
+
+    Args:
+        ray: connected.
+        folder: that of the user's files.
+        count: of the ranks.
+    """
+
+    def __init__(self, ray: Any, folder: Path, count: int) -> None:
+        self.ray, self.folder, self.count = ray, folder, count
+        self.calls = RayCalls(ray)
+        self.gang: Gang | None = None
+        self.group: Any = None
+        self.actors: list[Any] = []
+        self._number = 0
+
+    # ---- the contract
+
+    def start(self, needed: Any, limits: CallLimits) -> list[Node]:
+        self.here = capture(self.folder, with_jax=False)
+        self.needed = seal(needed, "what the nodes need")
+        self.limit_s = limits.stage_s("start") or START_S
+        places = list_places(self.ray)
+        check_places(self.ray, places)
+        self.seats = deal(places, self.count)
+        self.host_count = len({seat.bundle for seat in self.seats})
+        return [self._form().node]
+
+    def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
+        gang = self.gang
+        assert gang is not None
+        gang.ticket = ticket
+        try:
+            sealed = job.seal()
+        except UsageError as error:
+            self.calls.end((gang.number, 0), "call", ([], diagnose(error, "start")))
+            return
+        for i, actor in enumerate(gang.actors):
+            self.calls.begin((gang.number, i), "call", lambda actor=actor: actor.make_call.remote(sealed))
+
+    def collect(self, listen: TicketListener) -> list[AgentEvent]:
+        while self.gang is not None and self.gang.ticket is not None:
+            for ended in self.calls.wait(LOOK_S):
+                if found := self._read(ended, self.gang, listen):
+                    return found
+        return []
+
+    def close(self) -> None:
+        actors, self.actors, group, self.group, self.gang = self.actors, [], self.group, None, None
+        for actor in actors:
+            # Its workers end when the process that started them does. Ray may be gone already.
+            with suppress(Exception):
+                self.ray.kill(actor, no_restart=True)
+        if group is not None:
+            with suppress(Exception):
+                self.ray.util.remove_placement_group(group)
+
+    # ---- the gang
+
+    def _form(self) -> Gang:
+        """Raises `UsageError` where there are no hosts for it, or one of them cannot do what will be asked."""
+        self.close()
+        self._number += 1
+        self.group = self._set_aside()
+        self.actors = [
+            start_agent(self.ray, self.folder, in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus)
+            for seat in self.seats
+        ]
+        found: list[Examination] = self._ask("examine", [(self.needed, self.limit_s)] * len(self.seats))
+        for rank, each in enumerate(found):
+            if isinstance(each, Failure):
+                raise UsageError(
+                    f"rank {rank} cannot measure this: {each.message}",
+                    "nodes on which everything can be imported that the functions need",
+                    "install it there, or put it into the folder of your files, which goes to the nodes",
+                )
+        if len(self.actors) > 1:
+            (address,) = self._ask("find_address", [()])
+            self._ask("join", [(address, self.count, rank) for rank in range(self.count)])
+        environment = at_commit_of(self.here, found[0].environment)
+        where = f"{plural(self.count, 'rank')} on {plural(self.host_count, 'node')}"
+        node = Node(f"gang-{self._number}", environment, where)
+        hosts = [each.environment.host for each in found]
+        self.gang = Gang(self._number, node, self.group, self.actors, hosts)
+        return self.gang
+
+    def _set_aside(self) -> Any:
+        whole = [[seat for seat in self.seats if seat.bundle == bundle] for bundle in range(self.host_count)]
+        bundles = [
+            {"CPU": sum(seat.cpus for seat in seats), "GPU": sum(seat.gpus for seat in seats)} for seats in whole
+        ]
+        ask = require("ray.util", doing="measuring on a cluster").placement_group
+        group = ask([{name: n for name, n in each.items() if n} for each in bundles], strategy="STRICT_SPREAD")
+        until = monotonic() + START_S
+        # A wait of Ray's own is not ended by Ctrl-C before its time is over.
+        while not group.wait(LOOK_S):
+            there = len(list_places(self.ray))
+            if there < self.host_count or monotonic() > until:
+                self.ray.util.remove_placement_group(group)
+                are = "there" if there < self.host_count else f"free at once within {seconds(START_S)}"
+                raise UsageError(
+                    f"{plural(self.host_count, 'node')} for {plural(self.count, 'rank')} were not {are}",
+                    "nodes with all of their CPUs free, so that nothing disturbs what is measured",
+                    "`ray status` shows who uses them",
+                )
+        return group
+
+    def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What the first actors say, one for each of the `arguments`. Raises `UsageError` where one does not."""
+        asked = [getattr(actor, method).remote(*each) for actor, each in zip(self.actors, arguments, strict=False)]
+        self.ray.wait(asked, num_returns=len(asked), timeout=max(START_S, self.limit_s))
+        found = []
+        for rank, reference in enumerate(asked):
+            try:
+                found.append(self.ray.get(reference, timeout=0.1))
+            except self.ray.exceptions.RayError as error:
+                raise UsageError(
+                    f"rank {rank} of {plural(self.count, 'rank')} could not be started: {first_sentence(error)}",
+                    f"nodes that answer within {seconds(START_S)}",
+                ) from error
+        return found
+
+    # ---- what comes back
+
+    def _read(self, ended: EndedCall, gang: Gang, listen: TicketListener) -> list[AgentEvent]:
+        number, actor = ended.who
+        assert gang.ticket is not None
+        if number != gang.number:  # was given up
+            return []
+        try:
+            messages, outcome = ended.result()
+        except self.ray.exceptions.RayTaskError as error:
+            messages, outcome = [], diagnose(error, "start")
+        except Exception as error:  # the future's own errors have no common type
+            why = f"rank {actor} of {plural(self.count, 'rank')}: lost on {gang.hosts[actor]}: {first_sentence(error)}"
+            return self._lose(gang, gang.ticket, Failure("node_lost", "start", why), why)
+        if actor:  # what came of another rank than the first is in the first one's row
+            return []
+        for message in messages:
+            listen(gang.ticket, message)
+        failure = outcome.failure if isinstance(outcome, Measurement) else None
+        if failure is not None and failure.kind == "node_lost":
+            return self._lose(gang, gang.ticket, outcome, failure.message)
+        ticket, gang.ticket = gang.ticket, None
+        return [CallEnded(ticket, gang.node, outcome)]
+
+    def _lose(self, gang: Gang, ticket: int, outcome: Any, why: str) -> list[AgentEvent]:
+        """Another gang takes over if there are hosts for it; if not, what was heard last is what came of the call."""
+        lost = NodeLost(gang.node, why)
+        try:
+            return [lost, NodeJoined(self._form().node)]
+        except UsageError:
+            self.close()
+            return [CallEnded(ticket, gang.node, outcome), lost]
+
+
+@contextmanager
+def open_ray_gang(on: str, folder: Path, count: int) -> Generator[RayGang, None, None]:
+    """Raises as `open_session` does."""
+    with open_session(on, folder) as ray:
+        gang = RayGang(ray, folder, count)
+        try:
+            yield gang
+        finally:
+            gang.close()

@@ -1,0 +1,242 @@
+"""Ranks of one program on two real nodes of Ray: one row, a lost rank is named, and none is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from benchax.cli.run import nprocs_of
+from benchax.clusters import open_agents
+from benchax.clusters.cases import measure_cases
+from benchax.clusters.ray_gang import Seat, deal
+from benchax.discovery import collect
+from benchax.errors import UsageError
+from benchax.options import resolve
+from benchax.progress import quiet
+from benchax.store.load import load
+from benchax.workers.call_limits import UNLIMITED
+
+if TYPE_CHECKING:
+    from conftest import TwoNodes
+
+on_ray = [
+    pytest.mark.slow,
+    pytest.mark.serial,
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),
+]
+
+BENCHAX = str(Path(sys.executable).with_name("benchax"))
+FILE = """
+import os, time
+import benchax, equinox, jax, jax.numpy as jnp, psutil
+
+def mark(name):
+    with open(os.path.join(WHERE, name), "a") as marks:
+        marks.write(f"{os.getpid()} {os.getppid()} {psutil.Process().parent().ppid()} {os.getcwd()}\\n")
+
+def there(name):
+    return os.path.exists(os.path.join(WHERE, name))
+
+class Scale(equinox.Module):
+    by: jax.Array
+    def __call__(self, x):
+        return jnp.sum(x * self.by)
+
+def sums(x):
+    mark("sums")
+    return jnp.sum(x)
+
+scaled = Scale(jnp.float32(2.0))
+
+def raises(x):
+    if jax.process_index() == 1:
+        raise ValueError("no such thing")
+    return jnp.sum(x)
+
+def waits(x):
+    mark("waits")
+    while not there("go on"):
+        time.sleep(0.01)
+    return jnp.sum(x)
+
+def kills_agent(x):
+    if jax.process_index() == 1 and not there("killed"):
+        mark("killed")
+        psutil.Process().parent().parent().kill()
+    return jnp.sum(x)
+"""
+
+
+@pytest.fixture
+def files(project: Path) -> Path:
+    (project / "mine.py").write_text(FILE.replace("WHERE", repr(str(project))))
+    return project
+
+
+def start(folder: Path, name: str, *words: str) -> subprocess.Popen[str]:
+    command = [BENCHAX, "run", f"mine.py:{name}", "f32[64@data]", "--mesh", "data=4", "--nprocs", "2", "--store", "s"]
+    return subprocess.Popen(
+        [*command, "--max-time", "0.2", *words],
+        cwd=folder,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(program: subprocess.Popen[str]) -> tuple[int, str]:
+    shown, said = program.communicate(timeout=200)
+    return program.returncode, shown + said
+
+
+def marks(folder: Path, name: str) -> list[list[str]]:
+    file = folder / name
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def wait_for_marks(folder: Path, name: str, count: int, program: subprocess.Popen[str]) -> set[int]:
+    """The ranks, the processes that keep them and their agents."""
+    until = time.monotonic() + 100
+    while len(marks(folder, name)) < count:
+        assert program.poll() is None, finish(program)
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return {int(pid) for line in marks(folder, name) for pid in line[:3]}
+
+
+def wait_until_gone(pids: set[int]) -> None:
+    until = time.monotonic() + 30
+    while left := [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def place(cpus: float, gpus: float = 0) -> dict[str, Any]:
+    return {"Resources": {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}}
+
+
+@pytest.mark.parametrize(
+    ("places", "count", "seats"),
+    [
+        ([place(4)], 2, [Seat(0, 4, 0)]),  # its agent starts both, which have one clock then
+        ([place(4), place(8)], 2, [Seat(0, 8, 0), Seat(1, 4, 0)]),
+        ([place(4), place(4), place(4)], 2, [Seat(0, 4, 0), Seat(1, 4, 0)]),
+        ([place(4), place(4)], 3, [Seat(0, 2, 0), Seat(0, 2, 0), Seat(1, 4, 0)]),
+        ([place(1), place(1)], 4, [Seat(0, 0.5, 0), Seat(0, 0.5, 0), Seat(1, 0.5, 0), Seat(1, 0.5, 0)]),
+        ([place(16, 2)], 2, [Seat(0, 8, 1), Seat(0, 8, 1)]),
+        ([place(64), place(16, 8)], 1, [Seat(0, 16, 8)]),
+    ],
+)
+def test_ranks_are_dealt_out_over_hosts_neighbours_beside_one_another(
+    places: list[dict[str, Any]], count: int, seats: list[Seat]
+) -> None:
+    assert deal(places, count) == seats
+
+
+def test_more_ranks_than_gpus_are_refused() -> None:
+    with pytest.raises(UsageError) as error:
+        deal([place(8, 2), place(8, 2)], 6)
+
+    assert str(error.value) == (
+        "3 ranks of nprocs=6 come to a node with 2 GPUs\nexpected at most as many ranks as GPUs\n\n"
+        "hint: --nprocs 4 has one on each"
+    )
+
+
+def test_a_timer_for_one_process_is_refused_before_a_node_is_asked(files: Path) -> None:
+    (case,), _ = collect(["mine.py:sums", "f32[64]"], "", [])
+    options = resolve({"nprocs": 2, "timer": "loop"})
+
+    with pytest.raises(UsageError, match="the timer 'loop' is given with nprocs=2"):
+        next(measure_cases(None, [case], [options], "", quiet))  # type: ignore[arg-type]
+
+
+def test_cases_of_several_numbers_of_processes_are_refused(files: Path) -> None:
+    (case,), _ = collect(["mine.py:sums", "f32[64]"], "", [])
+    two, four = (replace(case, options={"nprocs": n}) for n in (2, 4))
+
+    assert nprocs_of([case], {}) is None
+    assert nprocs_of([two, two], {}) == 2
+    assert nprocs_of([two, case], {"nprocs": 2}) == 2
+    with pytest.raises(UsageError) as error:
+        nprocs_of([case, two, four], {})
+    assert str(error.value) == (
+        "cases of nprocs 2, 4, none are given with --on\nexpected one number for all of them\n\n"
+        "hint: a run for each number"
+    )
+
+
+class TestOnTwoNodes:
+    pytestmark = on_ray
+
+    @pytest.mark.parametrize("name", ["sums", "scaled"])
+    def test_there_is_one_row_of_all_ranks_in_the_store_here(self, two_nodes: TwoNodes, files: Path, name: str) -> None:
+        code, text = finish(start(files, name, "--on", two_nodes.address))
+
+        assert code == 0, text
+        assert "(2 ranks on 2 nodes)" in text
+        (row,) = load(files / "s")
+        assert row.ranks is not None
+        assert [rank.rank for rank in row.ranks.ranks] == [0, 1]
+        assert row.ranks.compared_outputs == 1
+        assert (row.environment.process_count, row.environment.device_count) == (2, 4)
+        if name == "sums":
+            assert all("working_dir_files" in line[3] for line in marks(files, "sums"))
+            wait_until_gone({int(pid) for line in marks(files, "sums") for pid in line[:3]})
+
+    def test_the_error_of_a_rank_has_its_name(self, two_nodes: TwoNodes, files: Path) -> None:
+        code, text = finish(start(files, "raises", "--on", two_nodes.address, "--json"))
+
+        failure = json.loads(text.splitlines()[0])["failure"]
+        assert code == 2
+        assert failure["message"].startswith("rank 1 of 2 ranks: ValueError: no such thing")
+
+    def test_where_an_agent_is_killed_another_gang_measures_the_case(self, two_nodes: TwoNodes, files: Path) -> None:
+        code, text = finish(start(files, "kills_agent", "--on", two_nodes.address))
+
+        assert code == 0, text
+        assert len(marks(files, "killed")) == 1
+        assert len(load(files / "s")) == 1
+
+    def test_a_rank_whose_node_dies_is_named_where_no_other_node_is_free(
+        self, two_nodes: TwoNodes, files: Path
+    ) -> None:
+        program = start(files, "waits", "--on", two_nodes.address, "--json")
+        pids = wait_for_marks(files, "waits", 2, program)
+        try:
+            two_nodes.kill_second()
+            code, text = finish(program)
+        finally:
+            two_nodes.replace_second()
+
+        failure = json.loads(text.splitlines()[0])["failure"]
+        assert code == 2
+        assert failure["kind"] == "node_lost"
+        assert failure["message"].startswith(("rank 0 of 2 ranks: lost ", "rank 1 of 2 ranks: lost "))
+        wait_until_gone(pids)
+
+    def test_ctrl_c_leaves_no_rank_and_frees_the_nodes(self, two_nodes: TwoNodes, files: Path) -> None:
+        program = start(files, "waits", "--on", two_nodes.address)
+        pids = wait_for_marks(files, "waits", 2, program)
+
+        os.killpg(program.pid, signal.SIGINT)
+        code, text = finish(program)
+
+        assert code == 130
+        assert "interrupted: 0 of 1 cases finished" in text
+        wait_until_gone(pids)
+        with open_agents(two_nodes.address, files, nprocs=2) as agents:
+            (node,) = agents.start([abs], UNLIMITED)
+        assert node.label.endswith("(2 ranks on 2 nodes)")
