@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import psutil
 import pytest
 import ranks_by_hand
@@ -20,7 +22,7 @@ from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import executor_for
 from benchax.workers.launch import RankEnd, blame
-from benchax.workers.rank import RankAnswer
+from benchax.workers.rank import RankAnswer, RankJob, measure_rank
 from benchax.workers.ranks import _disagreement, _fill
 
 
@@ -243,3 +245,21 @@ def test_a_timer_of_one_process_is_refused() -> None:
         executor_for(resolve({"nprocs": 2, "timer": "loop"}))
 
     assert str(error.value) == "the timer 'loop' is given with nprocs=2\nexpected wall, or auto"
+
+
+def test_a_host_whose_name_has_no_address_is_told_how_to_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("enforce fail at gloo/transport/tcp/device.cc")
+
+    monkeypatch.setattr(jax.distributed, "initialize", refuse)
+    monkeypatch.setattr(socket, "gethostname", lambda: "node.invalid")
+    job = RankJob(b"", resolve({"nprocs": 2}), 1, 2, "127.0.0.1:1", 1.0, "line")
+
+    with pytest.raises(UsageError) as error:
+        measure_rank(job, lambda stage, **facts: None)
+
+    assert str(error.value) == (
+        "rank 1 cannot join the others: enforce fail at gloo/transport/tcp/device.cc\n"
+        "expected ranks that reach one another\n\n"
+        "hint: this host's name, 'node.invalid', has no address: put one into its /etc/hosts"
+    )

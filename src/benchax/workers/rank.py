@@ -147,9 +147,19 @@ def _join(job: RankJob) -> None:
         )
         found = jax.local_device_count()
     except RuntimeError as error:
-        raise UsageError(f"rank {job.rank} cannot join the others: {error}") from error
+        problem = f"rank {job.rank} cannot join the others: {error}"
+        raise UsageError(problem, "ranks that reach one another", _advise_names()) from error
     if not found:
         raise UsageError(f"there is no device for rank {job.rank}", "at most as many ranks as devices")
+
+
+def _advise_names() -> str:
+    """On CPUs ranks exchange data by gloo, which looks for an address of this host under its name."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+    except OSError:
+        return f"this host's name, {socket.gethostname()!r}, has no address: put one into its /etc/hosts"
+    return ""
 
 
 def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
