@@ -20,9 +20,9 @@ import jax
 from benchax.auditing.syntax import Loop, check_readable, innermost_loop, kind_of, tree_of
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
-from benchax.measuring.diagnosis import is_library
 from benchax.program.jaxpr import equations, nested_in
 from benchax.results.audit import Where
+from benchax.source_files import owner_of
 
 if TYPE_CHECKING:
     from benchax.auditing.evidence import Evidence
@@ -76,10 +76,12 @@ class Unrolled:
 
     @property
     def iterations(self) -> int:
-        """How often the body was traced: as often as most of its places occur."""
+        """How often the body was traced: as often as half of its places occur, or some times as often."""
         counts = Counter(Counter(site for site, _ in self.equations).values())
-        # Of two numbers that are as frequent the smaller: a finding may say too little, not too much.
-        return max(counts, key=lambda n: (counts[n], -n), default=0)
+        # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
+        # turn came to are one fewer.
+        fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
+        return max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
 
     @property
     def size(self) -> int:
@@ -223,10 +225,13 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
         file = code.co_filename
         if file.startswith(_END):
             return None
-        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
-        if is_library(file) or file.startswith(_JAX):
+        owner = owner_of(file)
+        if owner not in ("user", "package") or file.startswith(_JAX):
             continue
         inwards.append((code, at))
+        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
+        if owner == "package":
+            continue
         loop = source.loop(file, line)
         if loop is not None:
             return (file, loop.lineno), kind_of(loop), (*inwards, eqn.primitive.name)
