@@ -2,7 +2,8 @@
 
 Called inside that process, by `benchax.hooks.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
-first call on, and for a short while every ten seconds after that: meanwhile each call takes about ten times as long.
+first call on, and for a short while every ten seconds after that, each time until some were seen: meanwhile each call
+takes about ten times as long.
 What puts data on devices, waits, or uses up a random key is noted for the whole run (`host_calls.py`). Nothing is
 judged here; `audited_program.py` does that, afterwards and elsewhere.
 """
@@ -44,6 +45,10 @@ FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 """Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
 window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
 LEAST_PAUSE_S = 5.0
+ENOUGH_JITTED, ENOUGH_EAGER = 100, 5000
+"""A window stays open until it has seen so many calls of one kind: where all of it went into compiling, as the first
+one of a program often does, nothing was counted. So few calls are not slowed noticeably."""
+LOOK_AGAIN_S = 0.2
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -108,10 +113,11 @@ class CallCounter:
     on, and then for a short while again and again, to the end."""
 
     def __init__(self, most_s: float) -> None:
-        self.is_begun = False
+        self.is_begun = self.is_closed = False
         self.most_s = most_s
         self.seen_s = 0.0
         self.windows = 0
+        self.in_window: Counter[str] = Counter()
         self.jitted: Counter[str | None] = Counter()
         self.eager: Counter[str | None] = Counter()
         self.eager_inside: Counter[str | None] = Counter()
@@ -128,6 +134,7 @@ class CallCounter:
     def _open(self) -> None:
         self.opened = perf_counter()
         self.windows += 1
+        self.in_window.clear()
         self.lifetimes.forget_last()
         found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result))
         self.block.callback(self._take, found)
@@ -147,6 +154,7 @@ class CallCounter:
                 self.is_begun = True
                 self.opened = perf_counter()
                 self._after(FIRST_SHARE * self.most_s, self._pause)
+            self.in_window["eager" if is_eager else "jitted"] += 1
             if not is_eager:
                 self._count_call(call.where)
             elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
@@ -164,17 +172,22 @@ class CallCounter:
         self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+        if self.is_closed:
+            return
         self.timer = threading.Timer(wait_s, then)
         self.timer.daemon = True
         self.timer.start()
 
     def _pause(self) -> None:
+        if self.in_window["jitted"] < ENOUGH_JITTED and self.in_window["eager"] < ENOUGH_EAGER:
+            self._after(LOOK_AGAIN_S, self._pause)
+            return
         self._close_window()
         self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
 
     def _resume(self) -> None:
         with self.lock:
-            if self.timer is None:
+            if self.is_closed:
                 return
             self._open()
             self._after(LATER_SHARE * self.most_s, self._pause)
@@ -191,9 +204,9 @@ class CallCounter:
 
     def close(self) -> None:
         """Once; calls are as quick as ever from now on."""
-        timer, self.timer = self.timer, None
-        if timer is not None:
-            timer.cancel()
+        self.is_closed = True
+        if self.timer is not None:
+            self.timer.cancel()
         self._close_window()
 
     def asdict(self) -> dict[str, Any]:
