@@ -26,11 +26,12 @@ from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.call_notes import CallNotes
 from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
+from benchax.auditing.stale_values import StaleValues
 from benchax.environment import capture
 from benchax.results.transfers import Transfers
 from benchax.source_files import is_in_package
 from benchax.watching.cache import watch_cache
-from benchax.watching.frames import calling, is_of_jax
+from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
 
@@ -60,7 +61,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls, functions, host = CallCounter(settings["calls_s"]), FunctionRecorder(), HostCalls()
+    calls, host = CallCounter(settings["calls_s"]), HostCalls()
+    functions = FunctionRecorder(calls.note_compile)
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "is_profiled": bool(used),
             "calls": calls.asdict(),
             "host": host.asdict(),
+            "stale": calls.stale.asdict(),
             **calls.notes.asdict(),
         }
         return {
@@ -124,6 +127,7 @@ class CallCounter:
         """By the line that calls; the second of those that a package sends."""
         self.lifetimes = ArgumentLifetimes()
         self.notes = CallNotes()
+        self.stale = StaleValues()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
         self.opened: float | None = None
@@ -162,7 +166,12 @@ class CallCounter:
                 self.eager_inside[call.where] += is_in_package(sys._getframe(1))
             if not is_eager:
                 self.lifetimes.note_call(fun, leaves)
+                self.stale.note_call(fun)
             self.notes.note_call(fun, leaves, call)
+
+    def note_compile(self, call: JaxCall) -> None:
+        with self.lock:
+            self.stale.note_compile(call)
 
     def _count_call(self, where: str | None) -> None:
         # What came before the first call has set the program up, each line once, however many operations it sent.
