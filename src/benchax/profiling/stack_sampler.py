@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
-from benchax.source_files import owner_of
+from benchax.source_files import is_generated, owner_of
 
 INTERVAL_S = 0.005
 MOST_SHARE = 0.005
@@ -183,6 +183,13 @@ class _Place(NamedTuple):
     is_iterator: bool
 
 
+def _is_of_command_line(frame: FrameType) -> bool:
+    """Of `python -c "..."`, whose code has the same name of a file as what dataclasses make: <string>."""
+    main = sys.modules.get("__main__")
+    is_main = main is not None and frame.f_globals is main.__dict__ and not hasattr(main, "__file__")
+    return is_main and "__create_fn__" not in frame.f_code.co_qualname
+
+
 MOST_PLACES = 20_000
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
@@ -193,7 +200,9 @@ def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
         _places.clear()
     code, file = frame.f_code, frame.f_code.co_filename
     owner = owner_of(file)
-    is_own = owner == "user" and not file.startswith("<frozen")
+    if is_generated(file) and not _is_of_command_line(frame):
+        owner = "python"  # what dataclasses make of a class, and the like
+    is_own = owner == "user"
     is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
     is_at_loop = 0 <= frame.f_lasti < len(code.co_code) and code.co_code[frame.f_lasti] == _FOR
     found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, is_at_loop)
