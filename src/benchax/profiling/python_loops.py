@@ -48,7 +48,7 @@ def _inside(node: ast.AST) -> Iterable[ast.AST]:
     """Decorators and defaults are no part of what a function repeats."""
     if isinstance(node, ast.Lambda):
         return [node.body]
-    return node.body if isinstance(node, _FUNCTIONS) else ast.iter_child_nodes(node)
+    return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
 
 
 def _name(function: Function) -> str:

@@ -91,7 +91,8 @@ def _describe_part(part: StepPart, split: StepSplit) -> str:
         case "transfer":
             return f"moving data{at}; the device waits"
         case "dispatch":
-            programs = f" of {per_step:.3g} programs a step" if _has_steps(split) and per_step else ""
+            many = "one program" if round(per_step, 2) == 1 else f"{per_step:.3g} programs"
+            programs = f" of {many} a step" if _has_steps(split) and per_step else ""
             return f"JAX's own dispatch{programs}{at}; the device waits"
         case "unseen":
             return "Python in pieces too short to be sampled; the device waits"
