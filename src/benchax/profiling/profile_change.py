@@ -87,7 +87,7 @@ def _compare_steps(
     if before is None or after is None or "none" in (before.mark, after.mark):
         return None, ()
     old, new = ({part.kind: part.mean_s for part in split.parts} for split in (before, after))
-    kinds: dict[PartKind, None] = dict.fromkeys([*old, *new])
+    kinds: set[PartKind] = {*old, *new}
     parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in kinds]
     parts.sort(key=lambda part: -abs(part.after_s - part.before_s))
     return (median(before.lengths_s), median(after.lengths_s)), tuple(parts)

@@ -251,7 +251,7 @@ class Recorder:
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
             return
         self.is_early = self.has_looked_early = True
-        self._look()
+        self._look(recording)
 
     def stop_unless_compiling(self, recording: int) -> None:
         """When the time is over; later, where a compilation was part of it."""
@@ -268,14 +268,15 @@ class Recorder:
         if rest_s > 0 and not is_late:
             _later(rest_s, functools.partial(self.stop_unless_compiling, recording))
         elif self.wish.least_steps:
-            self._look()
+            self._look(recording)
         else:
             self.stop("duration")
 
-    def _look(self) -> None:
+    def _look(self, recording: int) -> None:
         """Ends this recording, and begins another one where it did not hold enough steps."""
         with self.lock:
-            if self.found.stopped_by:
+            # Whoever waited for the lock may find that it is another recording by now.
+            if self.found.stopped_by or self.found.attempts != recording:
                 return
             try:
                 again_s = self._stop()
