@@ -48,7 +48,9 @@ class StackSampler:
         self._wanted = self.thread = threading.main_thread().ident or 0
         self._over = threading.Event()
         self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
-        self._taken = 0
+        self.taken = 0
+        self.used_s = self.lasted_s = 0.0
+        """Once it is over: the processor time of its thread, and how long that ran."""
         self._cost_s = FIRST_COST_S
         self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None
@@ -85,8 +87,9 @@ class StackSampler:
             self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
             pause_s = max(self.interval_s, self._cost_s / MOST_SHARE)
         self._forget_clock()
-        used_us, wall_us = int(time.thread_time() * 1e6), int((time.perf_counter() - began) * 1e6)
-        with jax.profiler.TraceAnnotation(ENDED, samples=self._taken, used_us=used_us, wall_us=wall_us):
+        self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
+        used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
+        with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
             pass
 
     def _sample(self, late_s: float) -> None:
@@ -96,7 +99,7 @@ class StackSampler:
         frame = sys._current_frames().get(self.thread)
         if frame is None:
             return
-        self._taken += 1
+        self.taken += 1
         stats: dict[str, Any] = {"late_us": max(0, int(late_s * 1e6))}
         with contextlib.suppress(AttributeError, OSError):  # no such clock on this system, or the thread has ended
             stats |= self._processor_time()
