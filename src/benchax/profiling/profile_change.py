@@ -86,9 +86,9 @@ def _compare_steps(
 ) -> tuple[tuple[float, float] | None, tuple[PartChange, ...]]:
     if before is None or after is None or "none" in (before.mark, after.mark):
         return None, ()
-    old, new = ({part.kind: part.mean_s for part in split.parts} for split in (before, after))
-    kinds: set[PartKind] = {*old, *new}
-    parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in kinds]
+    old: dict[PartKind, float] = {part.kind: part.mean_s for part in before.parts}
+    new: dict[PartKind, float] = {part.kind: part.mean_s for part in after.parts}
+    parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in {**old, **new}]
     parts.sort(key=lambda part: -abs(part.after_s - part.before_s))
     return (median(before.lengths_s), median(after.lengths_s)), tuple(parts)
 

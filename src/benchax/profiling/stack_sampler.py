@@ -28,8 +28,8 @@ from benchax.source_files import is_generated, owner_of
 
 INTERVAL_S = 0.005
 MOST_SHARE = 0.003
-"""The share of the time that samples may take. The program loses about twice as much again, on a busy machine: it gives
-Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time (benchmarks/steps.py)."""
+"""The share of the time that samples may take. On a busy machine the program loses about twice as much again: it gives
+Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time (RESULTS.md)."""
 FIRST_COST_S = 1e-4
 """What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
 RECENT = 0.1
