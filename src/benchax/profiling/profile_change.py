@@ -88,7 +88,8 @@ def _compare_steps(
         return None, ()
     old: dict[PartKind, float] = {part.kind: part.mean_s for part in before.parts}
     new: dict[PartKind, float] = {part.kind: part.mean_s for part in after.parts}
-    parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in {**old, **new}]
+    kinds: list[PartKind] = [*old, *(kind for kind in new if kind not in old)]
+    parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in kinds]
     parts.sort(key=lambda part: -abs(part.after_s - part.before_s))
     return (median(before.lengths_s), median(after.lengths_s)), tuple(parts)
 
