@@ -97,14 +97,12 @@ def _finding(e: Evidence, found: _Selection) -> Finding:
     used = " and ".join(f"the {n} {end}" for end, n in ends.items() if n)
     key = found.step.reads[0]
     tried = _try_selection(e, found, key)
+    sort = f"a sort of {key.spec} along its axis {found.step.equation.params['dimension']}{found.step.at}"
     return sort_top_k.finding(
         f"sorts {found.length} elements and uses {used}",
-        [
-            f"a sort of {key.spec} along its axis {found.step.equation.params['dimension']}{found.step.at}",
-            tried.sentence,
-        ],
-        "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest comes "
-        "first; among equal ones the one with the lower index.",
+        [sort, tried.sentence],
+        "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
+        "comes first; among equal ones the one with the lower index.",
         where=where_of(found.step.line) or e.def_where,
         gain=gain_of_part(e, tried.gain, "this sort"),
     )
