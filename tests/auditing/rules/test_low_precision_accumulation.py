@@ -118,3 +118,17 @@ def test_of_an_argument_the_only_line_that_makes_such_an_array_is_named(ask_abou
 
     assert finding.where == (str(file), 3)
     assert f"added at {file}:5" in finding.seen
+
+
+def average_from_zero(xs: Any) -> Any:
+    dtype = jnp.bfloat16
+    start, count = jnp.zeros((), dtype), 0.0
+    first = jnp.zeros((), dtype)
+    carry = jax.lax.scan(lambda c, x: ((c[0] + 1, c[1] + x.astype(c[1].dtype)), None), (count, first), xs)[0]
+    return carry, start
+
+
+def test_the_line_that_names_a_number_which_a_sum_begins_with_is_named(ask_about: Any) -> None:
+    finding = ask_about(ID, average_from_zero, "f32[1000]", parts=NOT_CALLED).one
+
+    assert finding.where == (__file__, average_from_zero.__code__.co_firstlineno + 3)

@@ -9,7 +9,7 @@ from benchax.auditing.dataflow import Body, bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.input_names import name_inputs
 from benchax.auditing.rule import Gain, NotApplicable, probe, rule
-from benchax.auditing.syntax import calls, tree_of, where_of
+from benchax.auditing.syntax import calls, holds, tree_of, where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.running_sums import LOW, RunningSum, find_running_sums, line_of_sum
@@ -87,6 +87,8 @@ def _finding_of_loop(e: Evidence, body: Body, step: TracedEquation, each: Runnin
     trips, first = params["length"], step.reads[params["num_consts"] + each.position]
     added = line_of_sum(step.equation, each)
     begun, what = _beginning(e, body, first)
+    if first.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
+        begun = _line_that_assigns(step.line, each.position, params["num_carry"])
     made = begun or _only_line_making(dtype, added)
     seen = [
         f"a carry of {dtype}, {first.spec}{what}, to which each of {trips} iterations adds, in the loop{step.at}",
@@ -129,3 +131,21 @@ def _only_line_making(dtype: str, line: str) -> str:
 def _names(call: ast.Call, dtype: str) -> bool:
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     return any(dtype in (getattr(one, "attr", ""), getattr(one, "id", ""), getattr(one, "value", "")) for one in given)
+
+
+def _line_that_assigns(line: str, position: int, carries: int) -> str:
+    """The line that gives a name to this one of the carries that the scan of a line begins with; empty where the text
+    does not tell."""
+    where = where_of(line)
+    tree = tree_of(where[0]) if where else None
+    scan = next((call for call in calls(tree, "scan") if holds(call, where[1])), None) if tree and where else None
+    if scan is None or tree is None or where is None:
+        return ""
+    given = [*scan.args[1:2], *(keyword.value for keyword in scan.keywords if keyword.arg == "init")]
+    parts = given[0].elts if given and isinstance(given[0], ast.Tuple) else given
+    name = getattr(parts[position], "id", None) if len(parts) == carries else None
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, where[1])]
+    inner = max(around, key=lambda node: node.lineno, default=tree)
+    assigned = [node for node in ast.walk(inner) if isinstance(node, ast.Assign) and node.lineno < where[1]]
+    lines = [node.lineno for node in assigned if name in [getattr(to, "id", "") for to in node.targets]]
+    return f"{where[0]}:{max(lines)}" if name and lines else ""
