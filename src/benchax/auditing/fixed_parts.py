@@ -18,7 +18,7 @@ UNKNOWN_TRIPS = 100
 """Iterations that a loop of unknown length counts as: what varies may well be in it."""
 
 
-class _State(NamedTuple):
+class _Dependence(NamedTuple):
     """What a value depends on."""
 
     is_varying: bool
@@ -42,15 +42,15 @@ class Part:
 def parts(closed: Any, fixed: frozenset[int]) -> list[Part]:
     """All equations, those in loops included; `fixed` are the positions of the inputs that stay the same."""
     program = flow(closed)
-    states = [_State(i not in fixed, frozenset((i,)) & fixed) for i in range(len(program.inputs))]
+    states = [_Dependence(i not in fixed, frozenset((i,)) & fixed) for i in range(len(program.inputs))]
     return list(_parts(program, states, 1.0, 1.0))
 
 
-def _parts(program: TracedProgram, states: Sequence[_State], begun: float, times: float) -> Iterator[Part]:
+def _parts(program: TracedProgram, states: Sequence[_Dependence], begun: float, times: float) -> Iterator[Part]:
     """Of a body that runs so many times, in a loop that begins so often."""
     known = {id(value): state for value, state in zip(program.inputs, states, strict=True)}
     for step in program.steps:
-        reads = [known.get(id(value), _State(False)) for value in step.reads]
+        reads = [known.get(id(value), _Dependence(False)) for value in step.reads]
         state = _join(reads)
         runs = times if state.is_moving else begun
         known |= dict.fromkeys((id(value) for value in step.makes), state)
@@ -60,7 +60,7 @@ def _parts(program: TracedProgram, states: Sequence[_State], begun: float, times
             yield Part(step, operations(step) * runs, state.fixed)
 
 
-def _parts_of_loop(step: TracedEquation, reads: list[_State], runs: float) -> Iterator[Part]:
+def _parts_of_loop(step: TracedEquation, reads: list[_Dependence], runs: float) -> Iterator[Part]:
     params, all_of_it = step.equation.params, _join(reads)
     is_scan = step.name == "scan"
     body = flow(params["jaxpr" if is_scan else "body_jaxpr"])
@@ -76,10 +76,10 @@ def _parts_of_loop(step: TracedEquation, reads: list[_State], runs: float) -> It
     yield from _parts(body, inside, runs, runs * trips)
 
 
-def _join(states: Sequence[_State]) -> _State:
+def _join(states: Sequence[_Dependence]) -> _Dependence:
     is_varying = any(one.is_varying for one in states)
     fixed = frozenset[int]().union(*(one.fixed for one in states)) if not is_varying else frozenset[int]()
-    return _State(is_varying, fixed, any(one.is_moving for one in states))
+    return _Dependence(is_varying, fixed, any(one.is_moving for one in states))
 
 
 def has_open_loop(closed: Any) -> bool:
