@@ -41,6 +41,7 @@ def asked(ask_about: Any, fn: Any, *inputs: Any, fixed: Any) -> Any:
         (whiten_in_loop, (GRAM, F), "cholesky"),
         (until_small, (GRAM, F), "cholesky"),
         (fit, (DATA, "f32[256]"), "dot_general"),
+        (lambda gram, f: jax.grad(lambda f: jnp.sum(whiten(gram, f) ** 2))(f), (GRAM, F), "cholesky"),
         (lambda signal, w: jnp.fft.rfft(signal).real[:4] * w, ("f32[1048576]", "f32[]"), "fft"),
         (lambda x, w: jnp.sort(x)[:4] * w, ("f32[1048576]", "f32[]"), "sort"),
     ],
@@ -73,6 +74,7 @@ def test_a_loop_of_unknown_length_is_said_to_be_counted(ask_about: Any) -> None:
         (lambda gram, f: whiten(gram[:64, :64], f[:64]), (GRAM, F), [0]),
         (lambda gram, f: whiten(gram + jnp.outer(f, f), f), (GRAM, F), [0]),
         (lambda data, w: jnp.tanh(data @ w)[:, :256] @ (data.T @ data), (DATA, "f32[256,2048]"), [0]),
+        (lambda data, w: jax.hessian(lambda w: jnp.sum(jnp.tanh(data @ w) ** 2))(w), (DATA, "f32[256]"), [0]),
         (lambda gram, x: jax.lax.fori_loop(0, 99, lambda _, x: x @ x, x) + whiten(gram, x[0]), (GRAM, GRAM), [0]),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchax.auditing.dataflow import GRADIENT
+from benchax.auditing.derivatives import FORWARD
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.fixed_parts import UNKNOWN_TRIPS, Part, has_open_loop, parts
 from benchax.auditing.input_names import name_inputs
@@ -29,10 +31,15 @@ def fixed_work(e: Evidence) -> Iterable[Finding]:
     found = parts(closed, fixed)
     total = sum(part.operations for part in found)
     # What is read and made element by element may be fused with what varies, and costs little more.
-    dear = [part for part in found if part.fixed and part.step.name in DEAR]
+    dear = [part for part in found if part.fixed and part.step.name in DEAR and not _is_direction(part)]
     again = sum(part.operations for part in dear)
     if again >= max(LEAST_OPERATIONS, LEAST_SHARE * total):
         yield _finding(e, sorted(dear, key=lambda part: -part.operations), again, total)
+
+
+def _is_direction(part: Part) -> bool:
+    """Was it made by a derivative, backwards or along many directions? No line of the user's does that apart."""
+    return GRADIENT in part.step.scope or FORWARD in part.step.scope
 
 
 def _finding(e: Evidence, dear: Sequence[Part], again: float, total: float) -> Finding:
