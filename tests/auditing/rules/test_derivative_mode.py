@@ -32,6 +32,11 @@ def slopes_by_label(x: Any) -> Any:
     return jax.vmap(lambda label: jax.grad(lambda s: jnp.tanh(s * label @ x) ** 2)(0.3))(jnp.eye(1500))
 
 
+def rates_by_label(x: Any) -> Any:
+    """Labels are points here, not directions: the function is not linear in them."""
+    return jax.vmap(lambda label: jax.jvp(lambda s: jnp.tanh(s * label @ x), (0.3,), (1.0,))[1])(jnp.eye(1500))
+
+
 def of_tree(x: Any) -> Any:
     return jax.jacfwd(lambda p: cost(p["a"]) * jnp.sum(p["b"]))({"a": x, "b": jnp.ones((3, 4))})
 
@@ -93,6 +98,7 @@ def test_where_it_is_made_in_one_line_and_called_in_another_the_first_is_named(a
         lambda x: jax.jacfwd(cost)(x[:20]),
         lambda x: jax.vmap(jax.grad(cost))(jnp.eye(300) * x[:300]),
         slopes_by_label,
+        rates_by_label,
         lambda x: jnp.eye(1500) @ x,
     ],
 )
