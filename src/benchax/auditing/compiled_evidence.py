@@ -7,7 +7,7 @@ made, and what may be called and timed; nothing that stands here is said again t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -44,11 +44,13 @@ class CompiledEvidence(ABC):
         timeout_s: float | None = None,
         held_arguments: frozenset[int | str] = frozenset(),
         repeated_inputs: frozenset[int] = frozenset(),
+        wide_lines: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
         self.seed, self.timeout_s = seed, timeout_s
         self.held_arguments, self.repeated_inputs = held_arguments, repeated_inputs
+        self.wide_lines = wide_lines or {}
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None
         self._parts: dict[str, Any] = {}

@@ -96,6 +96,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def wide_lines(self) -> Mapping[str, tuple[str, ...]]:
+        """Lines of its program that make float64 arrays without asking for them, by what they make: f64[256]."""
+        ...
+
+    @property
     def closed_jaxpr(self) -> Any:
         """The program as JAX traced it. Raises `NotMeasured` where it has no separate step of tracing."""
         ...

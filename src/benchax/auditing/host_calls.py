@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from benchax.auditing.wide_arrays import WideArrays
 from benchax.source_files import is_in_package, owner_of
 from benchax.specs import spec_of
 from benchax.watching.frames import user_line
@@ -140,6 +141,7 @@ class HostCalls:
         """Of `DEBUGGING`: the line that has set each last."""
         self.waits: dict[tuple[str, str], WaitLine] = {}
         self.sees_methods = True
+        self.wide = WideArrays()
         self._keys: dict[int, tuple[Any, Counter[_KeyUse]]] = {}
         self._last_waits: dict[int, _LastWait] = {}
         self._last: dict[tuple[str, str, int], tuple[Callable[[], Any], int]] = {}
@@ -211,6 +213,8 @@ class HostCalls:
         found = function(*args, **kwargs)
         elapsed_s = perf_counter() - begun
         with contextlib.suppress(Exception):  # whatever it is, it must not fail the user's call
+            if by != "device_put":
+                self.wide.note(args, kwargs, found)
             if isinstance(args[0], list | tuple) and by != "device_put":
                 self._note_list(by, args[0], found, elapsed_s)
             else:

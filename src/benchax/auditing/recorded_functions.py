@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -47,6 +47,8 @@ class RecordedFunction:
     """The user's own function, under a library's wrapper."""
     repeated: frozenset[int] = frozenset()
     """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
+    wide_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Of the whole program: lines that make float64 arrays without asking for them, by what they make."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:

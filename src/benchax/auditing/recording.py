@@ -70,7 +70,12 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         host.close()
         block.close()
         kept = [
-            dataclasses.replace(one, held=calls.lifetimes.held(one.fun), repeated=calls.notes.repeated(one.fun))
+            dataclasses.replace(
+                one,
+                held=calls.lifetimes.held(one.fun),
+                repeated=calls.notes.repeated(one.fun),
+                wide_lines=host.wide.asdict(),
+            )
             for one in functions.close()
         ]
         facts = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -51,3 +52,68 @@ def test_without_x64_nothing_is_float64(ask_about: Any) -> None:
         "not applicable",
         "jax_enable_x64 is off, so that nothing is float64",
     )
+
+
+def tapered(x: Any) -> Any:
+    return x * taper(len(x))
+
+
+def taper(n: int) -> Any:
+    return jnp.asarray(np.hanning(n))
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_constant_that_another_line_makes_is_named_there(ask_about: Any, noted: Any) -> None:
+    jaxpr = jax.jit(tapered).trace(jnp.ones(64, jnp.float32)).jaxpr
+
+    finding = ask_about(ID, tapered, "f32[64]", parts={"closed_jaxpr": jaxpr, "wide_lines": noted.wide.asdict()}).one
+
+    assert finding.where == (__file__, taper.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.usefixtures("x64")
+def test_what_asks_for_float64_or_makes_none_is_not_noted(noted: Any) -> None:
+    values = np.arange(64.0)
+
+    jnp.asarray(values, jnp.float64)
+    jnp.array(values, dtype=jnp.float64)
+    jnp.asarray(values.astype(np.float32))
+
+    assert noted.wide.asdict() == {}
+
+
+def descend(w: Any, x: Any) -> Any:
+    return w - 0.1 * jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w) ** 2))(w), jnp.sum(x)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_state_of_float32_that_meets_float64_is_found_at_the_line_that_makes_it(ask_about: Any) -> None:
+    parts = {"wide_lines": {"f64[900,64]": (f"{__file__}:7",)}}
+
+    finding = ask_about(ID, descend, "f32[64,64]", "f64[300,64]", parts=parts).one
+
+    assert finding.title == "computes in float64 what it returns as float32"
+    assert finding.seen[0] == "float64 among its inputs: x f64[300,64]"
+    assert finding.where == (__file__, 7)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    ("fn", "inputs"),
+    [
+        (descend, ("f64[64,64]", "f64[300,64]")),
+        (descend, ("f64[64,64]", "f32[300,64]")),
+        (lambda w, x: (w, x @ w), ("f32[64,64]", "f64[300,64]")),
+        (lambda w, x: jnp.sum((x @ w) ** 2), ("f32[64,64]", "f64[300,64]")),
+    ],
+)
+def test_float64_that_is_kept_or_belongs_to_the_state_is_asked_for(ask_about: Any, fn: Any, inputs: Any) -> None:
+    assert ask_about(ID, fn, *inputs).outcome == "not applicable"
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_little_float64_beside_a_state_of_float32_is_fine(ask_about: Any) -> None:
+    def step(w: Any, clock: Any) -> Any:
+        return jnp.tanh(w @ w), jnp.sum(clock)
+
+    assert ask_about(ID, step, "f32[256,256]", "f64[8]").outcome == "fine"

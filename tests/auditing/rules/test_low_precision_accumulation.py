@@ -68,3 +68,67 @@ def test_what_is_not_called_is_told_by_how_often_it_adds(ask_about: Any) -> None
     assert finding.title == "a loop adds up 1000 terms in bfloat16"
     assert finding.gain is None
     assert ask_about(ID, add_up, "bf16[100]", parts=read).outcome == "not checked"
+
+
+NOT_CALLED = {"why_not_called": "functions of a program are read"}
+
+
+def average(totals: Any, xs: Any) -> Any:
+    def body(totals: Any, x: Any) -> Any:
+        count = totals["count"] + 1
+        return {"count": count, "rate": totals["rate"] + x.astype(totals["rate"].dtype)}, None
+
+    return jax.lax.scan(body, totals, xs)[0]
+
+
+def average_from_nothing(xs: Any) -> Any:
+    zero = jnp.zeros(3, "bfloat16")
+    return jax.lax.scan(lambda total, x: (total + x.astype(total.dtype), None), zero, xs)[0]
+
+
+def test_of_a_loop_that_is_only_read_the_addition_and_the_argument_are_named(ask_about: Any) -> None:
+    totals = {"count": jnp.zeros(()), "rate": jax.ShapeDtypeStruct((3,), "bfloat16")}
+
+    finding = ask_about(ID, average, totals, "f32[1000,3]", parts=NOT_CALLED).one
+
+    added = f"{__file__}:{average.__code__.co_firstlineno + 3}"
+    assert finding.title == "a loop adds up 1000 terms in bfloat16"
+    assert "bf16[3], the argument totals['rate'], to which each of 1000" in finding.seen[0]
+    assert f"added at {added}" in finding.seen
+
+
+def test_the_line_where_a_sum_begins_is_named(ask_about: Any) -> None:
+    finding = ask_about(ID, average_from_nothing, "f32[1000,3]", parts=NOT_CALLED).one
+
+    assert finding.where == (__file__, average_from_nothing.__code__.co_firstlineno + 1)
+
+
+def test_of_an_argument_the_only_line_that_makes_such_an_array_is_named(ask_about: Any, tmp_path: Any) -> None:
+    text = (
+        "import jax, jax.numpy as jnp\n"
+        "def begin():\n    return jnp.zeros(3, jnp.bfloat16)\n"
+        "def mean(total, xs):\n"
+        "    return jax.lax.scan(lambda t, x: (t + x.astype(t.dtype), None), total, xs)[0]\n"
+    )
+    file, made = tmp_path / "model.py", dict[str, Any]()
+    file.write_text(text)
+    exec(compile(text, str(file), "exec"), made)
+
+    finding = ask_about(ID, made["mean"], made["begin"](), "f32[1000,3]", parts=NOT_CALLED).one
+
+    assert finding.where == (str(file), 3)
+    assert f"added at {file}:5" in finding.seen
+
+
+def average_from_zero(xs: Any) -> Any:
+    dtype = jnp.bfloat16
+    start, count = jnp.zeros((), dtype), 0.0
+    first = jnp.zeros((), dtype)
+    carry = jax.lax.scan(lambda c, x: ((c[0] + 1, c[1] + x.astype(c[1].dtype)), None), (count, first), xs)[0]
+    return carry, start
+
+
+def test_the_line_that_names_a_number_which_a_sum_begins_with_is_named(ask_about: Any) -> None:
+    finding = ask_about(ID, average_from_zero, "f32[1000]", parts=NOT_CALLED).one
+
+    assert finding.where == (__file__, average_from_zero.__code__.co_firstlineno + 3)

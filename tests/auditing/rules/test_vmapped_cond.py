@@ -1,0 +1,64 @@
+"""Conditions under vmap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+ID = "vmapped-cond"
+X, M = "f32[16,128]", "f32[128,128]"
+
+
+def refresh(x: Any, m: Any) -> Any:
+    return jnp.linalg.cholesky(m + jnp.diag(jnp.abs(x))) @ x
+
+
+def stay(x: Any, m: Any) -> Any:
+    return x + 1.0
+
+
+def move(x: Any, due: Any, m: Any) -> Any:
+    y = 2 * x
+    return jax.lax.cond(due, refresh, stay, y, m)
+
+
+def repeated(x: Any, m: Any, i: Any) -> Any:
+    due = jnp.broadcast_to(i % 50 == 0, (len(x),))
+    return jax.vmap(move, in_axes=(0, 0, None))(x, due, m)
+
+
+def in_loop(x: Any, m: Any, i: Any) -> Any:
+    return jax.lax.fori_loop(0, i, lambda i, x: repeated(x, m, i), x)
+
+
+def switched(x: Any, m: Any, i: Any) -> Any:
+    which = jnp.full(len(x), i % 3)
+    return jax.vmap(lambda x, k: jax.lax.switch(k, [refresh, stay, stay], x, m))(x, which)
+
+
+@pytest.mark.parametrize("fn", [repeated, in_loop, switched])
+def test_a_condition_that_is_the_same_in_all_rows_is_found(ask_about: Any, fn: Any) -> None:
+    finding = ask_about(ID, fn, X, M, "i32[]").one
+
+    assert finding.title.startswith("runs all branches of lax.cond for each row")
+    assert "repeated for 16 rows" in finding.seen[1]
+
+
+def test_it_names_the_line_of_the_cond(ask_about: Any) -> None:
+    assert ask_about(ID, repeated, X, M, "i32[]").one.where == (__file__, move.__code__.co_firstlineno + 2)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, m, i: jax.vmap(move, in_axes=(0, None, None))(x, i % 50 == 0, m),
+        lambda x, m, i: jax.vmap(move, in_axes=(0, 0, None))(x, x[:, 0] > i, m),
+        lambda x, m, i: jax.vmap(lambda x: jnp.where(i > 0, refresh(x, m), x))(x),
+        lambda x, m, i: jax.vmap(lambda x, d: jax.lax.cond(d, jnp.sin, jnp.cos, x))(x, jnp.full(16, i > 0)),
+    ],
+)
+def test_one_branch_or_a_condition_of_each_row_is_fine(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, X, M, "i32[]").outcome == "fine"
