@@ -76,7 +76,12 @@ def _look(one: RecordedFunction, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
     evidence = ReadEvidence(
-        one.case, held_arguments=one.held_arguments, repeated_inputs=one.repeated, closed_jaxpr=one.jaxpr, user=one.user
+        one.case,
+        held_arguments=one.held_arguments,
+        repeated_inputs=one.repeated,
+        called_at=one.called_at,
+        closed_jaxpr=one.jaxpr,
+        user=one.user,
     )
     return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
 

@@ -47,6 +47,8 @@ class RecordedFunction:
     """The user's own function, under a library's wrapper."""
     repeated: frozenset[int] = frozenset()
     """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
+    called_at: str = ""
+    """file:line of the user's that called it most often; empty where no call was seen."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:

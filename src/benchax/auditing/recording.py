@@ -23,10 +23,12 @@ import jax
 
 from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.call_notes import CallNotes
+from benchax.auditing.eager_calls import EagerCalls
 from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.environment import capture
-from benchax.results.transfers import Transfers
+from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.watch import Watch
 from benchax.source_files import is_in_package
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import calling, is_of_jax
@@ -44,6 +46,8 @@ FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 """Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
 window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
 LEAST_PAUSE_S = 5.0
+LEAST_REST_S = 0.5
+"""What compiling has left of a window is caught up on where it is longer than this."""
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -55,7 +59,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls, functions, host = CallCounter(settings["calls_s"]), FunctionRecorder(), HostCalls()
+    calls = CallCounter(settings["calls_s"], lambda: _compiled_s(found))
+    functions, host = FunctionRecorder(), HostCalls(calls.on_read)
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
@@ -63,7 +68,12 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         host.close()
         block.close()
         kept = [
-            dataclasses.replace(one, held=calls.lifetimes.held(one.fun), repeated=calls.notes.repeated(one.fun))
+            dataclasses.replace(
+                one,
+                held=calls.lifetimes.held(one.fun),
+                repeated=calls.notes.repeated(one.fun),
+                called_at=calls.notes.called_at(one.fun),
+            )
             for one in functions.close()
         ]
         facts = {
@@ -71,6 +81,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "is_profiled": bool(used),
             "calls": calls.asdict(),
             "host": host.asdict(),
+            "eager_calls": calls.eager_calls.asdict(),
             **calls.notes.asdict(),
         }
         return {
@@ -105,11 +116,20 @@ def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str)
 
 class CallCounter:
     """Counts calls of jitted functions and of eager operations, and what they transfer: for a while from the first call
-    on, and then for a short while again and again, to the end."""
+    on, and then for a short while again and again, to the end.
 
-    def __init__(self, most_s: float) -> None:
+    Args:
+        most_s: what a window may take is a share of this.
+        compiled_s: how many seconds went into compiling so far, which are not counted: else a window may be over
+            before the first step is.
+    """
+
+    def __init__(self, most_s: float, compiled_s: Callable[[], float] = lambda: 0.0) -> None:
         self.is_begun = False
         self.most_s = most_s
+        self.compiled_s = compiled_s
+        self.compiled_before_s = 0.0
+        self.window_s = FIRST_SHARE * most_s
         self.seen_s = 0.0
         self.windows = 0
         self.jitted: Counter[str | None] = Counter()
@@ -118,6 +138,7 @@ class CallCounter:
         """By the line that calls; the second of those that a package sends."""
         self.lifetimes = ArgumentLifetimes()
         self.notes = CallNotes()
+        self.eager_calls = EagerCalls()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
         self.opened: float | None = None
@@ -127,9 +148,10 @@ class CallCounter:
 
     def _open(self) -> None:
         self.opened = perf_counter()
+        self.compiled_before_s = self.compiled_s()
         self.windows += 1
         self.lifetimes.forget_last()
-        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result))
+        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result, self.on_transfer))
         self.block.callback(self._take, found)
 
     def _take(self, found: Transfers) -> None:
@@ -146,21 +168,38 @@ class CallCounter:
             if not self.is_begun:
                 self.is_begun = True
                 self.opened = perf_counter()
-                self._after(FIRST_SHARE * self.most_s, self._pause)
+                self._after(self.window_s, self._pause)
+            frame = sys._getframe(1)
+            # What a library makes of a user's function stands in its files and is the user's.
+            is_packages = call.user is None and is_in_package(frame)
             if not is_eager:
                 self._count_call(call.where)
+                self.lifetimes.note_call(fun, leaves)
+                # What a package has jitted is a part of it, and can be called under another jit.
+                if not is_packages:
+                    self.eager_calls.note_jitted(frame)
             elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
                 self.eager[call.where] += 1
-                self.eager_inside[call.where] += is_in_package(sys._getframe(1))
-            if not is_eager:
-                self.lifetimes.note_call(fun, leaves)
-            self.notes.note_call(fun, leaves, call)
+                self.eager_inside[call.where] += is_packages
+                self.eager_calls.note_operation(frame, call.where)
+            self.notes.note_call(fun, leaves, call, is_packages=is_packages)
+
+    def on_transfer(self, transfer: ObservedTransfer) -> None:
+        if transfer.direction == "device to host":
+            self.on_read(transfer.where)
+
+    def on_read(self, where: str | None) -> None:
+        """A value was read back, at this line of the user's."""
+        with self.lock:
+            if self.opened is not None:
+                self.eager_calls.note_read(sys._getframe(1), where)
 
     def _count_call(self, where: str | None) -> None:
         # What came before the first call has set the program up, each line once, however many operations it sent.
         if not self.jitted:
             self.eager.clear()
             self.eager_inside.clear()
+            self.eager_calls.clear()
         self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
@@ -169,6 +208,9 @@ class CallCounter:
         self.timer.start()
 
     def _pause(self) -> None:
+        if (rest_s := self._rest_s()) > LEAST_REST_S:
+            self._after(rest_s, self._pause)
+            return
         self._close_window()
         self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
 
@@ -176,8 +218,19 @@ class CallCounter:
         with self.lock:
             if self.timer is None:
                 return
+            self.window_s = LATER_SHARE * self.most_s
             self._open()
-            self._after(LATER_SHARE * self.most_s, self._pause)
+            self._after(self.window_s, self._pause)
+
+    def _rest_s(self) -> float:
+        """What is left of the window that is open."""
+        with self.lock:
+            if self.opened is None or self.timer is None:
+                return 0.0
+            elapsed_s = perf_counter() - self.opened
+            # Several threads may compile at once.
+            compiled_s = min(elapsed_s, self.compiled_s() - self.compiled_before_s)
+            return self.window_s - (elapsed_s - compiled_s)
 
     def _close_window(self) -> None:
         with self.lock:
@@ -207,6 +260,11 @@ class CallCounter:
             "eager_inside": self.eager_inside.most_common(MOST_LINES),
             "jitted_lines": self.jitted.most_common(MOST_LINES),
         }
+
+
+def _compiled_s(found: Watch) -> float:
+    """So far: asked by another thread than those that compile, which add functions meanwhile."""
+    return sum(function.total_s for function in list(found.counts.values()))
 
 
 def _profiling() -> list[str]:

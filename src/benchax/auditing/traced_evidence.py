@@ -26,6 +26,7 @@ class TracedEvidence(ReadEvidence):
             recorded.case,
             held_arguments=recorded.held_arguments,
             repeated_inputs=recorded.repeated,
+            called_at=recorded.called_at,
             closed_jaxpr=recorded.jaxpr,
             user=recorded.user,
         )

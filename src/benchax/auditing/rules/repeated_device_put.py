@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, rule
@@ -27,15 +28,16 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
             yield _finding(line)
 
 
-def _finding(line: dict[str, object]) -> Finding:
-    by, what, repeats, put = line["by"], line["what"], int(str(line["repeats"])), int(str(line["count"]))
-    total, elapsed_s = int(str(line["size_bytes"])), float(str(line["elapsed_s"]))
+def _finding(line: dict[str, Any]) -> Finding:
+    by, what, repeats, put = line["by"], line["what"], int(line["repeats"]), int(line["count"])
+    total, elapsed_s = int(line["size_bytes"]), float(line["elapsed_s"])
+    made = f", {count(line['copies_on_host'])} times in an array that was made anew" if line["copies_on_host"] else ""
     return repeated_device_put.finding(
         f"{by} puts the same {what} on the device {count(repeats + 1)} times",
         [
             (
-                f"{count(repeats)} of {count(put)} times it was the array of the time before, with the same contents "
-                f"as far as a sample of it tells: {size(total)}"
+                f"{count(repeats)} of {count(put)} times it had the contents of the time before, as far as a sample of "
+                f"it tells{made}: {size(total)}"
             ),
             f"the host spent {seconds(elapsed_s)} in these, in the whole run",
         ],
