@@ -55,6 +55,13 @@ def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
     return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
 
 
+def loops_around(tree: ast.AST, line: int) -> list[Loop]:
+    """All loops that have this line, within the innermost function that has it."""
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, line)]
+    scope = max(around, key=lambda node: node.lineno, default=tree)
+    return [node for node in ast.walk(scope) if isinstance(node, Loop) and holds(node, line)]
+
+
 def holds(node: ast.AST, line: int) -> bool:
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
     return first <= line <= last

@@ -62,18 +62,17 @@ def _lines(calls: Mapping[str, Any], functions: Iterable[EagerFunction], least: 
     """Lines of many operations that are in none of the functions."""
     inside = dict(calls.get("eager_inside", ()))
     rest = [(where, n - sum(one.lines[where] for one in functions)) for where, n in calls["eager_lines"] if where]
-    return [
-        (where, n) for where, n in rest if n >= least and (n - inside.get(where, 0) >= least or n >= MANY_INSIDE)
-    ]
+    return [(where, n) for where, n in rest if n >= least and (n - inside.get(where, 0) >= least or n >= MANY_INSIDE)]
 
 
 def _of_function(one: EagerFunction, seen: list[str], *, is_by_far: bool) -> Finding:
     call, tree = one.call, tree_of(where_of(one.call["where"])[0])
     name = _name(call, tree)
     lines = list_some([f"{n} from {where}" for where, n in one.lines.most_common()], what="lines")
+    line = call["where"].rpartition(":")[2]
     called = f"{name} was called {plural(call['count'], 'time')} at {call['where']}: {one.operations} operations"
     return eager_operations.finding(
-        f"{name}, called at line {call['where'].rpartition(':')[2]}, sends {one.each} operations one at a time each call",
+        f"{name}, called at line {line}, sends {one.each} operations one at a time each call",
         [called, *lines, *seen],
         _advice(call, name, tree),
         where=_where(call, tree),

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.passed_values import declared_static_at, made_at
 from benchax.auditing.rule import Gain, list_some, rule
-from benchax.auditing.syntax import own_or_called, where_of
-from benchax.results.audit import Finding
+from benchax.auditing.syntax import own_or_called, tree_of, where_of
+from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
 from benchax.units import seconds
 
@@ -37,20 +38,43 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
     is_same = any(_NO_EQUALITY in text for _, text in recompiles)
     is_function = any(_FUNCTION.search(text) for _, text in recompiles)
     values = len(recompiles) + 1
+    is_implicit = _is_implicit(function, where_of(defined))
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
         f"static argument {argument} of {function} took {values} values",
         seen,
-        _EQUALITY if is_same else (_ONE_FUNCTION if is_function else _AS_ARRAY).format(argument=argument),
-        where=own_or_called(where_of(defined), where_of(recompiles[0][0].where)),
+        _EQUALITY
+        if is_same
+        else (_ONE_FUNCTION if is_function else _NO_ARRAY if is_implicit else _AS_ARRAY).format(argument=argument),
+        where=_where(function, where_of(defined), argument, [c for c, _ in recompiles]),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
+
+
+def _where(function: str, defined: Where | None, argument: str, compiles: list[Compile]) -> Where | None:
+    """The line that declares it static; where a library takes it so by itself, the one that gives it a value."""
+    called = where_of(compiles[0].where)
+    declared = declared_static_at(defined, function)
+    if declared is None and _is_implicit(function, defined):
+        is_one_line = len({c.where for c in compiles}) == 1
+        return made_at(called, argument) or (called if is_one_line else defined)
+    return declared or own_or_called(defined, called)
+
+
+def _is_implicit(function: str, defined: Where | None) -> bool:
+    """Does a function, whose file can be read, declare nothing static? Then its library does."""
+    is_read = defined is not None and tree_of(defined[0]) is not None
+    return is_read and declared_static_at(defined, function) is None
 
 
 _ONE_FUNCTION = (
     "Define the function that {argument} is or holds once, not as a lambda or an inner def that is made anew each "
     "time, and pass what changes to it as an argument that is an array."
+)
+_NO_ARRAY = (
+    "Give {argument} as an array, jnp.asarray(…): what is no array is static for the jit of this function, as for "
+    "equinox.filter_jit, and each value is compiled on its own."
 )
 _AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or about Python control flow. If it "
