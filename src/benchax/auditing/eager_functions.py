@@ -86,11 +86,19 @@ class _Choice:
         large = [one for one in found.values() if one.operations >= self.least]
         return sorted(large, key=lambda one: -one.operations)
 
+    @cached_property
+    def loops(self) -> set[int]:
+        """Calls of functions that do little else than to call another one that could be jitted, in a long loop."""
+        return {
+            outer
+            for numbers, *_ in self.paths
+            for i, outer in enumerate(numbers)
+            for inner in numbers[i + 1 :]
+            if self._is_able(inner) and self._is_loop_over(outer, inner)
+        }
+
     def _choose(self, numbers: Sequence[int]) -> int | None:
-        able = [number for number in numbers if self._is_able(number)]
-        while len(able) > 1 and any(self._is_loop_over(able[0], inner) for inner in able[1:]):
-            able = able[1:]
-        return able[0] if able else None
+        return next((number for number in numbers if self._is_able(number) and number not in self.loops), None)
 
     def _is_able(self, number: int) -> bool:
         call, n = self.calls[number], self.operations[number]

@@ -66,6 +66,13 @@ def declared_static_at(defined: Where | None, function: str) -> Where | None:
     return (defined[0], lines[0]) if lines else None
 
 
+def takes_all_but_arrays_as_static(defined: Where | None) -> bool:
+    """Is the function in a file that uses `equinox.filter_jit`, for which nobody declares what is static?"""
+    tree = tree_of(defined[0]) if defined is not None else None
+    names = (getattr(node, "attr", getattr(node, "id", "")) for node in (ast.walk(tree) if tree is not None else ()))
+    return "filter_jit" in names
+
+
 def _declares(tree: ast.AST) -> bool:
     found = calls(tree, "jit", "pjit", "partial")
     return any((keyword.arg or "").startswith("static_arg") for call in found for keyword in call.keywords)

@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import jax
@@ -29,9 +30,9 @@ from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFuncti
 from benchax.environment import capture
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.results.watch import Watch
-from benchax.source_files import is_in_package
+from benchax.source_files import is_in_package, owner_of
 from benchax.watching.cache import watch_cache
-from benchax.watching.frames import calling, is_of_jax
+from benchax.watching.frames import calling, is_calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
 
@@ -129,6 +130,8 @@ class CallCounter:
         self.most_s = most_s
         self.compiled_s = compiled_s
         self.compiled_before_s = 0.0
+        self.heard = perf_counter()
+        """When something was last heard of a call."""
         self.window_s = FIRST_SHARE * most_s
         self.seen_s = 0.0
         self.windows = 0
@@ -151,7 +154,7 @@ class CallCounter:
         self.compiled_before_s = self.compiled_s()
         self.windows += 1
         self.lifetimes.forget_last()
-        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result, self.on_transfer))
+        found = self.block.enter_context(watch_transfers(self.on_call, self.on_result, self.on_transfer))
         self.block.callback(self._take, found)
 
     def _take(self, found: Transfers) -> None:
@@ -164,6 +167,7 @@ class CallCounter:
     def on_call(self, fun: Any, leaves: Sequence[Any]) -> None:
         is_eager = is_of_jax(fun)
         call = calling(frozenset())
+        self.heard = perf_counter()
         with self.lock:
             if not self.is_begun:
                 self.is_begun = True
@@ -178,11 +182,15 @@ class CallCounter:
                 # What a package has jitted is a part of it, and can be called under another jit.
                 if not is_packages:
                     self.eager_calls.note_jitted(frame)
-            elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
+            elif not (any(word in getattr(fun, "__name__", "") for word in OUTSIDE) or _is_indexing(frame)):
                 self.eager[call.where] += 1
                 self.eager_inside[call.where] += is_packages
                 self.eager_calls.note_operation(frame, call.where)
             self.notes.note_call(fun, leaves, call, is_packages=is_packages)
+
+    def on_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
+        self.heard = perf_counter()
+        self.notes.note_result(fun, leaves, results)
 
     def on_transfer(self, transfer: ObservedTransfer) -> None:
         if transfer.direction == "device to host":
@@ -227,10 +235,12 @@ class CallCounter:
         with self.lock:
             if self.opened is None or self.timer is None:
                 return 0.0
-            elapsed_s = perf_counter() - self.opened
+            now = perf_counter()
+            # Starting a program takes next to no time: a call of which nothing is heard is being traced or compiled.
+            unheard_s = now - max(self.heard, self.opened) if is_calling() else 0.0
+            compiled_s = self.compiled_s() - self.compiled_before_s + unheard_s
             # Several threads may compile at once.
-            compiled_s = min(elapsed_s, self.compiled_s() - self.compiled_before_s)
-            return self.window_s - (elapsed_s - compiled_s)
+            return self.window_s - (now - self.opened) + min(now - self.opened, compiled_s)
 
     def _close_window(self) -> None:
         with self.lock:
@@ -260,6 +270,15 @@ class CallCounter:
             "eager_inside": self.eager_inside.most_common(MOST_LINES),
             "jitted_lines": self.jitted.most_common(MOST_LINES),
         }
+
+
+def _is_indexing(frame: FrameType | None) -> bool:
+    """Does the line that sends an operation take a part of an array, x[i]? Some operations do that, and batches are
+    chosen so between the calls of a step."""
+    name = ""
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "benchax"):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name == "__getitem__"
 
 
 def _compiled_s(found: Watch) -> float:

@@ -52,7 +52,6 @@ def _finding(puts: list[dict[str, Any]]) -> Finding:
 
 def _describe(put: dict[str, Any]) -> str:
     new = f", {count(put['copies_on_host'])} times in an array that was made anew" if put["copies_on_host"] else ""
-    return (
-        f"{count(put['repeats'])} of {count(put['count'])} times {put['what']} had the contents of the time before, as far "
-        f"as a sample of it tells{new}: {size(put['size_bytes'])}"
-    )
+    often = f"{count(put['repeats'])} of {count(put['count'])} times"
+    same = f"{put['what']} had the contents of the time before, as far as a sample of it tells"
+    return f"{often} {same}{new}: {size(put['size_bytes'])}"

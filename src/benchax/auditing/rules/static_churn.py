@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.passed_values import declared_static_at, made_at
+from benchax.auditing.passed_values import declared_static_at, made_at, takes_all_but_arrays_as_static
 from benchax.auditing.rule import Gain, list_some, rule
-from benchax.auditing.syntax import own_or_called, tree_of, where_of
+from benchax.auditing.syntax import own_or_called, where_of
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
+from benchax.source_files import owner_of
 from benchax.units import seconds
 
 MANY = 3
@@ -55,17 +56,17 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
 def _where(function: str, defined: Where | None, argument: str, compiles: list[Compile]) -> Where | None:
     """The line that declares it static; where a library takes it so by itself, the one that gives it a value."""
     called = where_of(compiles[0].where)
-    declared = declared_static_at(defined, function)
-    if declared is None and _is_implicit(function, defined):
+    if defined is None or owner_of(defined[0]) != "user":
+        return own_or_called(defined, called)
+    if _is_implicit(function, defined):
         is_one_line = len({c.where for c in compiles}) == 1
         return made_at(called, argument) or (called if is_one_line else defined)
-    return declared or own_or_called(defined, called)
+    return declared_static_at(defined, function) or defined
 
 
 def _is_implicit(function: str, defined: Where | None) -> bool:
-    """Does a function, whose file can be read, declare nothing static? Then its library does."""
-    is_read = defined is not None and tree_of(defined[0]) is not None
-    return is_read and declared_static_at(defined, function) is None
+    """Is it static though nobody has declared it so?"""
+    return takes_all_but_arrays_as_static(defined) and declared_static_at(defined, function) is None
 
 
 _ONE_FUNCTION = (
@@ -73,8 +74,8 @@ _ONE_FUNCTION = (
     "time, and pass what changes to it as an argument that is an array."
 )
 _NO_ARRAY = (
-    "Give {argument} as an array, jnp.asarray(…): what is no array is static for the jit of this function, as for "
-    "equinox.filter_jit, and each value is compiled on its own."
+    "Give {argument} as an array, jnp.asarray(…): for equinox.filter_jit what is no array is static, and each value is "
+    "compiled on its own."
 )
 _AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or about Python control flow. If it "
