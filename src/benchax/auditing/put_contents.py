@@ -46,7 +46,7 @@ class PutContents:
 
     def _is_whole_same(self, array: np.ndarray) -> bool:
         # Of the first one only the sample is known: what cannot be told apart by that is counted from the second on.
-        whole, before = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1)), self._whole
+        whole, before = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data), self._whole
         self._whole = whole
         self._times += whole == before
         if before is not None and whole != before:

@@ -66,7 +66,8 @@ def _lines(calls: Mapping[str, Any], functions: Iterable[EagerFunction], least: 
 
 
 def _of_function(one: EagerFunction, seen: list[str], *, is_by_far: bool) -> Finding:
-    call, tree = one.call, tree_of(where_of(one.call["where"])[0])
+    call, called_at = one.call, where_of(one.call["where"])
+    tree = tree_of(called_at[0]) if called_at is not None else None
     name = _name(call, tree)
     lines = list_some([f"{n} from {where}" for where, n in one.lines.most_common()], what="lines")
     line = call["where"].rpartition(":")[2]
