@@ -4,8 +4,8 @@
 
 The loops are those of `step_loops.py`: the share of a step that each measured by hand, and the share that `benchax
 profile` found from outside, each the median of some runs, and the differences of all. The cost is that of sampling the
-stack alone: the same loop of Python and short programs, recorded with and without a sampler, in turns, and a third time
-without, which shows what the machine does by itself.
+stack alone: what processor time the sampler's own thread had, and a loop of Python and one of the device, recorded with
+and without a sampler, in turns in one process; a third time without shows what the machine does by itself.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from report import header, note, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchax.results.steps import StepSplit
 
 LOOPS = Path(__file__).with_name("step_loops.py")
@@ -66,50 +68,92 @@ def compare(kind: str, steps: int, runs: int) -> list[str]:
 
 
 def cost(pairs: int) -> None:
+    """Blocks of a loop with and without a sampler, in turns in one process that records.
+
+    The sampler's thread says itself what processor time it has had: that is its own cost, whoever else is at work. What
+    it costs the loop besides (Python's lock is given away, caches are cold) is in the ratios of blocks.
+    """
     import jax
     import jax.numpy as jnp
 
     from benchax.profiling.session import session
+
+    small, large = jnp.full((64, 64), 0.01), jnp.full((512, 512), 0.001)
+    step = jax.jit(lambda x: jnp.tanh(x @ x))
+
+    def python() -> None:
+        step(small).block_until_ready()
+        nested(DEPTH, lambda: sum(i * i for i in range(60_000)))
+
+    def device() -> None:
+        nested(DEPTH, lambda: step(large).block_until_ready())
+
+    rows: list[list[str]] = []
+    for name, body in (("Python", python), ("device", device)):
+        note(f"cost beside {name}")
+        calls = _calls_of(body)
+        with session():
+            rows += _compare_blocks(name, lambda body=body, calls=calls: [body() for _ in range(calls)], pairs)
+    print(f"what a sampler costs: {pairs} blocks of {BLOCK_S} s each, with and without it in turns, {DEPTH} calls deep")
+    table(["loop", "", "median", "95 %", ""], rows)
+
+
+BLOCK_S, DEPTH = 0.5, 12
+
+
+def nested(depth: int, what: Callable[[], object]) -> object:
+    """A stack as of real programs: a sample walks through all of it."""
+    return what() if depth == 0 else nested(depth - 1, what)
+
+
+def _calls_of(body: Callable[[], object]) -> int:
+    body()
+    began = time.perf_counter()
+    for _ in range(10):
+        body()
+    return max(1, int(BLOCK_S / ((time.perf_counter() - began) / 10)))
+
+
+def _compare_blocks(name: str, block: Callable[[], object], pairs: int) -> list[list[str]]:
     from benchax.profiling.stack_sampler import StackSampler
 
-    step = jax.jit(lambda x: jnp.tanh(x @ x))
-    x = jnp.full((64, 64), 0.01)
+    own: list[float] = []
+    walls: dict[str, list[float]] = {"sampled": [], "control": []}
+    processor: dict[str, list[float]] = {"sampled": [], "control": []}
+    samples = 0
+    for number in range(pairs):
+        taken: dict[str, tuple[float, float]] = {}
+        # What drifts meets the first and the last of the three alike.
+        order = ["sampled", "without", "control"]
+        for kind in order if number % 2 else reversed(order):
+            sampler = StackSampler().start() if kind == "sampled" else None
+            wall, used = time.perf_counter(), time.process_time()
+            block()
+            taken[kind] = time.perf_counter() - wall, time.process_time() - used
+            if sampler is not None:
+                sampler.stop()
+                own.append(sampler.used_s / sampler.lasted_s)
+                samples += sampler.taken
+        for kind in walls:
+            walls[kind].append(taken[kind][0] / taken["without"][0])
+            processor[kind].append(taken[kind][1] / taken["without"][1])
+    return [
+        _describe(name, f"its thread's processor time, {samples} samples", own, MOST_COST - 1),
+        _describe("", "time, with : without", walls["sampled"], MOST_COST),
+        _describe("", "time, without : without", walls["control"], None),
+        _describe("", "processor time, with : without", processor["sampled"], MOST_COST),
+        _describe("", "processor time, without : without", processor["control"], None),
+    ]
 
-    def loop() -> float:
-        # Processor time of all threads: on a machine with other work the time that passes says nothing.
-        began = time.process_time()
-        for _ in range(200):
-            step(x).block_until_ready()
-            sum(i * i for i in range(60_000))
-        return time.process_time() - began
 
-    loop()
-    ratios: dict[str, list[float]] = {"sampled": [], "not sampled again": []}
-    with session():
-        for number in range(pairs):
-            times: dict[str, float] = {}
-            # In turns, so that what drifts meets the first and the last of the three alike.
-            order = ["sampled", "not sampled", "not sampled again"]
-            for name in order if number % 2 else reversed(order):
-                sampler = StackSampler().start() if name == "sampled" else None
-                times[name] = loop()
-                if sampler is not None:
-                    sampler.stop()
-            for name, listed in ratios.items():
-                listed.append(times[name] / times["not sampled"])
-    print(f"processor time of a loop beside that of one without a sampler, {pairs} pairs in turns")
-    rows = [_describe(name, listed) for name, listed in ratios.items()]
-    table(["loop", "ratio", "95 %", ""], rows)
-
-
-def _describe(name: str, ratios: list[float]) -> list[str]:
+def _describe(loop: str, what: str, values: list[float], most: float | None) -> list[str]:
     """The median with its interval by order statistics."""
     from benchax.stats.intervals import median_interval
 
-    middle, interval = statistics.median(ratios), median_interval(ratios)
-    low, high = interval or (min(ratios), max(ratios))
-    verdict = "kept" if middle <= MOST_COST else "unclear" if low <= MOST_COST else "NOT KEPT"
-    return [name, f"{middle:.4f}", f"{low:.4f} to {high:.4f}", verdict if name == "sampled" else ""]
+    middle, interval = statistics.median(values), median_interval(values)
+    low, high = interval or (min(values), max(values))
+    verdict = "" if most is None else "kept" if high <= most else "NOT KEPT" if low > most else "unclear"
+    return [loop, what, f"{middle:.4f}", f"{low:.4f} to {high:.4f}", verdict]
 
 
 def main() -> None:

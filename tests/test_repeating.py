@@ -25,3 +25,16 @@ def begins(letters: str, anchor: str) -> list[int]:
 )
 def test_a_round_begins_once(letters: str, anchor: str, expected: list[int]) -> None:
     assert begins(letters, anchor) == expected
+
+
+def test_what_comes_in_between_now_and_then_hides_no_round() -> None:
+    """A step of three calls for one, with an evaluation behind each tenth."""
+    text = ("dddg" * 10 + "e") * 4
+
+    found = begins(text, "d")
+
+    assert found == [i for i in range(len(text)) if text[i] == "d" and (i == 0 or text[i - 1] in "ge")]
+
+
+def test_a_round_of_which_the_beginning_was_not_seen_is_none() -> None:
+    assert begins("dg" + "dddg" * 10, "d")[0] == 2

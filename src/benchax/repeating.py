@@ -25,13 +25,24 @@ def once_a_round(sequence: Ints, at: Ints) -> Ints:
     in_round = len(at) / (len(sequence) / period)
     if in_round < 1.5:
         return at
+    # An evaluation every ten rounds comes in between, and is no part of what stands before a call.
+    rounds = len(sequence) / period
+    is_usual = np.bincount(sequence)[sequence] >= rounds / 2
+    usual, places = sequence[is_usual], (np.cumsum(is_usual) - 1)[at]
     for length in range(1, LONGEST_HISTORY + 1):
-        histories = [tuple(sequence[max(0, i - length) : i].tolist()) for i in at.tolist()]
+        histories = [tuple(usual[max(0, i - length) : i].tolist()) for i in places.tolist()]
         counts = Counter(histories)
         once = [h for h, n in counts.items() if abs(n * in_round / len(at) - 1) < 1 - SAME]
         if once:
-            return at[[h == once[0] for h in histories]]
+            return at[_with_first(np.flatnonzero([h == once[0] for h in histories]))]
     return at
+
+
+def _with_first(chosen: Ints) -> Ints:
+    """The first round has another history: it is one where as many calls as in the others follow."""
+    if len(chosen) > 1 and chosen[0] == Counter(np.diff(chosen).tolist()).most_common(1)[0][0]:
+        return np.concatenate([[0], chosen])
+    return chosen
 
 
 def _period(sequence: Ints) -> int | None:

@@ -66,6 +66,14 @@ def without_folders(source: str | None) -> str:
     return (source or "").replace("\\", "/").rpartition("/")[2]
 
 
+_INSTALLED = re.compile(r"\S*[/\\](?:site|dist)-packages[/\\]")
+
+
+def below_packages(text: str) -> str:
+    """Files of installed packages as optax/_src/base.py: where these lie says nothing, and fills a line."""
+    return _INSTALLED.sub("", text)
+
+
 _RUNNERS = {"typer", "click", "pytest", "_pytest", "pluggy", "runpy.py"}
 
 

@@ -229,3 +229,67 @@ os._exit(9)
     assert (found.code, found.documents) == (9, [])
     assert "cannot be read: not a whole message" in found.said
     assert "a file may have been cut while it was written or copied" in found.said
+
+
+def test_two_programs_and_an_evaluation_now_and_then_are_one_step(profile: Profile) -> None:
+    """Three steps of a discriminator for one of a generator: a step is a round, also where one evaluates behind it."""
+    loop = """
+def discriminate(x): return jnp.tanh(x @ x)
+def generate(x): return jnp.sin(x @ x)
+def evaluate(x): return (x @ x).sum()
+discriminate, generate, evaluate = map(jax.jit, (discriminate, generate, evaluate))
+for i in range(40):
+    for _ in range(3):
+        x = discriminate(x).block_until_ready()
+    x = generate(x).block_until_ready()
+    if i % 10 == 9: float(evaluate(x))
+sys.exit(10)
+"""
+
+    found = profile(BEGIN + loop)
+
+    (document,) = found.documents
+    calls = {one["name"]: one["per_step"] for one in document["split"]["programs"]}
+    assert found.code == 10
+    assert found.steps[0] in (37, 38)  # 40 but the first, those behind it that compile, and the last
+    assert (calls["jit_discriminate"], calls["jit_generate"]) == (3, 1)
+    assert "jit_evaluate (3 in 39 steps)" in found.said
+
+
+def test_a_loop_in_a_thread_is_found_with_its_line(profile: Profile) -> None:
+    loop = """
+import threading
+def train():
+    global x
+    for _ in range(30):
+        time.sleep(0.01)
+        x = step(x).block_until_ready()
+one = threading.Thread(target=train)
+one.start()
+one.join()
+sys.exit(11)
+"""
+
+    found = profile(BEGIN + loop)
+
+    part = found.documents[0]["split"]["parts"][0]
+    assert (found.code, [count >= 20 for count in found.steps]) == (11, [True])
+    assert (part["kind"], part["lines"][0]["function"]) == ("waiting", "train")
+
+
+def test_a_first_step_that_never_ends_is_shown_as_far_as_it_was_recorded(profile: Profile) -> None:
+    """In compiled code, so that nothing of Python's can end it."""
+    stuck = """
+endless = jax.jit(lambda x: jax.lax.while_loop(lambda c: c[0] > -1, lambda c: (c[0] + 1, jnp.tanh(c[1])), (0, x)))
+endless(x)[0].block_until_ready()
+"""
+
+    found = profile(BEGIN + stuck, options=("--timeout", "8s", "--duration", "300ms"))
+
+    splits = [document["split"] for document in found.documents]
+    assert found.code in (137, 143)
+    assert "when its time was up" in found.said
+    assert {split["mark"] for split in splits} == {"none"}
+    assert max(split["lengths_s"][0] for split in splits) > 0.1
+    # On a busy machine compiling may have taken longer than what was recorded of the step.
+    assert "device" in {split["parts"][0]["kind"] for split in splits}

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -333,6 +334,40 @@ def test_a_signal_to_us_alone_reaches_the_program(programs: Programs) -> None:
         rest = wrapper.stdout.read()
 
     assert rest == "interrupts: 1\nwrapper: 0 1\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_time_a_program_that_does_not_end_is_killed(number: int, programs: Programs) -> None:
+    """As one whose first step never ends: XLA waits for it when Python ends."""
+    stuck = """
+import signal, threading
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: print("not yet", flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+    programs.write("program.py", stuck)
+    programs.write("wrapper.py", "from benchax.hooks import command\ncommand.GRACE_S = 0.2\n" + WRAPPER)
+    wrapper = subprocess.Popen(
+        [sys.executable, "wrapper.py"],
+        cwd=programs.folder,
+        env=programs.env,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with wrapper:
+        assert wrapper.stdout is not None
+        assert wrapper.stdout.readline() == "ready\n"
+        wrapper.send_signal(number)
+        assert wrapper.stdout.readline() == "not yet\n"
+        while wrapper.poll() is None:
+            time.sleep(0.25)  # more than the grace
+            wrapper.send_signal(number)
+        rest = wrapper.stdout.read()
+
+    assert rest.splitlines()[-1] == "wrapper: 137 0"
 
 
 def test_ctrl_c_at_a_terminal_reaches_the_program_once_and_we_wait_for_it(programs: Programs) -> None:

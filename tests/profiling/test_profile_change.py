@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchax.profiling.profile_change import compare_profiles
-from benchax.results.profile import Op, Profile, Run
+from benchax.results.profile import Op, PartChange, Profile, Run
+from benchax.results.steps import StepPart, StepSplit
 
 
 def op(name: str, self_s: float, calls: int, scope: str | None, category: str = "fusion", shape: str = "f32[8]") -> Op:
@@ -69,3 +72,50 @@ def test_an_operation_in_another_dtype_is_the_same_operation() -> None:
 
     assert (change.shape_before, change.shape) == ("bf16[64,64]", "f32[64,64]")
     assert change.more_s == pytest.approx(0.002)
+
+
+def sourced(source: str, self_s: float, module: str = "jit_f", shape: str = "f32[8]", scope: str = "jit(f)/x") -> Op:
+    return Op("a", module, "dot", 2, self_s, self_s, 0.1, scope, source=source, shape=shape)
+
+
+def test_by_line_operations_that_are_named_and_laid_out_anew_have_one_change() -> None:
+    before = profile(sourced("m.py:7", 2.0, scope="jit(f)/a"))
+    after = profile(sourced("m.py:7", 4.0, scope="jit(f)/b", shape="f32[4,2]"), sourced("", 1.0, scope="jit(f)/c"))
+
+    lines = compare_profiles(before, after).lines
+
+    assert [(line.source, line.before_s, line.after_s) for line in lines] == [("m.py:7", 1.0, 2.0), ("", 0.0, 0.5)]
+
+
+def test_times_per_run_of_different_programs_are_not_added_up() -> None:
+    runs = tuple(Run(f"jit_{name}", "cpu:0", i, 0.0, 1.0) for name, n in (("init", 1), ("step", 100)) for i in range(n))
+    once, often = sourced("m.py:7", 3.0, "jit_init"), sourced("m.py:7", 100.0, "jit_step", scope="jit(f)/s")
+    more = sourced("m.py:7", 150.0, "jit_step", scope="jit(f)/s")
+
+    change = compare_profiles(Profile("p", "cpu", (once, often), runs=runs), Profile("q", "cpu", (more,), runs=runs))
+
+    assert [(line.module, line.more_s) for line in change.lines] == [("jit_step", 0.5), ("jit_init", -3.0)]
+    assert "the line that differs most: +500 ms at m.py:7 in jit_step a run" in str(change)
+
+
+def test_another_dtype_is_told_in_the_first_lines() -> None:
+    before = profile(sourced("m.py:7", 0.002, shape="bf16[64,64]"))
+    after = profile(sourced("m.py:7", 0.038, shape="f32[64,64]"))
+
+    lines = str(compare_profiles(before, after)).splitlines()
+
+    assert "+18.0 ms at m.py:7, dot is f32[64,64] now, was bf16[64,64] a run" in lines[1]
+
+
+def test_of_two_loops_the_parts_of_a_step_are_compared() -> None:
+    def looped(input_s: float) -> Profile:
+        parts = (StepPart("input", input_s, 0.5), StepPart("device", 0.004, 0.5))
+        return replace(
+            profile(sourced("m.py:7", 1.0)), split=StepSplit("program", "jit_f", (input_s + 0.004,) * 3, parts)
+        )
+
+    change = compare_profiles(looped(0.004), looped(0.009))
+
+    assert change.steps_s == (0.008, 0.013)
+    assert change.parts[0] == PartChange("input", 0.004, 0.009)
+    assert "a step takes 13.0 ms, before 8.00 ms (medians): +5.00 ms" in str(change).splitlines()[1]

@@ -50,6 +50,7 @@ def test_a_loop_in_python_is_many_instructions_from_one_place(tmp_path: Path) ->
 
     assert found is not None
     assert (found.line, found.stacks) == (line_of_block(), 1)
+    assert found.loop == f"{__file__}:{unrolled.__code__.co_firstlineno + 1}"
     assert 60 <= found.repeated <= found.instructions
 
 
@@ -85,3 +86,18 @@ def test_a_program_that_names_no_lines_has_a_size_alone(name: str) -> None:
 
     assert found is not None
     assert (found.instructions, found.line, found.repeated) == (0, "", 0)
+
+
+def updated(params: Any) -> Any:
+    return jax.tree.map(lambda one: jnp.sin(one) @ one, params)
+
+
+def test_one_call_that_makes_many_instructions_is_no_loop_of_the_users(tmp_path: Path) -> None:
+    """Neither is the loop in which the compiled function is called."""
+    for step in (jax.jit(updated),):
+        kept = benchax.profile(step, [jnp.ones((k, k)) for k in range(4, 34)], dir=tmp_path, runs=1)
+
+    known = programs(read(Path(kept.files["xplane"]).read_bytes(), KEEP)).values()
+    found = program_size([next(module for module in known if module.name == "jit_updated")])
+    assert found is not None
+    assert (found.repeated >= 30, found.stacks, found.loop) == (True, 1, "")

@@ -19,7 +19,7 @@ from xspace_by_hand import Event
 
 from benchax.profiling.stack_samples import SampledFrame
 from benchax.results.profile import Profile
-from benchax.results.steps import PartKind, StepSplit
+from benchax.results.steps import PartKind, ProgramsPerStep, StepSplit
 
 STEPS = 6
 
@@ -218,7 +218,7 @@ def test_gradients_that_are_accumulated_make_one_step_of_several_calls() -> None
     found = split_of(read(calls, runs))
 
     assert found.name == "jit_gradient"
-    assert found.lengths_s == pytest.approx((0.0005,) * (STEPS - 3))
+    assert found.lengths_s == pytest.approx((0.0005,) * (STEPS - 2))
     assert found.programs[0].per_step == 4
 
 
@@ -259,3 +259,17 @@ def test_where_no_step_was_found_all_that_was_sampled_is_split() -> None:
 
     assert found.mean_s == pytest.approx(2e-3)
     assert parts(found)["device"] == 300
+
+
+def test_an_evaluation_between_two_steps_explains_the_slowest_one() -> None:
+    calls: list[Event] = []
+    runs: list[Event] = []
+    for i in range(STEPS):
+        at = i * 1000 + (800 if i > 3 else 0)
+        calls += [call("step", at, 50), *([call("evaluate", at + 600, 50)] if i == 3 else [])]
+        runs += [work(at + 100, 1300 if i == 3 else 300, i)]
+
+    split = split_of(read([compiled(0, 0, LOOP, before=1), *calls], runs))
+
+    assert split.slowest is not None
+    assert (split.slowest.more, split.slowest.others) == ("device", (ProgramsPerStep("jit_evaluate", 1),))

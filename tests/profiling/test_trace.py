@@ -59,7 +59,7 @@ def test_an_operation_without_its_end_is_said_to_be_longer() -> None:
     )
 
     assert p.ops[0].total_s is None
-    assert "the end of 1 of 2 calls is not in the trace" in remark(p, "open-calls")
+    assert "1 of 2 calls of operations had not ended" in remark(p, "open-calls")
 
 
 def test_a_device_is_idle_between_operations_and_gaps_name_their_neighbours() -> None:

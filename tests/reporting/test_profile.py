@@ -131,8 +131,12 @@ def test_lines_and_scopes_say_how_fast_their_work_was_done() -> None:
     ("size", "reason"),
     [
         (
+            ProgramSize(1016, 0, "m.py:5", 716, 1, "m.py:3"),
+            "716 of 1016 instructions are from m.py:5, unrolled by the loop at m.py:3;",
+        ),
+        (
             ProgramSize(1016, 0, "m.py:5", 716, 1),
-            "716 of 1016 instructions are from m.py:5, reached from one place: unrolled",
+            "716 of 1016 instructions are from m.py:5 ",
         ),
         (
             ProgramSize(150, 0, "m.py:5", 139, 3),

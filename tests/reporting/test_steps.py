@@ -82,3 +82,26 @@ def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
     (row,) = steps._describe_slowest(replace(SPLIT, slowest=slow))
 
     assert (row.label, row.detail) == ("slowest step", "number 7, 480 ms more than usual of: Python at save.py:3")
+
+
+def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:
+    compiling = StepPart("compile", 0.0042, 0.42, (LINE,))
+
+    first = steps.sentence(replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58), compiling)))
+
+    assert first.endswith("; 42 % is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits")
+    assert "42 %" not in steps.sentence(SPLIT)
+
+
+def test_what_is_not_called_in_each_step_has_its_number_of_calls() -> None:
+    rare = replace(SPLIT, warm_up=1, programs=(ProgramsPerStep("jit_step", 1.0), ProgramsPerStep("jit_evaluate", 0.5)))
+
+    assert "jit_evaluate (2 in 4 steps)" in str(steps.blocks(rare))
+
+
+def test_the_slowest_step_names_what_was_called_in_it_alone() -> None:
+    slowest = OneStep(49, 0.146, (), "device", 0.07, others=(ProgramsPerStep("jit_evaluate", 4),))
+
+    assert "70.0 ms more than usual of: device at work; only in it: 4 × jit_evaluate" in str(
+        steps.blocks(replace(SPLIT, slowest=slowest))
+    )

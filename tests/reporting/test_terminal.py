@@ -349,3 +349,14 @@ def test_a_measurement_of_any_kind_can_be_printed() -> None:
 
     assert str(nothing).strip() == ""
     assert "wrong output" in str(RICH)
+
+
+def test_a_path_that_is_wider_than_its_column_goes_on_in_the_next_line_at_a_joint() -> None:
+    columns = (TableColumn("what", "names", 20, breaks_words=True), "size")
+    path = "result[1][0].mu['params']['Dense_0']['kernel']"
+
+    lines = terminal.to_text(Document((tabulate(columns, [(path, "1.53 MiB")]),)), 34).splitlines()
+
+    assert "".join(line[:24].rstrip() for line in lines[1:]) == path
+    assert lines[1].startswith("result[1][0].mu")
+    assert too_wide("\n".join(lines), 34) == []

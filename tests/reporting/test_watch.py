@@ -41,9 +41,34 @@ def test_it_begins_with_what_it_cost():
 def test_functions_are_ranked_by_seconds_lost():
     lines = str(example()).splitlines()
 
-    step, sin = (next(i for i, line in enumerate(lines) if line.startswith(name)) for name in ("step", "sin"))
+    step, sin = (
+        next(i for i, line in enumerate(lines) if line.startswith(name)) for name in ("step train.py:4 ", "sin")
+    )
     assert step < sin
-    assert " ".join(lines[step].split()) == "step train.py:4 5 5 5 (2 read) 500 ms 1.00 s 3.50 s 5.00 s"
+    assert " ".join(lines[step].split()) == "step train.py:4 5 5 (2 read) 500 ms 1.00 s 3.50 s 5.00 s"
+
+
+def test_what_was_compiled_again_stands_above_the_table_with_its_many_eager_operations():
+    text = str(example())
+
+    assert text.index("compiled again") < text.index("traced") < text.index("sin (eager)")
+
+
+def test_lowered_is_a_column_only_where_it_is_another_number_than_compiled():
+    w = example()
+    assert "lowered" not in drawing.functions(w).names
+
+    w.counts["f", "a.py:1", False] = FunctionCount("f", "a.py:1", False, 2, 2, 0, 0, 0.1, 0.2, 0.0, 0.3)
+
+    assert "lowered" in drawing.functions(w).names
+
+
+def test_a_function_of_an_installed_package_is_told_without_the_folders_of_the_machine():
+    w = Watch(wall_s=1.0)
+    place = "/home/me/venv/lib/python3.11/site-packages/flax/core/scope.py:1216"
+    w.counts = {("<lambda>", place, False): FunctionCount("<lambda>", place, False, 4, 0, 0, 0, 0.1, 0.0, 0.0, 0.1)}
+
+    assert drawing.functions(w).lines[0][0] == "<lambda> flax/core/scope.py:1216"
 
 
 def test_the_clock_of_the_seconds_is_said():
@@ -62,8 +87,9 @@ def test_what_was_not_traced_shows_no_seconds():
     w = Watch(compiles=[program("f", SHAPE)], wall_s=1.0)
     w.counts = {("f", "a.py:1", False): FunctionCount("f", "a.py:1", False, 0, 1, 1, 0, 0.0, 0.2, 0.7, 0.9)}
 
-    (line,) = drawing.functions(w).lines
-    assert line[4:] == ("", "200 ms", "700 ms", "900 ms")
+    table = drawing.functions(w)
+    assert table.names == ("function", "traced", "compiled", "lower", "compile", "total")
+    assert table.lines[0][3:] == ("200 ms", "700 ms", "900 ms")
 
 
 def test_nothing_compiled():

@@ -8,7 +8,7 @@ is kept with it: rules that need no more than that need neither trace nor compil
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,14 @@ class RecordedFunction:
 
 
 class FunctionRecorder:
-    """Listens to JAX from now on. Costs nothing on a warm call, of which JAX tells nothing."""
+    """Listens to JAX from now on. Costs nothing on a warm call, of which JAX tells nothing.
 
-    def __init__(self) -> None:
+    Args:
+        on_compile: told of each call of a user's function that a program was compiled for.
+    """
+
+    def __init__(self, on_compile: Callable[[JaxCall], None] = lambda call: None) -> None:
+        self._on_compile = on_compile
         self._kept: dict[FunctionLocation, RecordedFunction] = {}
         """By place: the lambdas that one line makes anew in each iteration are one function here."""
         self._lock = threading.Lock()
@@ -107,6 +112,7 @@ class FunctionRecorder:
     def _remember(self, call: JaxCall, compile_s: float) -> None:
         if call.fun is None or call.is_nested or frames.is_of_jax(call.fun):
             return
+        self._on_compile(call)
         place = place_of(call, None)
         with self._lock:
             # Of several programs of one function the one that took longest, which is the one to be looked at.

@@ -2,7 +2,8 @@
 
 Called inside that process, by `benchax.hooks.startup`. Programs, their reasons and the cache are watched from the
 import of JAX to the end, which costs nothing on a warm call. Calls and transfers are watched for some seconds from the
-first call on, and for a short while every ten seconds after that: meanwhile each call takes about ten times as long.
+first call on, and for a short while every ten seconds after that, each time until some were seen: meanwhile each call
+takes about ten times as long.
 What puts data on devices, waits, or uses up a random key is noted for the whole run (`host_calls.py`). Nothing is
 judged here; `audited_program.py` does that, afterwards and elsewhere.
 """
@@ -27,12 +28,12 @@ from benchax.auditing.call_notes import CallNotes
 from benchax.auditing.eager_calls import EagerCalls
 from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
+from benchax.auditing.stale_values import StaleValues
 from benchax.environment import capture
 from benchax.results.transfers import ObservedTransfer, Transfers
-from benchax.results.watch import Watch
 from benchax.source_files import is_in_package, owner_of
 from benchax.watching.cache import watch_cache
-from benchax.watching.frames import calling, is_calling, is_of_jax
+from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch
 
@@ -47,8 +48,10 @@ FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 """Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
 window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
 LEAST_PAUSE_S = 5.0
-LEAST_REST_S = 0.5
-"""What compiling has left of a window is caught up on where it is longer than this."""
+ENOUGH_JITTED, ENOUGH_EAGER = 100, 5000
+"""A window stays open until it has seen so many calls of one kind: where all of it went into compiling, as the first
+one of a program often does, nothing was counted. So few calls are not slowed noticeably."""
+LOOK_AGAIN_S = 0.2
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -60,8 +63,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls = CallCounter(settings["calls_s"], lambda: _compiled_s(found))
-    functions, host = FunctionRecorder(), HostCalls(calls.on_read)
+    calls = CallCounter(settings["calls_s"])
+    functions, host = FunctionRecorder(calls.note_compile), HostCalls(calls.on_read)
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
@@ -83,6 +86,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "calls": calls.asdict(),
             "host": host.asdict(),
             "eager_calls": calls.eager_calls.asdict(),
+            "stale": calls.stale.asdict(),
             **calls.notes.asdict(),
         }
         return {
@@ -117,24 +121,14 @@ def _read(functions: Sequence[RecordedFunction], rules: Sequence[str], how: str)
 
 class CallCounter:
     """Counts calls of jitted functions and of eager operations, and what they transfer: for a while from the first call
-    on, and then for a short while again and again, to the end.
+    on, and then for a short while again and again, to the end."""
 
-    Args:
-        most_s: what a window may take is a share of this.
-        compiled_s: how many seconds went into compiling so far, which are not counted: else a window may be over
-            before the first step is.
-    """
-
-    def __init__(self, most_s: float, compiled_s: Callable[[], float] = lambda: 0.0) -> None:
-        self.is_begun = False
+    def __init__(self, most_s: float) -> None:
+        self.is_begun = self.is_closed = False
         self.most_s = most_s
-        self.compiled_s = compiled_s
-        self.compiled_before_s = 0.0
-        self.heard = perf_counter()
-        """When something was last heard of a call."""
-        self.window_s = FIRST_SHARE * most_s
         self.seen_s = 0.0
         self.windows = 0
+        self.in_window: Counter[str] = Counter()
         self.jitted: Counter[str | None] = Counter()
         self.eager: Counter[str | None] = Counter()
         self.eager_inside: Counter[str | None] = Counter()
@@ -142,6 +136,7 @@ class CallCounter:
         self.lifetimes = ArgumentLifetimes()
         self.notes = CallNotes()
         self.eager_calls = EagerCalls()
+        self.stale = StaleValues()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
         self.opened: float | None = None
@@ -151,10 +146,10 @@ class CallCounter:
 
     def _open(self) -> None:
         self.opened = perf_counter()
-        self.compiled_before_s = self.compiled_s()
         self.windows += 1
+        self.in_window.clear()
         self.lifetimes.forget_last()
-        found = self.block.enter_context(watch_transfers(self.on_call, self.on_result, self.on_transfer))
+        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result, self.on_transfer))
         self.block.callback(self._take, found)
 
     def _take(self, found: Transfers) -> None:
@@ -167,18 +162,19 @@ class CallCounter:
     def on_call(self, fun: Any, leaves: Sequence[Any]) -> None:
         is_eager = is_of_jax(fun)
         call = calling(frozenset())
-        self.heard = perf_counter()
         with self.lock:
             if not self.is_begun:
                 self.is_begun = True
                 self.opened = perf_counter()
-                self._after(self.window_s, self._pause)
+                self._after(FIRST_SHARE * self.most_s, self._pause)
+            self.in_window["eager" if is_eager else "jitted"] += 1
             frame = sys._getframe(1)
             # What a library makes of a user's function stands in its files and is the user's.
             is_packages = call.user is None and is_in_package(frame)
             if not is_eager:
                 self._count_call(call.where)
                 self.lifetimes.note_call(fun, leaves)
+                self.stale.note_call(fun)
                 # What a package has jitted is a part of it, and can be called under another jit.
                 if not is_packages:
                     self.eager_calls.note_jitted(frame)
@@ -187,10 +183,6 @@ class CallCounter:
                 self.eager_inside[call.where] += is_packages
                 self.eager_calls.note_operation(frame, call.where)
             self.notes.note_call(fun, leaves, call, is_packages=is_packages)
-
-    def on_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
-        self.heard = perf_counter()
-        self.notes.note_result(fun, leaves, results)
 
     def on_transfer(self, transfer: ObservedTransfer) -> None:
         if transfer.direction == "device to host":
@@ -202,6 +194,10 @@ class CallCounter:
             if self.opened is not None:
                 self.eager_calls.note_read(sys._getframe(1), where)
 
+    def note_compile(self, call: JaxCall) -> None:
+        with self.lock:
+            self.stale.note_compile(call)
+
     def _count_call(self, where: str | None) -> None:
         # What came before the first call has set the program up, each line once, however many operations it sent.
         if not self.jitted:
@@ -211,36 +207,25 @@ class CallCounter:
         self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
+        if self.is_closed:
+            return
         self.timer = threading.Timer(wait_s, then)
         self.timer.daemon = True
         self.timer.start()
 
     def _pause(self) -> None:
-        if (rest_s := self._rest_s()) > LEAST_REST_S:
-            self._after(rest_s, self._pause)
+        if self.in_window["jitted"] < ENOUGH_JITTED and self.in_window["eager"] < ENOUGH_EAGER:
+            self._after(LOOK_AGAIN_S, self._pause)
             return
         self._close_window()
         self._after(max(LEAST_PAUSE_S, PAUSE_SHARE * self.most_s), self._resume)
 
     def _resume(self) -> None:
         with self.lock:
-            if self.timer is None:
+            if self.is_closed:
                 return
-            self.window_s = LATER_SHARE * self.most_s
             self._open()
-            self._after(self.window_s, self._pause)
-
-    def _rest_s(self) -> float:
-        """What is left of the window that is open."""
-        with self.lock:
-            if self.opened is None or self.timer is None:
-                return 0.0
-            now = perf_counter()
-            # Starting a program takes next to no time: a call of which nothing is heard is being traced or compiled.
-            unheard_s = now - max(self.heard, self.opened) if is_calling() else 0.0
-            compiled_s = self.compiled_s() - self.compiled_before_s + unheard_s
-            # Several threads may compile at once.
-            return self.window_s - (now - self.opened) + min(now - self.opened, compiled_s)
+            self._after(LATER_SHARE * self.most_s, self._pause)
 
     def _close_window(self) -> None:
         with self.lock:
@@ -254,9 +239,9 @@ class CallCounter:
 
     def close(self) -> None:
         """Once; calls are as quick as ever from now on."""
-        timer, self.timer = self.timer, None
-        if timer is not None:
-            timer.cancel()
+        self.is_closed = True
+        if self.timer is not None:
+            self.timer.cancel()
         self._close_window()
 
     def asdict(self) -> dict[str, Any]:
@@ -279,11 +264,6 @@ def _is_indexing(frame: FrameType | None) -> bool:
     while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "benchax"):
         name, frame = frame.f_code.co_name, frame.f_back
     return name == "__getitem__"
-
-
-def _compiled_s(found: Watch) -> float:
-    """So far: asked by another thread than those that compile, which add functions meanwhile."""
-    return sum(function.total_s for function in list(found.counts.values()))
 
 
 def _profiling() -> list[str]:

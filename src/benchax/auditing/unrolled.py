@@ -20,9 +20,9 @@ import jax
 from benchax.auditing.syntax import Loop, check_readable, innermost_loop, kind_of, tree_of
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
-from benchax.measuring.diagnosis import is_library
 from benchax.program.jaxpr import equations, nested_in
 from benchax.results.audit import Where
+from benchax.source_files import owner_of
 
 if TYPE_CHECKING:
     from benchax.auditing.evidence import Evidence
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 _JAX = str(Path(jax.__file__).parent)
 # Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
 _END = str(Path(programs.__file__).parent)
-REDUCES = ("add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice")
-"""What may go between iterations that could run side by side all the same: a sum, or writing into one result."""
+JOINS = (
+    "add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
+)  # fmt: skip
+"""What may come of several iterations that could run side by side all the same: a sum, or one result of all."""
+ODD_ITERATIONS = 1.5
+"""How many iterations may have other shapes."""
 
 Site = tuple[Any, ...]
 """A place in the body: byte code positions from the loop inwards, and the primitive."""
@@ -72,10 +76,12 @@ class Unrolled:
 
     @property
     def iterations(self) -> int:
-        """How often the body was traced: as often as most of its places occur."""
+        """How often the body was traced: as often as half of its places occur, or some times as often."""
         counts = Counter(Counter(site for site, _ in self.equations).values())
-        # Of two numbers that are as frequent the smaller: a finding may say too little, not too much.
-        return max(counts, key=lambda n: (counts[n], -n), default=0)
+        # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
+        # turn came to are one fewer.
+        fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
+        return max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
 
     @property
     def size(self) -> int:
@@ -84,40 +90,42 @@ class Unrolled:
 
     @property
     def is_uniform(self) -> bool:
-        """Has every iteration the same shapes, as scan and vmap need it?"""
-        first: dict[Site, list[str]] = {}
-        shapes = ((site, [str(v.aval) for v in eqn.outvars]) for site, eqn in self.equations)
-        return all(first.setdefault(site, found) == found for site, found in shapes)
+        """Has every iteration the same shapes, as scan and vmap need it? The first and the last may differ: one begins
+        with what has no batch yet, the other is not differentiated further."""
+        sites: dict[Site, Counter[str]] = {}
+        for site, eqn in self.equations:
+            sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
+        return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in sites.values())
 
     @property
     def is_independent(self) -> bool:
-        """Does no iteration need another's result, sums apart?"""
-        site_of, iteration_of = self._number_sites()
-        makers = {id(v): eqn for _, eqn in self.equations for v in eqn.outvars}
-        readers: dict[int, set[Site]] = {}
-        carried: list[tuple[int, Site, Site]] = []
-        for site, eqn in self.equations:
-            for v in eqn.invars:
-                if (maker := makers.get(id(v))) is not None:
-                    readers.setdefault(id(v), set()).add(site)
-                    if iteration_of[id(maker)] != iteration_of[id(eqn)]:
-                        carried.append((id(v), site_of[id(maker)], site))
-        # A value may pass to the next iteration if the place that makes it is the only one to read it: a running sum.
-        return all(one == other and one[-1] in REDUCES and readers[v] == {one} for v, one, other in carried)
+        """Does nothing come of two parts of one array, but what sums or gathers what came of each?"""
+        parts: dict[int, dict[int, int]] = {}
+        joined: set[int] = set()
+        for _, eqn in self.equations:
+            if joined.intersection(map(id, eqn.invars)) and eqn.primitive.name not in JOINS:
+                return False
+            own, is_joined = self._parts_behind(eqn, parts)
+            if is_joined and eqn.primitive.name not in JOINS:
+                return False
+            if is_joined or joined.intersection(map(id, eqn.invars)):
+                joined.update(map(id, eqn.outvars))
+            else:
+                parts |= dict.fromkeys(map(id, eqn.outvars), own)
+        return True
+
+    def _parts_behind(self, eqn: Any, parts: Mapping[int, Mapping[int, int]]) -> tuple[dict[int, int], bool]:
+        """Of which part of which array it is made, and whether of two of one."""
+        own: dict[int, int] = {}
+        taken = (_part(eqn), *(self.rows.get(id(v)) for v in eqn.invars))
+        found = [(id(part.array), part.start) for part in taken if part is not None]
+        found += [item for v in eqn.invars for item in parts.get(id(v), {}).items()]
+        return own, any(own.setdefault(array, start) != start for array, start in found)
 
     @property
     def is_batch(self) -> bool:
         """Is each iteration the same work on its own part of an array, apart from all others?"""
         return self.slices is not None and self.is_uniform and self.is_independent
-
-    def _number_sites(self) -> tuple[Mapping[int, Site], Mapping[int, int]]:
-        seen: Counter[Site] = Counter()
-        site_of: dict[int, Site] = {}
-        iteration_of: dict[int, int] = {}
-        for site, eqn in self.equations:
-            site_of[id(eqn)], iteration_of[id(eqn)] = site, seen[site]
-            seen[site] += 1
-        return site_of, iteration_of
 
     @property
     def slices(self) -> Slices | None:
@@ -134,6 +142,13 @@ class Unrolled:
             if 2 * len(found) >= arrays[array].shape[axis]:
                 return Slices(str(arrays[array].str_short(short_dtypes=True)), axis, len(found))
         return None
+
+
+def _count_odd(shapes: Counter[str], iterations: int) -> float:
+    """In how many iterations a place of the body had other shapes than in most."""
+    # What a package does behind one place of the user's are several operations with shapes of their own.
+    usual = [n for n in shapes.values() if n >= iterations - 1] or [max(shapes.values())]
+    return (shapes.total() - sum(usual)) * iterations / shapes.total()
 
 
 def _part(eqn: Any) -> ArrayElement | None:
@@ -210,10 +225,13 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
         file = code.co_filename
         if file.startswith(_END):
             return None
-        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
-        if is_library(file) or file.startswith(_JAX):
+        owner = owner_of(file)
+        if owner not in ("user", "package") or file.startswith(_JAX):
             continue
         inwards.append((code, at))
+        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
+        if owner == "package":
+            continue
         loop = source.loop(file, line)
         if loop is not None:
             return (file, loop.lineno), kind_of(loop), (*inwards, eqn.primitive.name)

@@ -107,7 +107,9 @@ def _until(found: Recorded) -> list[str]:
     """What part of the program was recorded, where that was not all of it."""
     said: list[str] = []
     after = seconds(found.recorded_s or 0.0)
-    if found.stopped_by == "duration":
+    if found.is_full:
+        said.append(f"{after} of the program were recorded: a longer recording has more events than can be read")
+    elif found.stopped_by == "duration":
         said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
     if found.attempts > 1:
         since = seconds(found.began_s or 0.0)

@@ -181,10 +181,17 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, str]) -> tupl
     if rows or not left_out:
         return ()
     by_reason: dict[str, list[str]] = {}
+    to_be_told: list[str] = []
     for name, why in left_out.items():
-        by_reason.setdefault(why, []).append(name)
+        if why.startswith(("it has to be told", "it needs")):  # the user's to know, and nothing about the function
+            to_be_told.append(name)
+        else:
+            by_reason.setdefault(why, []).append(name)
     reasons = "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
-    return (Remark("nothing-tried", "warning", f"No variant can be made of this function: {reasons}."),)
+    text = f"No variant can be made of this function by itself: {reasons}." if reasons else ""
+    more = f"These have to be told something, see benchax experiment --list: {', '.join(to_be_told)}."
+    told = " ".join([text, *([more] if to_be_told else [])]).strip()
+    return (Remark("nothing-tried", "warning", told),)
 
 
 def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:

@@ -35,10 +35,12 @@ from benchax.errors import UsageError
 from benchax.hooks import startup
 
 GRACE_S = 10.0
-"""What a program gets between SIGTERM and SIGKILL once its time is up."""
+"""What a program gets between SIGTERM and SIGKILL once its time is up, and between a Ctrl-C and one that kills it."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 OF_TERMINALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """A terminal sends these to the program as well as to us."""
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Of these the second one is for good: XLA waits at its end for a computation that may never end, also without us."""
 TICK_S = 1.0
 DEAF = re.compile(r"-[bBdEiIOPqsSuvVx]*[EIS][a-zA-Z]*")
 """Options of Python that keep `sitecustomize` or PYTHONPATH away."""
@@ -180,10 +182,20 @@ def _end(program: subprocess.Popen[bytes]) -> bool:
         children = [*_family(program.pid), *children]
         program.kill()
         program.wait()
-    for child in children:
-        with contextlib.suppress(psutil.Error):  # it has ended by itself
-            child.kill()
+    _kill_all(children)
     return True
+
+
+def _kill(program: subprocess.Popen[bytes]) -> None:
+    children = _family(program.pid)
+    program.kill()
+    _kill_all(children)
+
+
+def _kill_all(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it has ended by itself
+            process.kill()
 
 
 def _family(pid: int) -> list[psutil.Process]:
@@ -203,6 +215,8 @@ class _Forwarding:
         self.program: subprocess.Popen[bytes] | None = None
         self.early: list[int] = []
         self.before: dict[int, Any] = {}
+        self.first_s: float | None = None
+        """When the program was first told to end."""
 
     def __enter__(self) -> _Forwarding:
         if threading.current_thread() is threading.main_thread():
@@ -221,8 +235,13 @@ class _Forwarding:
             program.send_signal(number)
 
     def forward(self, number: int, frame: FrameType | None) -> None:
+        is_first = self.first_s is None
+        if number in ENDING and is_first:
+            self.first_s = time.monotonic()
         if self.program is None:
             self.early.append(number)
+        elif number in ENDING and not is_first and time.monotonic() - (self.first_s or 0.0) >= GRACE_S:
+            _kill(self.program)
         elif not (number in OF_TERMINALS and _is_in_foreground()):
             self.program.send_signal(number)  # nothing happens if it has ended
 

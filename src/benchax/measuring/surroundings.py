@@ -102,7 +102,8 @@ def _reached(fn: Any, met: set[int]) -> Iterator[tuple[str, Any, Callable[[Any],
         n: (value, functools.partial(setattr, cell, "cell_contents")) for n, cell, value in cells if value is not _EMPTY
     }
     for name, (value, put) in found.items():
-        if isinstance(value, FunctionType | functools.partial | MethodType) or hasattr(value, "lower"):
+        is_jitted = hasattr(value, "lower") and not isinstance(value, str | bytes | bytearray)
+        if is_jitted or isinstance(value, FunctionType | functools.partial | MethodType):
             yield from _reached(value, met)
         elif not isinstance(value, ModuleType | type):
             yield name, value, put

@@ -8,11 +8,14 @@ compiler's own copies) is matched by name without its number. Two recordings are
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Literal
 
 from benchax.model import Remark
-from benchax.results.profile import Op, OpChange, Profile, ProfileChange
+from benchax.results.profile import LineChange, Op, OpChange, PartChange, Profile, ProfileChange
+from benchax.results.steps import PartKind, StepSplit
 
 Per = Literal["run", "call"]
 _PROGRAM = re.compile(r"\bp?jit\([^/]*\)/")
@@ -37,7 +40,58 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileChange:
         per,
         tuple(sorted(changes, key=lambda change: (-change.more_s, change.name))),
         (_NO_VERDICT, *_remarks(before, after)),
+        _by_line(changes, _count_runs(before, after)),
+        *_compare_steps(before.split, after.split),
     )
+
+
+def _count_runs(before: Profile, after: Profile) -> dict[str, int]:
+    """Of each program, where there are several."""
+    if all(len({op.module for op in p.ops}) <= 1 for p in (before, after)):
+        return {}
+    old, new = (Counter(run.module for run in p.runs) for p in (before, after))
+    return {name: max(old[name], new[name], 1) for p in (before, after) for name in {op.module for op in p.ops}}
+
+
+def _by_line(changes: Sequence[OpChange], runs: Mapping[str, int]) -> tuple[LineChange, ...]:
+    """A line that has moved counts as the one it is now, where its operations are known again by their scope.
+
+    Args:
+        runs: of each program; none where there is one, of which two versions may have two names.
+    """
+    groups: dict[tuple[str, str], list[OpChange]] = {}
+    for change in changes:
+        groups.setdefault((change.source or "", change.module if runs else ""), []).append(change)
+    found = [
+        LineChange(
+            source,
+            _sum_of([change.before_s for change in ops if change.calls_before]),
+            _sum_of([change.after_s for change in ops if change.calls_after]),
+            max(ops, key=lambda change: abs(change.more_s)),
+            module,
+        )
+        for (source, module), ops in groups.items()
+    ]
+    # What ran a thousand times before what ran once, while the program was set up.
+    return tuple(sorted(found, key=lambda one: (-abs(one.more_s or 0.0) * runs.get(one.module, 1), one.source)))
+
+
+def _sum_of(times_s: Sequence[float | None]) -> float | None:
+    known = [time_s for time_s in times_s if time_s is not None]
+    return sum(known) if len(known) == len(times_s) else None
+
+
+def _compare_steps(
+    before: StepSplit | None, after: StepSplit | None
+) -> tuple[tuple[float, float] | None, tuple[PartChange, ...]]:
+    if before is None or after is None or "none" in (before.mark, after.mark):
+        return None, ()
+    old: dict[PartKind, float] = {part.kind: part.mean_s for part in before.parts}
+    new: dict[PartKind, float] = {part.kind: part.mean_s for part in after.parts}
+    kinds: list[PartKind] = [*old, *(kind for kind in new if kind not in old)]
+    parts = [PartChange(kind, old.get(kind, 0.0), new.get(kind, 0.0)) for kind in kinds]
+    parts.sort(key=lambda part: -abs(part.after_s - part.before_s))
+    return (median(before.lengths_s), median(after.lengths_s)), tuple(parts)
 
 
 def _by_origin(p: Profile) -> Mapping[tuple[str, ...], Sequence[Op]]:
@@ -84,6 +138,7 @@ def _change(old: Sequence[Op], new: Sequence[Op], before: Profile, after: Profil
         sum(op.calls for op in new),
         shown.source,
         old[0].shape if old and new and old[0].shape != new[0].shape else None,
+        shown.module,
     )
 
 

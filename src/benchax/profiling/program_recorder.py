@@ -30,6 +30,7 @@ from time import perf_counter
 from typing import Any
 
 import jax
+import psutil
 
 from benchax.profiling import files, preflight, steady
 from benchax.profiling.machine_marks import mark_machine
@@ -50,6 +51,10 @@ MOST_MARKS = 1000
 """So many compilations before the recording are remembered for it."""
 MOST_TIMES = 12
 """A program that is still compiling is recorded for longer, up to so many times what was asked for."""
+MOST_GROWTH = 160 << 20
+"""An event takes 126 bytes until the recording is written (jax 0.10.2), so that this is about 1.3 million: of steps of
+5 µs 0.5 s, of which 5 s took 6 GB and a minute to read."""
+LOOK_EVERY_S = 0.25
 _THEIRS = ("start_trace", "trace")
 
 
@@ -91,6 +96,8 @@ class Recorded:
     """end, duration, or trace of the program's own."""
     attempts: int = 0
     """How many recordings there were."""
+    is_full: bool = False
+    """The recording was ended before its time, for it held as many events as can be read."""
     platform: str | None = None
     remarks: list[str] = field(default_factory=list)
 
@@ -126,6 +133,11 @@ class Recorder:
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
         self.segment_began = math.inf
+        self.process = psutil.Process()
+        self.resident_before = 0
+        self.is_early = False
+        """The recording under way is looked at before its time is over, because the process has grown."""
+        self.has_looked_early = False
         self.best = (-1, False)
         """Of the recording that is kept: how many steps it holds, and whether any program ran in it."""
         self.over = threading.Event()
@@ -208,7 +220,11 @@ class Recorder:
         if self.found.began_s is None:
             self.found.began_s = self.segment_began - self.imported
             self._tell(f"recording for {seconds(self.lasting_s, 2)}")
-        _later(self.lasting_s, self.stop_unless_compiling)
+        _later(self.lasting_s, functools.partial(self.stop_unless_compiling, self.found.attempts))
+        self.is_early = False
+        if self.wish.least_steps and not self.has_looked_early:
+            self.resident_before = self.process.memory_info().rss
+            _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, self.found.attempts))
         if self.wish.keeps_memory:
             self.sampler = Sampler().start()
         if self.wish.samples_stack:
@@ -223,7 +239,21 @@ class Recorder:
             with contextlib.suppress(OSError):  # no room, or nobody waits any more
                 Path(self.wish.told_in, f"{self.pid}.txt").write_text(text, encoding="utf-8")
 
-    def stop_unless_compiling(self) -> None:
+    def look_if_grown(self, recording: int) -> None:
+        """A loop of very short steps has shown enough long before the time is over, and more could not be read.
+
+        Args:
+            recording: which one, by number: another may have begun meanwhile.
+        """
+        if self.found.stopped_by or self.found.attempts != recording:
+            return
+        if self.is_compiling or self.process.memory_info().rss - self.resident_before < MOST_GROWTH:
+            _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
+            return
+        self.is_early = self.has_looked_early = True
+        self._look(recording)
+
+    def stop_unless_compiling(self, recording: int) -> None:
         """When the time is over; later, where a compilation was part of it."""
         now, lasting = perf_counter(), self.lasting_s
         is_late = now - self.segment_began >= MOST_TIMES * lasting
@@ -233,19 +263,20 @@ class Recorder:
             rest_s = 0.0  # what was compiled may be a part of each step; who looks at the recording will see
         else:
             rest_s = self.last_compiled + lasting - now
-        if self.found.stopped_by:
+        if self.found.stopped_by or self.found.attempts != recording:
             return
         if rest_s > 0 and not is_late:
-            _later(rest_s, self.stop_unless_compiling)
+            _later(rest_s, functools.partial(self.stop_unless_compiling, recording))
         elif self.wish.least_steps:
-            self._look()
+            self._look(recording)
         else:
             self.stop("duration")
 
-    def _look(self) -> None:
+    def _look(self, recording: int) -> None:
         """Ends this recording, and begins another one where it did not hold enough steps."""
         with self.lock:
-            if self.found.stopped_by:
+            # Whoever waited for the lock may find that it is another recording by now.
+            if self.found.stopped_by or self.found.attempts != recording:
                 return
             try:
                 again_s = self._stop()
@@ -301,6 +332,8 @@ class Recorder:
             seen = steady.look(recorded.xspace)
             rank, in_all_s = (seen.count, seen.has_operations), perf_counter() - self.imported
             again_s = steady.next_duration(seen, recorded_s, in_all_s, self.wish.least_steps)
+            if self.is_early and seen.n_events < steady.MOST_EVENTS / 2:  # it was the program itself that has grown
+                again_s = self.wish.duration_s
         file = str(recorded.files["xplane"])
         # Of those without steps the newest: the loop may have begun.
         if rank > self.best or (rank == self.best and not rank[0] and not self.found.stopped_by):
@@ -310,6 +343,7 @@ class Recorder:
             elif old is not None:
                 shutil.rmtree(Path(old).parent, ignore_errors=True)
             self.found.xplane, self.best = file, rank
+            self.found.is_full = self.is_early and again_s is None
             self.found.began_s = self.segment_began - self.imported
             self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s
         elif file != self.found.xplane:

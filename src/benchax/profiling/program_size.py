@@ -2,7 +2,9 @@
 
 XLA takes a time for each instruction. A loop in Python is unrolled into the program, and a function that is called from
 many places is inlined at each of them: in both cases many instructions come from one line. The user's frames that JAX
-keeps of them tell which of the two it was: those of a loop are the same.
+keeps of them tell a function that is inlined: those of a loop are the same, but so are those of one call that makes
+hundreds, as the update of an optimizer does. So a loop is told only where the file has one around the line, or around
+the call that leads there, inside of the function that was compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
+from benchax.profiling.host_thread import program_name
+from benchax.profiling.python_loops import place_of
 from benchax.program import hlo
 from benchax.results.profile import ProgramSize
 
@@ -37,4 +41,16 @@ def _size_of(module: CompiledModule) -> ProgramSize:
         line=line,
         repeated=len(repeated),
         stacks=len({each.stack for each in repeated}),
+        loop=_loop_of(module.name, repeated[0].stack) if repeated else "",
     )
+
+
+def _loop_of(module: str, stack: tuple[str, ...]) -> str:
+    """Where the innermost loop begins that these frames are in: file.py:12. Empty: there is none, or nobody knows."""
+    places = [(source, place_of(source)) for source in stack]
+    ends = [i for i, (_, place) in enumerate(places) if place and program_name(place.function) == module]
+    # Frames further out are of who called the compiled function, in a loop or not.
+    for source, place in places[: ends[0] + 1] if ends else ():
+        if place is not None and place.loop_line is not None:
+            return f"{source.rpartition(':')[0]}:{place.loop_line}"
+    return ""

@@ -11,6 +11,7 @@ from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.operations import HOST, Operations
 from benchax.profiling.space import Space
+from benchax.units import plural
 
 VIEWER_EVENTS = 1_000_000
 """JAX writes about so many events into `<host>.trace.json.gz` and leaves out the others (jax-ml/jax#21295)."""
@@ -43,8 +44,10 @@ def of(
         )
         yield Remark("no-programs", "warning", text)
     if (open_calls := int(found.is_open.sum())) and len(found):
-        text = f"the end of {open_calls} of {len(found)} calls is not in the trace, as of the last ones it may be: "
-        yield Remark("open-calls", "warning", text + "those calls took at least what is counted here")
+        text = (
+            f"{open_calls} of {plural(len(found), 'call')} of operations had not ended when the recording did, or lost "
+        )
+        yield Remark("open-calls", "warning", text + "the mark of the end: they took at least the time that is counted")
     if not space.hosts:
         text = "the trace does not end with the name of a host, as those of JAX do: it may have been cut"
         yield Remark("maybe-cut", "warning", text)

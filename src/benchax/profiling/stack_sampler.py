@@ -2,7 +2,7 @@
 
 A thread of its own reads `sys._current_frames()` and leaves an event whose name is the stack (`stack_samples.py`); its
 stats say how much processor time the thread had since the last sample, and how late the sample came. Between two
-samples the sampler sleeps for as long as keeps it below 0.5 % of the time, by its own processor time.
+samples the sampler sleeps for as long as keeps it below 0.3 % of the time, by its own processor time.
 
 Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
 piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 import jax
 
 from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
-from benchax.source_files import owner_of
+from benchax.source_files import is_generated, owner_of
 
 INTERVAL_S = 0.005
-MOST_SHARE = 0.005
-"""The share of the time that samples may take. The program loses about as much again: it gives Python's lock away, and
-finds its caches cold."""
+MOST_SHARE = 0.003
+"""The share of the time that samples may take. On a busy machine the program loses about twice as much again: it gives
+Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time (RESULTS.md)."""
 FIRST_COST_S = 1e-4
 """What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
 RECENT = 0.1
@@ -48,7 +48,9 @@ class StackSampler:
         self._wanted = self.thread = threading.main_thread().ident or 0
         self._over = threading.Event()
         self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
-        self._taken = 0
+        self.taken = 0
+        self.used_s = self.lasted_s = 0.0
+        """Once it is over: the processor time of its thread, and how long that ran."""
         self._cost_s = FIRST_COST_S
         self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None
@@ -85,8 +87,9 @@ class StackSampler:
             self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
             pause_s = max(self.interval_s, self._cost_s / MOST_SHARE)
         self._forget_clock()
-        used_us, wall_us = int(time.thread_time() * 1e6), int((time.perf_counter() - began) * 1e6)
-        with jax.profiler.TraceAnnotation(ENDED, samples=self._taken, used_us=used_us, wall_us=wall_us):
+        self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
+        used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
+        with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
             pass
 
     def _sample(self, late_s: float) -> None:
@@ -96,7 +99,7 @@ class StackSampler:
         frame = sys._current_frames().get(self.thread)
         if frame is None:
             return
-        self._taken += 1
+        self.taken += 1
         stats: dict[str, Any] = {"late_us": max(0, int(late_s * 1e6))}
         with contextlib.suppress(AttributeError, OSError):  # no such clock on this system, or the thread has ended
             stats |= self._processor_time()
@@ -183,6 +186,13 @@ class _Place(NamedTuple):
     is_iterator: bool
 
 
+def _is_of_command_line(frame: FrameType) -> bool:
+    """Of `python -c "..."`, whose code has the same name of a file as what dataclasses make: <string>."""
+    main = sys.modules.get("__main__")
+    is_main = main is not None and frame.f_globals is main.__dict__ and not hasattr(main, "__file__")
+    return is_main and "__create_fn__" not in frame.f_code.co_qualname
+
+
 MOST_PLACES = 20_000
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
@@ -193,7 +203,9 @@ def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
         _places.clear()
     code, file = frame.f_code, frame.f_code.co_filename
     owner = owner_of(file)
-    is_own = owner == "user" and not file.startswith("<frozen")
+    if is_generated(file) and not _is_of_command_line(frame):
+        owner = "python"  # what dataclasses make of a class, and the like
+    is_own = owner == "user"
     is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
     is_at_loop = 0 <= frame.f_lasti < len(code.co_code) and code.co_code[frame.f_lasti] == _FOR
     found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, is_at_loop)

@@ -11,7 +11,7 @@ Where the loop runs ahead of the device, the device's runs of that program begin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +49,9 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
     if found is None:
         return StepBounds("none", "", np.zeros(0, np.int64))
     name, begin = found
-    return StepBounds("program", name, begin, _programs(host, begin))
+    # Where the loop runs ahead, what was called between two steps of the device is of later ones.
+    is_of_device = len(begin) > 0 and not np.isin(begin, host.call_start).any()
+    return StepBounds("program", name, begin, _programs_run(runs, begin) if is_of_device else _programs(host, begin))
 
 
 def _of_annotations(space: Space) -> tuple[str, Ints] | None:
@@ -133,7 +135,15 @@ def _programs(host: HostThread, begin: Ints) -> tuple[ProgramsPerStep, ...]:
         return ()
     inside = (host.call_start >= begin[0]) & (host.call_start < begin[-1])
     counts = np.bincount(host.call_name[inside], minlength=len(host.names))
-    found = [
-        ProgramsPerStep(program_name(host.names[i]), n / (len(begin) - 1)) for i, n in enumerate(counts.tolist()) if n
-    ]
+    return _list_programs({program_name(host.names[i]): n for i, n in enumerate(counts.tolist()) if n}, begin)
+
+
+def _programs_run(runs: Sequence[Run], begin: Ints) -> tuple[ProgramsPerStep, ...]:
+    first = runs[0].device if runs else ""
+    inside = [run for run in runs if run.device == first and begin[0] <= int(run.start_s * PS) < begin[-1]]
+    return _list_programs(Counter(run.module for run in inside), begin) if len(begin) >= LEAST_CALLS - 1 else ()
+
+
+def _list_programs(counts: Mapping[str, int], begin: Ints) -> tuple[ProgramsPerStep, ...]:
+    found = [ProgramsPerStep(name, n / (len(begin) - 1)) for name, n in counts.items()]
     return tuple(sorted(found, key=lambda one: -one.per_step))

@@ -7,7 +7,7 @@ which is the program's own Python. Here they are added up: over the steady steps
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +38,7 @@ from benchax.profiling.step_bounds import StepBounds, find_steps
 from benchax.profiling.step_layers import LAYERS, StepLayers, pending, stack_layers
 from benchax.protobuf import Ints
 from benchax.results.profile import Run
-from benchax.results.steps import OneStep, PartKind, PartLine, StepPart, StepSplit
+from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
 
 LEAST_STEPS = 3
 """Beginnings of steps: the first step is one, and a steady one."""
@@ -46,16 +46,14 @@ LEAST_SAMPLES = 3
 """A line that was seen less often inside a single step is not told as its reason."""
 
 
-def split(
-    space: Space, operations: Operations, runs: Sequence[Run], hot_lines: Mapping[str, float] | None = None
-) -> StepSplit | None:
+def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Sequence[str] = ()) -> StepSplit | None:
     """The split; None where the trace holds neither a call of a program nor a sample of the stack.
 
     Args:
         space: the trace.
         operations: all of them.
         runs: of all programs.
-        hot_lines: line of the program → device seconds of its operations.
+        sources: the line of the program of each operation, empty where it has none; none at all: not known.
     """
     marks = read_compile_marks(space)
     host, samples = read_host_thread(space, marks), read_samples(space)
@@ -76,7 +74,7 @@ def split(
     ]
     seen = replace(seen, kinds=told)
     parts = _parts(lengths, layers, samples, seen, begin, end, host, marks)
-    hottest, share = _hottest(hot_lines or {})
+    hottest, share = _hottest(operations, sources, begin, end)
     return StepSplit(
         mark=bounds.mark,
         name=bounds.name,
@@ -85,7 +83,7 @@ def split(
         called_at=_place(anchor) if bounds.mark == "program" else "",
         first=_first(bounds, layers, lengths) if warm_up else None,
         warm_up=warm_up,
-        slowest=_slowest(warm_up, begin, end, layers, lengths, samples),
+        slowest=_slowest(warm_up, begin, end, layers, lengths, samples, host),
         programs=bounds.programs,
         first_compile_s=None if marks.before_us is None else marks.before_us / 1e6,
         compiling_steps=int((lengths[LAYERS.index("compile")] > 0).sum()) if bounds.mark != "none" else 0,
@@ -169,10 +167,17 @@ def _place(stack: tuple[SampledFrame, ...]) -> str:
     return next((frame.place for frame in stack if frame.owner == "user"), "")
 
 
-def _hottest(lines: Mapping[str, float]) -> tuple[str, float]:
-    everything = sum(lines.values())
-    name = max(lines, key=lambda one: lines[one], default="")
-    return (name, lines[name] / everything) if name and everything else ("", 0.0)
+def _hottest(found: Operations, sources: Sequence[str], begin: Ints, end: Ints) -> tuple[str, float]:
+    """(line, its share of what devices did in the steady steps, with what no line is known of)."""
+    if not sources:
+        return "", 0.0
+    spent = Counter[str]()
+    own = found.self_ps
+    for i in np.flatnonzero((found.start_ps >= begin[0]) & (found.start_ps < end[-1])).tolist():
+        spent[sources[i]] += int(own[i])
+    everything = sum(spent.values())
+    name = max((line for line in spent if line), key=lambda one: spent[one], default="")
+    return (name, spent[name] / everything) if name and everything else ("", 0.0)
 
 
 # ---- single steps -----------------------------------------------------------------------------------------------
@@ -193,7 +198,13 @@ def _one(index: int, mine: NDArray[np.int64], usual: NDArray[np.float64]) -> One
 
 
 def _slowest(
-    warm_up: int, begin: Ints, end: Ints, layers: StepLayers, lengths: NDArray[np.int64], samples: StackSamples
+    warm_up: int,
+    begin: Ints,
+    end: Ints,
+    layers: StepLayers,
+    lengths: NDArray[np.int64],
+    samples: StackSamples,
+    host: HostThread,
 ) -> OneStep | None:
     if len(begin) < LEAST_STEPS:
         return None
@@ -206,11 +217,17 @@ def _slowest(
     for i in np.flatnonzero(inside & (layers.at(samples.time_ps) == layer)).tolist():
         lines[_place(samples.stacks[int(samples.stack[i])])] += 1
     where, often = (lines.most_common(1) or [("", 0)])[0]
-    return OneStep(
-        found.index,
-        found.length_s,
-        found.parts,
-        found.more,
-        found.more_s,
-        where if often >= LEAST_SAMPLES else "",
-    )
+    others = _only_called_in(host, begin, end, at) if found.more in ("device", "dispatch") else ()
+    return replace(found, where=where if often >= LEAST_SAMPLES else "", others=others)
+
+
+def _only_called_in(host: HostThread, begin: Ints, end: Ints, at: int) -> tuple[ProgramsPerStep, ...]:
+    """Programs that were called in this step, and in most others not: an evaluation between two steps of training."""
+    found: list[ProgramsPerStep] = []
+    step = np.searchsorted(begin, host.call_start, side="right") - 1
+    inside = (step >= 0) & (host.call_start < end[-1])
+    for i, name in enumerate(host.names):
+        calls = np.bincount(step[inside & (host.call_name == i)], minlength=len(begin))
+        if calls[at] and np.median(calls) == 0:
+            found.append(ProgramsPerStep(program_name(name), int(calls[at])))
+    return tuple(sorted(found, key=lambda one: -one.per_step))

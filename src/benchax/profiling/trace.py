@@ -66,7 +66,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         devices=devices,
         runs=runs,
         steps=steps(space),
-        split=split(space, found, runs, _seconds_by_line(ops)),
+        split=split(space, found, runs, _sources(found, known)),
         passes=passes,
         compile_s=compile_s,
         compile_costs=compile_costs(space, {one.name for one in passes}, known.values()),
@@ -118,12 +118,14 @@ def _add_work(ops: Sequence[Op], programs: Sequence[int], known: Mapping[int, Co
     return found
 
 
-def _seconds_by_line(ops: Sequence[Op]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for op in ops:
-        if op.source:
-            found[op.source] = found.get(op.source, 0.0) + op.self_s
-    return found
+def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[str, ...]:
+    """The line of the program of each call; empty where it has none."""
+    if not len(found):
+        return ()
+    first, group = group_rows(found.program, found.name)
+    lines = [_instruction(found, known, at, found.word(int(found.name[at]))) for at in first.tolist()]
+    sources = [line.source if line else "" for line in lines]
+    return tuple(sources[g] for g in group.tolist())
 
 
 def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:

@@ -42,7 +42,7 @@ class Namer:
         if instruction is None:
             return HeldValue(size_bytes, name, "")
         spec = "" if instruction.shape.startswith("(") else instruction.shape.partition("{")[0]
-        return HeldValue(size_bytes, name, spec, hlo_module.op_name(instruction), self.sources.line(instruction))
+        return HeldValue(size_bytes, name, spec, hlo_module.op_name(instruction), self.sources.user_line(instruction))
 
     def buffer(self, size_bytes: int, kind: BufferKind, values: list[HeldValue], parameter: int | None) -> Buffer:
         largest = sorted(values, key=lambda value: -value.size_bytes)[:MOST_VALUES]

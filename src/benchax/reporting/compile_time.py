@@ -21,12 +21,17 @@ def blocks(p: Profile, details: bool = False) -> list[Block]:
     if not p.compile_costs:
         return []
     listed = p.compile_costs if details else p.compile_costs[:MOST_ROWS]
+    passes = [f"longest passes of {one.name}: {_list_passes(one)}" for one in listed if one.passes]
     reasons = [f"{one.name}: {why}" for one in listed if one.size for why in _explain(one.size, details)]
-    return [Heading("compile time"), tabulate_costs(p, listed, details), *list_lines(reasons)]
+    return [Heading("compile time"), tabulate_costs(p, listed, details), *list_lines([*reasons, *passes])]
+
+
+def _list_passes(cost: CompileCost) -> str:
+    return ", ".join(f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in cost.passes)
 
 
 def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -> Table:
-    """Function by trace, lower, compile, with XLA's longest passes."""
+    """Function by trace, lower, compile; XLA's longest passes stand below, for which a window has no room."""
     rows = [
         (
             truncate(one.name, None if details else LONGEST_NAME),
@@ -35,18 +40,12 @@ def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -
             seconds(one.lower_s),
             seconds(one.compile_s),
             shorten_path(one.source, details),
-            ", ".join(f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in one.passes),
         )
         for one in listed
     ]
     rest = p.compile_costs[len(listed) :]
     more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
-    columns = (
-        TableColumn("function", "names"),
-        *("programs", "trace", "lower", "compile"),
-        WHERE,
-        TableColumn("longest passes", "words"),
-    )
+    columns = (TableColumn("function", "names", 16, breaks_words=True), "programs", "trace", "lower", "compile", WHERE)
     return tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
 
 
@@ -55,9 +54,12 @@ def _explain(found: ProgramSize, details: bool) -> Iterator[str]:
     if found.repeated >= MANY and found.repeated >= MANY_SHARE * found.instructions:
         line = shorten_path(found.line, details)
         many = f"{count(found.repeated)} of {plural(found.instructions, 'instruction')} are from {line}"
-        if found.stacks == 1:
-            yield f"{many}, reached from one place: unrolled, as a loop in Python is. jax.lax.scan compiles it once"
-        else:
+        if found.stacks > 1:
             yield f"{many}, reached from {found.stacks} places and inlined at each"
+        elif found.loop:
+            loop = shorten_path(found.loop, details)
+            yield f"{many}, unrolled by the loop at {loop}; where its rounds are alike, jax.lax.scan compiles one"
+        else:
+            yield f"{many}"
     if found.constant_bytes >= LARGE_CONSTANTS:
         yield f"{size(found.constant_bytes)} of constants are in the program; as arguments they would not be compiled"

@@ -54,6 +54,8 @@ class TableColumn:
     """Numbers end at the right; words and names begin at the left, and names are written as code where that exists."""
     least_width: int | None = None
     """A narrow window may fold its texts down to this width; None: never."""
+    breaks_words: bool = False
+    """There a word that is wider than that goes on in the next line; else it makes the table fall apart into lines."""
 
 
 @dataclass(frozen=True)

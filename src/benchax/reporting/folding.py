@@ -37,6 +37,22 @@ def break_lines(text: Text, width: int) -> Iterator[Text]:
             yield part
 
 
+_JOINT = re.compile(r"(?<=[/;,])|(?=\[)")
+"""Where a path of files, scopes or a pytree is broken best."""
+
+
+def break_word(line: Text, width: int) -> Iterator[Text]:
+    """A line of one word in pieces that are not wider, at joints of a path where there are some."""
+    while line.cell_len > width:
+        fits = next(i for i in range(len(line.plain), 0, -1) if i == 1 or cell_len(line.plain[:i]) <= width)
+        joints = [found.start() for found in _JOINT.finditer(line.plain) if fits // 2 < found.start() <= fits]
+        piece, line = line.divide([joints[-1] if joints else fits])
+        piece.no_wrap, piece.overflow = True, "ignore"
+        yield piece
+    line.no_wrap, line.overflow = True, "ignore"
+    yield line
+
+
 def fold_text(text: str, width: int) -> str:
     return "\n".join(line.plain for line in break_lines(Text(text), width))
 

@@ -14,6 +14,7 @@ from benchax.reporting.document import Section, Table, TableColumn, TextRow, tab
 from benchax.reporting.tables import LINE, WHERE
 from benchax.results.inspection import Inspection
 from benchax.results.roofline import Roofline
+from benchax.source_files import below_packages
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size
 
 MOST_NAMED = 8
@@ -21,8 +22,8 @@ MOST_NAMED = 8
 MOST_ROWS = 15
 """The most rows of a table, unless it is wanted in full."""
 
-OPERATION = TableColumn("operation", "names")
-WHAT = TableColumn("what", "names")
+OPERATION = TableColumn("operation", "names", 16, breaks_words=True)
+WHAT = TableColumn("what", "names", 20, breaks_words=True)
 
 Line = tuple[str, ...]
 
@@ -269,5 +270,5 @@ def _few(texts: tuple[str, ...]) -> str:
 
 
 def near(text: str) -> str:
-    """With paths relative to the working folder where they are inside."""
-    return text.replace(f"{Path.cwd()}/", "")
+    """With paths relative to the working folder where they are inside, or to that of installed packages."""
+    return below_packages(text.replace(f"{Path.cwd()}/", ""))

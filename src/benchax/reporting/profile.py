@@ -30,14 +30,15 @@ from benchax.source_files import without_folders
 from benchax.units import count, percent, plural, seconds, size
 
 COLUMNS = (
-    TableColumn("operation", "names"),
+    TableColumn("operation", "names", 20, breaks_words=True),
     *map(TableColumn, ("self time", "share", "calls", "a call")),
     WHERE,
 )
 TOP = 15
 """Operations that are shown without `details`."""
-PASSES, ARRAYS, GAPS = 5, 5, 3
+PASSES, ARRAYS, GAPS, RUNS = 5, 5, 3, 8
 SCOPE, NAME, HLO = 44, 24, 96
+MODULE_AND_NAME = 40
 """Widths to which long texts are cut, in columns of a terminal; with `details` they are not."""
 MOST_BARS = 40
 """The most bars of memory over time."""
@@ -55,9 +56,11 @@ KINDS: dict[Kind, str] = {
 
 def document(p: Profile, details: bool = False) -> Document:
     """With `details` every operation, uncut, with its line of HLO."""
-    blocks: list[Block] = [Heading(p.title or "profile", 1, (_where(p),))]
-    if p.split is not None:
-        blocks += steps.blocks(p.split)
+    title = p.title or "profile"
+    if p.split is None:
+        blocks: list[Block] = [Heading(title, 1, (_where(p),))]
+    else:  # the first line below the title says where the time goes
+        blocks = [Heading(title, 1, aside=_where(p)), *steps.blocks(p.split)]
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
         blocks += groups.blocks(p, details)
@@ -86,7 +89,7 @@ def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
     where = " ".join(part for part in (groups.shorten_path(op.source, details), _scope(op, details)) if part)
     return (
-        truncate(name, None if details else NAME),
+        truncate(name, None if details else MODULE_AND_NAME if several else NAME),
         seconds(op.self_s),
         percent(op.share),
         count(op.calls),
@@ -156,11 +159,14 @@ def _communication(device: Device) -> list[TextRow]:
 
 
 def _runs(p: Profile) -> list[TextRow]:
-    """Device time of a run, by program."""
-    programs = dict.fromkeys(run.module for run in p.runs)
+    """Device time of a run, by program: those that took most of it in all first."""
+    by_program: dict[str, list[float]] = {}
+    for run in p.runs:
+        by_program.setdefault(run.module, []).append(run.device_s)
+    most = sorted(by_program, key=lambda program: -sum(by_program[program]))
     rows: list[TextRow] = []
-    for program in programs:
-        times = [run.device_s for run in p.runs if run.module == program]
+    for program in most[:RUNS]:
+        times = by_program[program]
         spread = f"{seconds(min(times))} to {seconds(max(times))}, " if len(times) > 1 else ""
         rows.append(
             TextRow(
@@ -169,7 +175,9 @@ def _runs(p: Profile) -> list[TextRow]:
                 f"{spread}{plural(len(times), 'run')}",
             )
         )
-    return rows
+    rest_s = sum(sum(by_program[program]) for program in most[RUNS:])
+    more = [TextRow("and", plural(len(most) - RUNS, "more program"), f"{seconds(rest_s)} in all")] if rest_s else []
+    return rows + more
 
 
 def _compiler(p: Profile) -> list[TextRow]:

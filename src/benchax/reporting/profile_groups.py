@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchax.reporting.document import Block, Heading, Table, TableColumn, tabulate
 from benchax.reporting.roofline_words import BOUND, NOT_MEASURED, describe_rates
-from benchax.reporting.tables import truncate
+from benchax.reporting.tables import LINE_NAMES, SCOPE_NAMES, truncate
 from benchax.results.profile import Op, Profile
 from benchax.results.roofline import Peaks, Roofline
 from benchax.source_files import NOT_YOURS, without_folders
@@ -37,7 +37,7 @@ def by_line(p: Profile, details: bool = False) -> Table | None:
     groups = _group(p.ops, lambda op: shorten_path(op.source, details))
     if not any(groups) or (len(groups) == len(p.ops) and p.peaks is None):
         return None
-    return _tabulate(p, groups, TableColumn("line", "names"), NOT_YOURS, details)
+    return _tabulate(p, groups, LINE_NAMES, NOT_YOURS, details)
 
 
 def by_scope(p: Profile, details: bool = False) -> Table | None:
@@ -45,7 +45,7 @@ def by_scope(p: Profile, details: bool = False) -> Table | None:
     groups = _group(p.ops, lambda op: op.named_scope)
     if not any(groups):
         return None
-    return _tabulate(p, groups, TableColumn("scope", "names"), "(none)", details)
+    return _tabulate(p, groups, SCOPE_NAMES, "(none)", details)
 
 
 def _group(ops: Iterable[Op], name: Callable[[Op], str]) -> dict[str, list[Op]]:

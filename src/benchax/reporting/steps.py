@@ -19,7 +19,8 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
-from benchax.results.steps import OneStep, PartKind, PartLine, StepPart, StepSplit
+from benchax.reporting.tables import WHERE
+from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
 from benchax.units import count, percent, plural, seconds
 
 KINDS: dict[PartKind, str] = {
@@ -36,6 +37,8 @@ OF_IT, MEANWHILE = "· of it", "· Python meanwhile"
 """Names of the rows below a part, which are cards of their own where the window is narrow."""
 LEAST_SHARE = 0.01
 """Lines with less of a step are in the JSON only."""
+SECOND = 0.25
+"""A second part of so much of a step is told in the sentence, too; that a device works for the rest goes without."""
 FEW = 30
 """So few samples give a rough picture, which is said."""
 MOST_PROGRAMS = 4
@@ -43,7 +46,7 @@ _COLUMNS = (
     TableColumn("part of a step", "words"),
     TableColumn("time"),
     TableColumn("share"),
-    TableColumn("where", "words"),
+    WHERE,
 )
 
 
@@ -57,9 +60,11 @@ def sentence(split: StepSplit) -> str:
     """58 % of a step is data loading at loader.py:31; the device waits."""
     if not split.parts:
         return "nothing is known of the steps"
-    part = split.parts[0]
+    part, others = split.parts[0], split.parts[1:]
     of = "a step" if split.mark != "none" else "the recorded time"
-    return f"{percent(part.share)} of {of} is {_describe_part(part, split)}"
+    others = [one for one in others if one.kind != "device" and one.share >= SECOND]
+    also = [f"; {percent(one.share)} is {_describe_part(one, split)}" for one in others[:1]]
+    return f"{percent(part.share)} of {of} is {_describe_part(part, split)}{''.join(also)}"
 
 
 def _describe_part(part: StepPart, split: StepSplit) -> str:
@@ -86,7 +91,8 @@ def _describe_part(part: StepPart, split: StepSplit) -> str:
         case "transfer":
             return f"moving data{at}; the device waits"
         case "dispatch":
-            programs = f" of {per_step:.3g} programs a step" if _has_steps(split) and per_step else ""
+            many = "one program" if round(per_step, 2) == 1 else f"{per_step:.3g} programs"
+            programs = f" of {many} a step" if _has_steps(split) and per_step else ""
             return f"JAX's own dispatch{programs}{at}; the device waits"
         case "unseen":
             return "Python in pieces too short to be sampled; the device waits"
@@ -176,14 +182,24 @@ def _describe_more(one: OneStep) -> str:
         return ""
     name = "Python" if one.more == "unseen" else KINDS[one.more]
     where = f" at {_near(one.where)}" if one.where else ""
-    return f"{seconds(one.more_s)} more than usual of: {name}{where}"
+    also = ", ".join(f"{count(other.per_step)} × {other.name}" for other in one.others[:MOST_PROGRAMS])
+    beside = f"; only in it: {also}" if also else ""
+    return f"{seconds(one.more_s)} more than usual of: {name}{where}{beside}"
 
 
 def _describe_programs(split: StepSplit) -> list[TextRow]:
     others = [one for one in split.programs if one.name != split.name or one.per_step > 1.5]
-    shown = [f"{count(round(one.per_step, 2))} × {one.name}" for one in others[:MOST_PROGRAMS]]
+    steps = split.warm_up + len(split.lengths_s)
+    shown = [_describe_calls(one, steps) for one in others[:MOST_PROGRAMS]]
     more = [f"and {len(others) - len(shown)} more"] if len(others) > len(shown) else []
     return [TextRow("also in a step", ", ".join([*shown, *more]))] if shown else []
+
+
+def _describe_calls(one: ProgramsPerStep, steps: int) -> str:
+    """4 × jit_add; jit_eval_step (16 in 204 steps)"""
+    if one.per_step >= 1:
+        return f"{count(round(one.per_step, 2))} × {one.name}"
+    return f"{one.name} ({round(one.per_step * steps)} in {plural(steps, 'step')})"
 
 
 def _near(source: str) -> str:

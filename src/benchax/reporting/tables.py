@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 CASE = TableColumn("case", "names", 10)
 COMMIT = TableColumn("commit", "words")
-LINE = TableColumn("line", "words", 20)
+LINE = TableColumn("line", "words", 16, breaks_words=True)
+LINE_NAMES = TableColumn("line", "names", 16, breaks_words=True)
+SCOPE_NAMES = TableColumn("scope", "names", 16, breaks_words=True)
 REMARKS = TableColumn("remarks", "words", 12)
 VERDICT = TableColumn("verdict", "words", 12)
 WHEN = TableColumn("when (UTC)", "words")
-WHERE = TableColumn("where", "words")
+WHERE = TableColumn("where", "words", 18, breaks_words=True)
 """Columns that several tables have."""
 ESTIMATE = 16
 """A column of times with intervals folds down to this width: `unstable, 1.11 – 4.86 ms: 5 processes differ` alone

@@ -32,9 +32,10 @@ from benchax.reporting.document import (
     Section,
     Sparkline,
     Table,
+    TableColumn,
     TextRow,
 )
-from benchax.reporting.folding import Folded, break_lines, link_locations, longest_word
+from benchax.reporting.folding import Folded, break_lines, break_word, link_locations, longest_word
 from benchax.reporting.highlighting import highlight
 from benchax.reporting.outline import Outline
 from benchax.reporting.outline_table import tabulate_outline
@@ -283,7 +284,7 @@ class _TableLayout:
         texts = list(columns)
         self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
         self.least_widths = [
-            width if column.least_width is None else min(width, max(column.least_width, longest_word(parts)))
+            width if column.least_width is None else min(width, max(column.least_width, _longest(column, parts)))
             for column, width, parts in zip(table.columns, self.widths, texts, strict=True)
         ]
 
@@ -317,8 +318,8 @@ class _TableLayout:
             drawn.add_column(name, justify="right" if column.kind == "numbers" else "left", width=width, no_wrap=True)
         for row in self.table.rows:
             texts = (link_locations(Text(cell.text, style=STYLES[cell.style])) for cell in row)
-            parts = (break_lines(text, width) for text, width in zip(texts, widths, strict=True))
-            drawn.add_row(*(Text("\n").join(lines) for lines in parts))
+            columns = zip(self.table.columns, texts, widths, strict=True)
+            drawn.add_row(*(Text("\n").join(_fold_cell(*column)) for column in columns))
         return drawn
 
     def render_narrow(self) -> Group:
@@ -331,3 +332,13 @@ class _TableLayout:
                     text = Text(cell.text, style=STYLES[cell.style])
                     parts.append(_Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text))
         return Group(*parts)
+
+
+def _longest(column: TableColumn, texts: Iterable[str]) -> int:
+    """The widest word that has to stay whole."""
+    return 0 if column.breaks_words else longest_word(texts)
+
+
+def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
+    for line in break_lines(text, width):
+        yield from break_word(line, width) if column.breaks_words else (line,)

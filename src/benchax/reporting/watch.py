@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchax.model import Remark
-from benchax.reporting.document import Block, Document, Heading, Table, list_lines, list_remarks, tabulate
-from benchax.reporting.tables import CASE, one_line
+from benchax.reporting.document import Block, Document, Heading, Table, TableColumn, list_lines, list_remarks, tabulate
+from benchax.reporting.styles import Style
+from benchax.reporting.tables import one_line
 from benchax.results.watch import Compile, FunctionCount, StepCompiles, Watch, WatchedSteps
+from benchax.source_files import below_packages
 from benchax.units import percent, plural, seconds
 
+FUNCTION = TableColumn("function", "names", 16, breaks_words=True)
 MOST_FUNCTIONS = 20
 MOST_STEPS = 8
 """Stretches of steps that are listed."""
@@ -20,10 +23,11 @@ CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking,
 
 def document(w: Watch) -> Document:
     blocks: list[Block] = [Heading(heading(w), 1, (cache(w),))]
-    if w.counts:
-        blocks.append(functions(w))
+    # What can be changed comes first: a table of eager operations may be long.
     for title, lines in explain(w):
         blocks += [Heading(title), *list_lines(lines)]
+    if w.counts:
+        blocks.append(functions(w))
     blocks += list_steps(w.steps) if w.steps else []
     return Document((*blocks, *list_remarks(remarks(w))))
 
@@ -53,11 +57,12 @@ def cache(w: Watch) -> str:
 def functions(w: Watch) -> Table:
     """One line for each function."""
     listed = w.functions[:MOST_FUNCTIONS]
+    is_other = any(f.lowerings != f.compiles for f in listed)  # else one number says both
     lines = [
         (
             one_line(_name(f)),
             str(f.traces),
-            str(f.lowerings),
+            str(f.lowerings) if is_other else "",
             _compiles(f),
             seconds(f.trace_s) if f.traces else "",
             seconds(f.lower_s) if f.lowerings else "",
@@ -66,8 +71,9 @@ def functions(w: Watch) -> Table:
         )
         for f in listed
     ]
-    columns = (CASE, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
-    return tabulate(columns, lines, ["faint" if f.is_eager else "" for f in listed], note=CLOCK)
+    columns = (FUNCTION, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
+    styles: list[Style] = ["faint" if f.is_eager else "" for f in listed]
+    return tabulate(columns, lines, styles, note=CLOCK).without_empty_columns()
 
 
 def _compiles(f: FunctionCount) -> str:
@@ -75,7 +81,8 @@ def _compiles(f: FunctionCount) -> str:
 
 
 def _name(f: FunctionCount) -> str:
-    return f"{f.function} (eager)" if f.is_eager else f"{f.function} {f.defined}" if f.defined else f.function
+    where = below_packages(f.defined or "")
+    return f"{f.function} (eager)" if f.is_eager else f"{f.function} {where}".rstrip()
 
 
 def explain(w: Watch) -> list[tuple[str, list[str]]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from benchax.reporting.document import Table, TableColumn
 from benchax.reporting.inspection_tables import Line, build_table, near
 from benchax.reporting.roofline_words import BOUND
+from benchax.reporting.tables import LINE_NAMES, SCOPE_NAMES
 from benchax.results.inspection import Inspection, LineWork
 from benchax.results.roofline import Roofline
 from benchax.source_files import NOT_YOURS
@@ -41,14 +42,14 @@ def lines(found: Inspection, roof: Roofline | None = None) -> Table | None:
     held: dict[str, int] = {}
     for value in found.peak.values if found.peak else ():
         held[near(value.source or NOT_YOURS)] = held.get(near(value.source or NOT_YOURS), 0) + value.size_bytes
-    return _by(found, lambda one: one.source or NOT_YOURS, TableColumn("line", "names"), roof, held)
+    return _by(found, lambda one: one.source or NOT_YOURS, LINE_NAMES, roof, held)
 
 
 def scopes(found: Inspection, roof: Roofline | None = None) -> Table | None:
     """None where no part of it is in a named scope."""
     if not any(one.scope for one in found.lines or ()):
         return None
-    return _by(found, lambda one: one.scope or "(none)", TableColumn("scope", "names"), roof)
+    return _by(found, lambda one: one.scope or "(none)", SCOPE_NAMES, roof)
 
 
 def _by(

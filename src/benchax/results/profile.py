@@ -15,7 +15,7 @@ from typing import Literal
 from benchax.model import Remark
 from benchax.results import Displayed
 from benchax.results.roofline import Peaks, Roofline
-from benchax.results.steps import StepSplit
+from benchax.results.steps import PartKind, StepSplit
 
 Backend = Literal["cpu", "gpu", "tpu"]
 
@@ -168,7 +168,10 @@ class ProgramSize:
     repeated: int
     """How many instructions come from that line."""
     stacks: int
-    """From how many places the line was reached: 1 is a loop in Python, unrolled; more are calls, inlined."""
+    """From how many places the line was reached: several are calls, inlined; 1 is a loop in Python, unrolled, or a call
+    that makes many."""
+    loop: str = ""
+    """file.py:10, the loop in Python that the line was reached from. Empty: there is none, or the file is not here."""
 
 
 @dataclass(frozen=True)
@@ -281,11 +284,41 @@ class OpChange:
     """file.py:12, in the second profile; in the first where it is gone."""
     shape_before: str | None = None
     """Where it has another dtype now."""
+    module: str = ""
+    """Its program, in the second profile; in the first where it is gone."""
 
     @property
     def more_s(self) -> float:
         """How much longer it takes; what is new or gone counts in full."""
         return (self.after_s or 0.0) - (self.before_s or 0.0)
+
+
+@dataclass(frozen=True)
+class LineChange:
+    """The operations of one line in two profiles, those of all origins together."""
+
+    source: str
+    """file.py:12. Empty: no line of the user's is behind them."""
+    before_s: float | None
+    """As of `OpChange`; 0 where the line had no operations, None where their time is not known."""
+    after_s: float | None
+    largest: OpChange
+    """The operations that changed most."""
+    module: str = ""
+    """The program, where there are several: times per run of different programs have no sum."""
+
+    @property
+    def more_s(self) -> float | None:
+        return None if self.before_s is None or self.after_s is None else self.after_s - self.before_s
+
+
+@dataclass(frozen=True)
+class PartChange:
+    """A part of the mean step of a loop, in two profiles of whole programs."""
+
+    kind: PartKind
+    before_s: float
+    after_s: float
 
 
 @dataclass(frozen=True)
@@ -298,6 +331,12 @@ class ProfileChange(Displayed):
     ops: tuple[OpChange, ...]
     """What takes longer first, what takes less last."""
     remarks: tuple[Remark, ...] = ()
+    lines: tuple[LineChange, ...] = ()
+    """The same by line, the largest change in all runs first, in either direction."""
+    steps_s: tuple[float, float] | None = None
+    """The median step before and after. None: not both have steps."""
+    parts: tuple[PartChange, ...] = ()
+    """What the mean step is made of, the largest change first. Empty: not both have steps."""
 
 
 # ---- memory over time ------------------------------------------------------------------------------------------

@@ -48,6 +48,14 @@ class StepPart:
 
 
 @dataclass(frozen=True)
+class ProgramsPerStep:
+    """How often a compiled program is begun in a step."""
+
+    name: str
+    per_step: float
+
+
+@dataclass(frozen=True)
 class OneStep:
     """A single step, the first or the slowest."""
 
@@ -61,14 +69,8 @@ class OneStep:
     more_s: float = 0.0
     where: str = ""
     """The line at which that was seen most often; empty: not known."""
-
-
-@dataclass(frozen=True)
-class ProgramsPerStep:
-    """How often a compiled program is begun in a step."""
-
-    name: str
-    per_step: float
+    others: tuple[ProgramsPerStep, ...] = ()
+    """What was called in it and in most other steps was not, as an evaluation, where devices worked longer for it."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,9 @@ class StepSplit:
     sampler_share: float | None = None
     """The part of the time that the sampler itself took, by its processor time. None: there was no sampler."""
     hottest: str = ""
-    """The line of the operation that the devices were busy with the longest. Empty: not known."""
+    """The line whose operations the devices were busy with the longest in these steps. Empty: not known."""
     hottest_share: float = 0.0
-    """Its share of the devices' time."""
+    """Its share of the time of all operations of these steps."""
 
     @property
     def mean_s(self) -> float:

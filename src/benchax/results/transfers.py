@@ -30,6 +30,9 @@ class ObservedTransfer:
     elapsed_s: float | None
     """What the host spent in them, waiting for a result that was not ready included; None: cannot be told apart from
     the call that they are part of."""
+    in_a_row: int = 0
+    """How many of them followed another one of this line with nothing called in between, as where all results are read
+    at the end."""
 
 
 @dataclass(eq=False)
@@ -60,6 +63,7 @@ class Transfers(Displayed):
                 count=before.count + transfer.count,
                 size_bytes=before.size_bytes + transfer.size_bytes,
                 elapsed_s=waited,
+                in_a_row=before.in_a_row + transfer.in_a_row,
             )
         self.found[key] = transfer
 

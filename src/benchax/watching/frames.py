@@ -103,11 +103,6 @@ def compiling() -> Any:
     return None
 
 
-def is_calling() -> bool:
-    """Is any thread inside of a jitted call: being traced, compiled, or started?"""
-    return any(_is_jitted_call(one) for frame in sys._current_frames().values() for one in _frames(frame))
-
-
 def user_line() -> str | None:
     """file:line of the nearest line of the user's own files on this thread's stack; of a library's, where there is
     none."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import sys
 import threading
@@ -54,6 +55,10 @@ _lock = threading.Lock()
 _undo = contextlib.ExitStack()
 _sees: list[Direction] = []
 _busy = threading.local()
+_calls = itertools.count()
+_called = 0
+_told_at: dict[tuple[Direction, str | None, str], int] = {}
+"""Which call was the last one when a line was told of."""
 
 
 @contextlib.contextmanager
@@ -125,7 +130,9 @@ def _remarks(found: Transfers) -> Iterator[Remark]:
 
 
 def _tell(direction: Direction, where: str | None, what: str, by: str, size: int, elapsed_s: float | None) -> None:
-    transfer = ObservedTransfer(direction, where, what, by, 1, size, elapsed_s)
+    in_a_row = int(_told_at.get((direction, where, by)) == _called)
+    _told_at[direction, where, by] = _called
+    transfer = ObservedTransfer(direction, where, what, by, 1, size, elapsed_s, in_a_row)
     for listener in tuple(_listeners):
         listener(transfer)
 
@@ -135,6 +142,7 @@ def _tell(direction: Direction, where: str | None, what: str, by: str, size: int
 
 def _install() -> None:
     _sees.clear()
+    _told_at.clear()
     parts: dict[Direction, Callable[[], None]] = {
         "host to device": _off_the_fast_path,
         "device to host": _reading_of_arrays,
@@ -160,8 +168,10 @@ def _off_the_fast_path() -> None:
         _is_watched = config.config_ext.Config("benchax_watches_transfers", None, include_in_jit_key=True)
 
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
+        global _called
         with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
             if core.trace_state_clean():  # inside a trace they become constants of the program
+                _called = next(_calls)
                 _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
                     hear(fun, args_flat)

@@ -11,6 +11,7 @@ import numpy as np
 from jax_versions import shows_calls
 
 from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.watching.transfers import watch_transfers
 
 ID = "implicit-transfers"
 
@@ -78,6 +79,18 @@ def test_a_program_that_reads_once_at_its_end_is_fine_and_one_that_reads_often_i
 
     assert finding.where == (str(Path("train.py").absolute()), 7)
     assert finding.gain is None
+
+
+def test_a_program_that_reads_all_results_at_its_end_waits_once(ask_about_program: Any) -> None:
+    f, x = jax.jit(jnp.sum), jnp.ones(3)
+    with watch_transfers() as at_the_end:
+        results = [f(x) for _ in range(30)]
+        assert sum(float(result) for result in results) == 90
+    with watch_transfers() as in_each_step:
+        assert sum(float(f(x)) for _ in range(30)) == 90
+
+    assert ask_about_program(ID, at_the_end).outcome == "fine"
+    assert ask_about_program(ID, in_each_step).outcome == "finding"
 
 
 def test_a_function_that_fails_when_called_was_not_checked(ask_about: Any) -> None:

@@ -29,6 +29,16 @@ memo: dict[str, Any] = {}
 calls = 0
 
 
+class Counting:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def update(self, x: Any) -> Any:
+        rate = 0.5**self.count
+        self.count += 1
+        return x * rate
+
+
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
     return ask(impure_function, LiveEvidence(make_case(fn, args or (X,))))
 
@@ -123,6 +133,13 @@ def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: 
     assert "jax.debug.print" in finding.advice
     assert "io_callback" in finding.advice
     assert capsys.readouterr().out == ""
+
+
+def test_a_counter_of_a_static_argument_makes_two_programs_and_its_line_is_told() -> None:
+    (finding,), _ = asked(jax.jit(Counting.update, static_argnums=0), Counting(), X)
+
+    assert finding.title == "gives another program each time it is traced"
+    assert finding.where == (__file__, line_of(Counting, "self.count += 1"))
 
 
 def test_a_random_number_of_python_makes_two_programs() -> None:

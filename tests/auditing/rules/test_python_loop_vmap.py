@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import equinox
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -63,7 +65,17 @@ def recurrent(x: Any) -> Any:
     return state
 
 
-@pytest.mark.parametrize("fn", [by_index, by_iteration, summed, into_place])
+def of_package(x: Any) -> Any:
+    """A package does many operations behind one place of the loop; differentiated, they are there once more."""
+    model = equinox.nn.MLP(4, 4, 8, 2, key=jax.random.key(0))
+
+    def loss(model: Any) -> Any:
+        return jnp.mean(jnp.stack([model(row) for row in x]) ** 2)
+
+    return equinox.filter_value_and_grad(loss)(model)[0]
+
+
+@pytest.mark.parametrize("fn", [by_index, by_iteration, summed, into_place, of_package])
 def test_a_loop_over_the_rows_is_found(fn: Any) -> None:
     (finding,), _ = asked(fn, X)
 

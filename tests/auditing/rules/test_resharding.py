@@ -10,7 +10,8 @@ ID = "resharding"
 def put(**changed: Any) -> dict[str, Any]:
     return {
         "where": "train.py:9", "by": "device_put", "what": "f32[64,64]", "count": 30, "repeats": 0, "moves": 30,
-        "size_bytes": 1 << 20, "elapsed_s": 0.25, "moved_from": "P('m',)", "moved_to": "P(None, 'm')", **changed,
+        "size_bytes": 1 << 20, "elapsed_s": 0.25, "moved_from": "P('m',) over {'m': 4}",
+        "moved_to": "P() over {'m': 4}", **changed,
     }  # fmt: skip
 
 
@@ -18,8 +19,18 @@ def test_an_array_that_is_placed_anew_in_each_step_is_found(ask_about_program: A
     finding = ask_about_program(ID, host={"puts": [put()]}, lines=[]).one
 
     assert finding.title == "device_put places f32[64,64] anew in each step"
-    assert finding.seen[:2] == ("30 times, 1.00 MiB together", "from P('m',) to P(None, 'm')")
+    assert finding.seen[:2] == (
+        "30 times, 1.00 MiB together",
+        "from P('m',) over {'m': 4} to P() over {'m': 4}",
+    )
+    assert finding.severity == "warning"
     assert (finding.where[1], finding.gain) == (9, "estimated: at least 250 ms of this run")
+
+
+def test_what_comes_from_one_device_may_be_new_in_each_step(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, host={"puts": [put(moved_from="CpuDevice(id=0)")]}, lines=[]).one
+
+    assert finding.severity == "info"
 
 
 def test_arguments_that_lie_otherwise_than_they_are_wanted_are_found(ask_about_program: Any) -> None:

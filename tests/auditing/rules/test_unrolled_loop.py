@@ -104,6 +104,21 @@ def test_turns_of_different_shapes_cannot_be_rolled_up() -> None:
     assert asked(growing, X)[0] == []
 
 
+def test_the_first_turn_may_have_no_batch_yet() -> None:
+    def steps(inputs: Any) -> Any:
+        state = jnp.zeros(4)
+        for row in inputs:
+            state = jnp.tanh(jnp.ones((4, 4)) @ state + row)
+        return state.sum()
+
+    def mapped(x: Any) -> Any:
+        return jax.grad(lambda x: jax.vmap(steps)(x).sum())(x)
+
+    (finding,), _ = asked(mapped, jnp.ones((5, 20, 4)))
+
+    assert finding.title == "the for loop is unrolled 20 times"
+
+
 def test_lines_that_repeat_without_a_loop_are_none() -> None:
     def straight(x: Any) -> Any:
         x = layer(layer(layer(layer(layer(layer(layer(layer(layer(layer(x))))))))))

@@ -47,6 +47,18 @@ def test_a_wait_in_what_timeit_calls_is_needed(ask_about_program: Any, tmp_path:
     assert ask_about_program(ID, host=host(wait(where=f"{file}:3"))).outcome == "finding"
 
 
+def test_a_wait_between_two_readings_of_a_clock_is_no_warning(ask_about_program: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "for _ in range(9):\n    begun = time()\n    step(x).block_until_ready()\n    spent = time() - begun\n"
+    )
+
+    finding = ask_about_program(ID, host=host(wait(where=f"{file}:3"))).one
+
+    assert finding.severity == "info"
+    assert "two readings of a clock" in finding.seen[-1]
+
+
 def test_no_gain_is_larger_than_the_step(ask_about_program: Any) -> None:
     """Several threads may wait at one line at once."""
     finding = ask_about_program(ID, host=host(wait(gain_s=9.0))).one

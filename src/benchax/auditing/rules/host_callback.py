@@ -30,7 +30,10 @@ OF_LIBRARY = (
 @rule("host-callback", "does compiled code call Python?", "warning", needs_trace_only=True)
 def host_callback(e: Evidence) -> Iterable[Finding]:
     callbacks = [p for p in count_primitives(list(equations(closed_jaxpr(e)))) if p.name in CALLBACKS]
-    if not callbacks:
+    steps = [step for body in bodies(closed_jaxpr(e)) for step in body.program.steps if step.name in CALLBACKS]
+    library, is_conditional = _library(steps), not _always(closed_jaxpr(e))
+    # Errors that a package would raise: nobody who calls it can change anything, and whether they run is not known.
+    if not callbacks or (library and is_conditional):
         return
     seen = [_describe(p) for p in callbacks]
     count = sum(p.count for p in callbacks)
@@ -44,12 +47,9 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
         seen += [f"gain not measured of {returning}: they give results, which the rest may need"] * bool(returning)
         hidden = count - returning - len(silent)
         seen += [f"gain not measured of {hidden}: they stand in loops or branches"] * (hidden > 0)
-    is_conditional = not _always(closed_jaxpr(e))
     if is_conditional:
         seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
-    steps = [step for body in bodies(closed_jaxpr(e)) for step in body.program.steps if step.name in CALLBACKS]
     line = next((step.line for step in steps if step.line), "")
-    library = _library(steps)
     if library:
         seen.append(f"all of them stand in an installed package: {library}")
     yield host_callback.finding(

@@ -36,7 +36,8 @@ def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
     is_program = isinstance(e, ProgramEvidence)
     least = max(OFTEN, PER_CALL * e.facts.get("calls", {}).get("jitted", 0)) if isinstance(e, ProgramEvidence) else 1
-    read = [t for t in transfers.of("device to host") if t.count >= least]
+    # What is read one behind the other, as all results at the end, waits once.
+    read = [t for t in transfers.of("device to host") if t.count - (t.in_a_row if is_program else 0) >= least]
     for t in read[:MOST_LINES]:
         yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
     if is_program:

@@ -85,7 +85,7 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
             "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
             "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
             "of jax.random.",
-            where=_random_where(e.source) or e.def_where,
+            where=_random_where(e.source) or _stored_where(e.source) or e.def_where,
         )
 
 
@@ -130,6 +130,16 @@ def _random_where(source: Source | None) -> Where | None:
         node.lineno
         for node in (ast.walk(source.tree) if source else ())
         if isinstance(node, ast.Call) and _RANDOM.match(ast.unparse(node.func))
+    ]
+    return (source.file, min(lines)) if source and lines else None
+
+
+def _stored_where(source: Source | None) -> Where | None:
+    """The first line that stores an attribute of an argument or of what is outside: self.count += 1."""
+    lines = [
+        node.lineno
+        for node in (ast.walk(source.tree) if source else ())
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     ]
     return (source.file, min(lines)) if source and lines else None
 

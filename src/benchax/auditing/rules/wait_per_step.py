@@ -7,7 +7,7 @@ from typing import Any
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, rule
-from benchax.auditing.rules.unawaited_timing import timeit_calls
+from benchax.auditing.rules.unawaited_timing import Interval, intervals, timeit_calls
 from benchax.auditing.syntax import tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
@@ -32,21 +32,19 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
         raise NotMeasured("what the program waits for was not noted")
     for line in sorted(host["waits"], key=lambda line: -line["gain_s"]):
         is_dear = line["count"] >= OFTEN and line["gain_s"] >= SHARE * line["stepped_s"]
-        if is_dear and not _is_timed(where_of(line["where"])):
-            yield _finding(line)
+        where = where_of(line["where"])
+        tree = tree_of(where[0]) if where else None
+        if is_dear and not _is_in(where, timeit_calls(tree) if tree else ()):
+            yield _finding(line, is_timed=_is_in(where, intervals(tree) if tree else ()))
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
 
 
-def _is_timed(where: Where | None) -> bool:
-    """Does it stand in what `timeit` calls, which has to wait?"""
-    tree = tree_of(where[0]) if where else None
-    if where is None or tree is None:
-        return False
-    return any(interval.first <= where[1] <= interval.last for interval in timeit_calls(tree))
+def _is_in(where: Where | None, timed: Iterable[Interval]) -> bool:
+    return where is not None and any(interval.first <= where[1] <= interval.last for interval in timed)
 
 
-def _finding(line: Mapping[str, Any]) -> Finding:
+def _finding(line: Mapping[str, Any], *, is_timed: bool) -> Finding:
     steps = line["count"] - 1
     step_s, saved_s = line["stepped_s"] / steps, min(line["gain_s"], line["stepped_s"]) / steps
     is_read = line["by"] == ".item" or line["by"].startswith("np.")
@@ -56,6 +54,7 @@ def _finding(line: Mapping[str, Any]) -> Finding:
         [
             f"{count(line['count'])} waits of {seconds(line['waited_s'])} together, in the whole run",
             f"{beside}, in which the device had nothing to do",
+            *(["it stands between two readings of a clock, which need it: time fewer steps"] if is_timed else []),
         ],
         READS if is_read else WAITS,
         where=where_of(line["where"]),
@@ -64,4 +63,5 @@ def _finding(line: Mapping[str, Any]) -> Finding:
             "the host's work and the device's can run side by side",
             saved_s,
         ),
+        severity="info" if is_timed else None,
     )

@@ -1,0 +1,32 @@
+"""What is noted of a program while it runs."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.recording import ENOUGH_JITTED, CallCounter
+
+NO_TIME_S = 1e-9
+
+
+def test_a_window_whose_time_went_into_compiling_stays_open_for_calls_to_come() -> None:
+    f, x = jax.jit(lambda x: x + 1), jnp.ones(3)
+    counter = CallCounter(NO_TIME_S)
+    try:
+        f(x)
+        (timer,) = [thread for thread in threading.enumerate() if thread is counter.timer]
+        timer.join()  # the time of the window is over
+        for _ in range(ENOUGH_JITTED - 1):
+            f(x)
+        assert counter.jitted.total() == ENOUGH_JITTED
+        assert counter.opened is not None
+        while counter.opened is not None:
+            counter.timer.join()  # type: ignore[union-attr]
+    finally:
+        counter.close()
+
+    f(x)
+    assert counter.asdict()["jitted"] == ENOUGH_JITTED
