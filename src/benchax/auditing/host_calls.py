@@ -114,7 +114,7 @@ class WaitLine:
     """By thread: when it last waited here."""
 
 
-class _Place(NamedTuple):
+class _PutPlace(NamedTuple):
     """Where an array is put on a device."""
 
     where: str
@@ -152,7 +152,7 @@ class HostCalls:
 
     def __init__(self, on_read: Callable[[str | None], None] = lambda where: None) -> None:
         self._on_read = on_read
-        self.puts: dict[_Place, PutLine] = {}
+        self.puts: dict[_PutPlace, PutLine] = {}
         self.lists: dict[tuple[str, str], ListLine] = {}
         self.settings: dict[str, str] = {}
         """Of `DEBUGGING`: the line that has set each last."""
@@ -160,7 +160,7 @@ class HostCalls:
         self.sees_methods = True
         self._keys: dict[int, tuple[Any, Counter[_KeyUse]]] = {}
         self._last_waits: dict[int, _LastWait] = {}
-        self._last: dict[_Place, PutContents] = {}
+        self._last: dict[_PutPlace, PutContents] = {}
         self._lock = threading.Lock()
         self._busy = threading.local()
         self._undo = contextlib.ExitStack()
@@ -257,7 +257,7 @@ class HostCalls:
         at = _position(sys._getframe(1))
         for i in large:
             # One line may put several arrays there, each by a call of its own, or one helper arrays of all kinds.
-            place = _Place(where, by, at, i, spec_of(leaves[i]))
+            place = _PutPlace(where, by, at, i, spec_of(leaves[i]))
             if place not in self.puts and len(self.puts) >= MOST_PUTS:
                 continue
             line = self.puts.setdefault(place, PutLine(where, by, place.what))
@@ -276,7 +276,7 @@ class HostCalls:
                 line.moved_from = describe_placement(leaves[i].sharding)
                 line.moved_to = describe_placement(made[i].sharding)
 
-    def _note_array(self, line: PutLine, place: _Place, array: np.ndarray, elapsed_s: float) -> None:
+    def _note_array(self, line: PutLine, place: _PutPlace, array: np.ndarray, elapsed_s: float) -> None:
         last = self._last.setdefault(place, PutContents())
         is_same_object = last.is_of(array)
         if last.repeat(array):
