@@ -69,6 +69,7 @@ def test_what_a_library_takes_as_static_is_told_at_the_line_that_passes_it(tmp_p
     def where(text: str) -> Any:
         train.write_text(text)
         ((finding,), _) = ask(static_churn, ProgramEvidence("", Watch("all", compiles=[one] * 3)))
+        assert finding.where is not None
         return finding.where[1], finding.advice[:22]
 
     text = train.read_text()
