@@ -173,10 +173,10 @@ def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
 @shows_calls
 def test_counting_ends_with_its_time_and_leaves_calls_as_quick_as_before(tmp_path: Path) -> None:
     text = CHILD.replace("jnp.ones(3)", "jnp.ones(3) + 0; from jax._src import pjit, array; held.wait()")
-    # The first call starts the time; the program waits until JAX is as it was.
+    # The first call starts the time; the program calls until enough was seen and JAX is as it was.
     before = "import jax, threading, types\nfrom jax._src import pjit\nwas = pjit._get_fastpath_data.__name__\n"
     wait = (
-        "def wait():\n    while pjit._get_fastpath_data.__name__ == was: pass\n"
+        "def wait():\n    f = jax.jit(lambda x: x + 1)\n    while pjit._get_fastpath_data.__name__ == was: f(1.0)\n"
         "held = types.SimpleNamespace(wait=wait)\n"
     )
 
@@ -185,6 +185,42 @@ def test_counting_ends_with_its_time_and_leaves_calls_as_quick_as_before(tmp_pat
     calls = found.ended.reports[0].result["facts"]["calls"]
     assert calls["eager"] < 10
     assert found.ended.exit_code == 0
+
+
+UNJITTED = """
+import time
+import jax, jax.numpy as jnp
+
+@jax.jit
+def slow_to_trace(x):
+    time.sleep(3.0)
+    return x + 1
+
+def step(x, i):
+    y = x[i]
+    for _ in range(6):
+        y = jnp.tanh(y * 2 + 1)
+    return x.at[0].set(y)
+
+x = slow_to_trace(jnp.ones(4))
+for i in range(30):
+    x = step(x, i % 4)
+for i in jnp.asarray([[0, 1]] * 90):
+    jax.block_until_ready(x[i])
+"""
+
+
+@pytest.mark.slow
+@shows_calls
+def test_a_function_that_was_never_jitted_is_found_however_long_compiling_took(tmp_path: Path) -> None:
+    # A window of 2 s, which tracing alone would fill.
+    found = audited_in(tmp_path, UNJITTED, calls_s=4.0)
+
+    (finding,) = findings(found, "eager-operations")
+    assert finding.where == (str(tmp_path / "train.py"), 10)
+    assert finding.title.startswith("step, called at line 18, sends ")
+    # Parts of arrays are taken between calls, also by many an operation: 90 times at line 20.
+    assert not any("train.py:20" in text for text in finding.seen)
 
 
 def test_a_program_without_jax_is_not_called_fine(tmp_path: Path) -> None:

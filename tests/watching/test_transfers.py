@@ -265,3 +265,14 @@ def test_a_surprise_inside_our_part_is_not_the_users(monkeypatch: pytest.MonkeyP
         result = float(step(W, ROWS, 0.0)[0])
 
     assert result == 1.0
+
+
+@shows_calls
+def test_a_listener_is_told_of_each_transfer_as_it_happens() -> None:
+    told: list[str] = []
+
+    with watch_transfers(hear_transfer=lambda transfer: told.append(transfer.direction)):
+        float(jax.jit(lambda x: x + 1)(np.ones(3)).sum())
+    float(jnp.ones(()))
+
+    assert told == ["host to device", "device to host"]

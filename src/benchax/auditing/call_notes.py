@@ -27,6 +27,8 @@ class CallLine:
     function: str
     where: str
     count: int = 0
+    inside: int = 0
+    """Of these, calls that a package makes by itself, inside of one call of the user's."""
     most_bytes: int = 0
     """Of the arguments of one call that are not the same each time, the largest that was seen."""
     feeds_back: bool = False
@@ -46,13 +48,14 @@ class CallNotes:
         self._origins: dict[int, frozenset[int]] = {}
         """Of arrays that are results: functions that they depend on, by id. Entries go with their arrays."""
 
-    def note_call(self, fun: Any, leaves: Sequence[Any], call: JaxCall) -> None:
-        """Before it runs."""
+    def note_call(self, fun: Any, leaves: Sequence[Any], call: JaxCall, *, is_packages: bool = False) -> None:
+        """Before it runs. `is_packages`: a package makes it by itself."""
         where = call.where or ""
         if is_of_jax(fun):
             return
         line = self.lines.setdefault((id(fun), where), CallLine(_name(call), where))
         line.count += 1
+        line.inside += is_packages
         line.feeds_back |= any(id(fun) in self._origins.get(id(leaf), ()) for leaf in leaves)
         same = self._note_repeats(fun, leaves)
         fresh = sum(getattr(leaf, "nbytes", 8) for i, leaf in enumerate(leaves) if i not in same)
@@ -75,12 +78,17 @@ class CallNotes:
                 return frozenset(self._repeated.get(fun, ()))
         return frozenset()
 
+    def called_at(self, fun: Any) -> str:
+        """file:line of the user's that called it most often; empty where no call was seen."""
+        lines = [line for (number, _), line in self.lines.items() if number == id(fun)]
+        return max(lines, key=lambda line: line.count).where if lines else ""
+
     def asdict(self) -> dict[str, Any]:
         return {
             "lines": [
                 {
-                    "function": one.function, "where": one.where, "count": one.count, "most_bytes": one.most_bytes,
-                    "feeds_back": one.feeds_back,
+                    "function": one.function, "where": one.where, "count": one.count, "inside": one.inside,
+                    "most_bytes": one.most_bytes, "feeds_back": one.feeds_back,
                     "moved": [[*what, n] for what, n in one.moved.most_common(5)],
                 }
                 for one in sorted(self.lines.values(), key=lambda line: -line.count)

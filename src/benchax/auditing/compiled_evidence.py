@@ -45,12 +45,14 @@ class CompiledEvidence(ABC):
         held_arguments: frozenset[int | str] = frozenset(),
         repeated_inputs: frozenset[int] = frozenset(),
         wide_lines: Mapping[str, tuple[str, ...]] | None = None,
+        called_at: str = "",
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
         self.seed, self.timeout_s = seed, timeout_s
         self.held_arguments, self.repeated_inputs = held_arguments, repeated_inputs
         self.wide_lines = wide_lines or {}
+        self.called_at = called_at
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None
         self._parts: dict[str, Any] = {}

@@ -101,6 +101,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def called_at(self) -> str:
+        """file:line at which its program called it most often; empty where that was not seen."""
+        ...
+
+    @property
     def closed_jaxpr(self) -> Any:
         """The program as JAX traced it. Raises `NotMeasured` where it has no separate step of tracing."""
         ...

@@ -80,6 +80,7 @@ def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
         held_arguments=one.held_arguments,
         repeated_inputs=one.repeated,
         wide_lines=one.wide_lines,
+        called_at=one.called_at,
         closed_jaxpr=one.jaxpr,
         user=one.user,
     )

@@ -14,8 +14,6 @@ import functools
 import inspect
 import sys
 import threading
-import weakref
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -28,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from benchax.auditing.put_contents import PutContents
 from benchax.auditing.wide_arrays import WideArrays
 from benchax.source_files import is_in_package, owner_of
 from benchax.specs import spec_of
@@ -38,8 +37,6 @@ SMALL_BYTES = 1 << 10
 """What is smaller costs as much as any call, and is not looked at."""
 LARGE_BYTES = 1 << 20
 """What is smaller may well be on every device."""
-SAMPLED = 4096
-"""Elements by which two contents of one array are told apart."""
 DEBUGGING = {
     "jax_debug_nans": "each call waits for its outputs and looks through them, in Python",
     "jax_debug_infs": "each call waits for its outputs and looks through them, in Python",
@@ -57,6 +54,8 @@ DRAW_NOTHING = ("fold_in", "key_data", "wrap_key_data", "clone", "key_impl")
 """Functions of `jax.random` after which a key may be used again."""
 OF_LOOP = 5
 """Uses of one key inside of one line's calls of a package: so many show that the line runs again and again."""
+MOST_PUTS = 2000
+"""Places that put arrays on a device; each shape is another one."""
 MOST_KEYS = 1000
 """Keys that are held, so that no other array takes their number; they are small."""
 
@@ -70,7 +69,9 @@ class PutLine:
     what: str
     count: int = 0
     repeats: int = 0
-    """Times that it was the same array with the same contents as the time before."""
+    """Times that it had the same contents as the time before."""
+    copies_on_host: int = 0
+    """Repeats that were another array, made anew."""
     size_bytes: int = 0
     elapsed_s: float = 0.0
     """That the host spent in it, of the repeats."""
@@ -114,6 +115,18 @@ class WaitLine:
     """By thread: when it last waited here."""
 
 
+class _PutPlace(NamedTuple):
+    """Where an array is put on a device."""
+
+    where: str
+    by: str
+    at: int
+    """The instruction of that line."""
+    leaf: int
+    """Which one of the arguments' arrays."""
+    what: str
+
+
 class _LastWait(NamedTuple):
     """Of one thread."""
 
@@ -132,10 +145,15 @@ class _KeyUse(NamedTuple):
 
 
 class HostCalls:
-    """Wraps JAX's functions from now on, until `close`."""
+    """Wraps JAX's functions from now on, until `close`.
 
-    def __init__(self) -> None:
-        self.puts: dict[tuple[str, str, int], PutLine] = {}
+    Args:
+        on_read: told of the user's line that reads an array by name, as `x.item()` does.
+    """
+
+    def __init__(self, on_read: Callable[[str | None], None] = lambda where: None) -> None:
+        self._on_read = on_read
+        self.puts: dict[_PutPlace, PutLine] = {}
         self.lists: dict[tuple[str, str], ListLine] = {}
         self.settings: dict[str, str] = {}
         """Of `DEBUGGING`: the line that has set each last."""
@@ -144,7 +162,7 @@ class HostCalls:
         self.wide = WideArrays()
         self._keys: dict[int, tuple[Any, Counter[_KeyUse]]] = {}
         self._last_waits: dict[int, _LastWait] = {}
-        self._last: dict[tuple[str, str, int], tuple[Callable[[], Any], int]] = {}
+        self._last: dict[_PutPlace, PutContents] = {}
         self._lock = threading.Lock()
         self._busy = threading.local()
         self._undo = contextlib.ExitStack()
@@ -240,14 +258,19 @@ class HostCalls:
         where = user_line() if large else None
         if where is None:
             return
+        at = _position(sys._getframe(1))
         for i in large:
-            line = self.puts.setdefault((where, by, i), PutLine(where, by, spec_of(leaves[i])))
+            # One line may put several arrays there, each by a call of its own, or one helper arrays of all kinds.
+            place = _PutPlace(where, by, at, i, spec_of(leaves[i]))
+            if place not in self.puts and len(self.puts) >= MOST_PUTS:
+                continue
+            line = self.puts.setdefault(place, PutLine(where, by, place.what))
             line.count += 1
             if leaves[i].nbytes >= LARGE_BYTES and made[i].sharding.is_fully_replicated:
                 line.devices = len(made[i].sharding.device_set)
                 line.copies += line.devices > 1
             if isinstance(leaves[i], np.ndarray):
-                self._note_array(line, (where, by, i), leaves[i], elapsed_s / len(large))
+                self._note_array(line, place, leaves[i], elapsed_s / len(large))
             elif isinstance(leaves[i], jax.Array) and not made[i].sharding.is_equivalent_to(
                 leaves[i].sharding, leaves[i].ndim
             ):
@@ -257,14 +280,14 @@ class HostCalls:
                 line.moved_from = describe_placement(leaves[i].sharding)
                 line.moved_to = describe_placement(made[i].sharding)
 
-    def _note_array(self, line: PutLine, key: tuple[str, str, int], array: np.ndarray, elapsed_s: float) -> None:
-        contents = zlib.crc32(np.ascontiguousarray(array.flat[:: max(1, array.size // SAMPLED)]).tobytes())
-        last, before = self._last.get(key, (_nothing, 0))
-        if last() is array and contents == before:
+    def _note_array(self, line: PutLine, place: _PutPlace, array: np.ndarray, elapsed_s: float) -> None:
+        last = self._last.setdefault(place, PutContents())
+        is_same_object = last.is_of(array)
+        if last.repeat(array):
             line.repeats += 1
+            line.copies_on_host += not is_same_object
             line.size_bytes += array.nbytes
             line.elapsed_s += elapsed_s
-        self._last[key] = (weakref.ref(array), contents)
 
     def _configure(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
@@ -287,6 +310,8 @@ class HostCalls:
         ended = perf_counter()
         with contextlib.suppress(Exception):
             self._note_wait(by, begun, ended)
+            if "block_until_ready" not in by:
+                self._on_read(user_line())
         return found
 
     def _note_wait(self, by: str, begun: float, ended: float) -> None:
@@ -310,6 +335,13 @@ def _is_outside_jax(frame: FrameType) -> bool:
     return owner_of(frame.f_code.co_filename) != "jax"
 
 
+def _position(frame: FrameType | None) -> int:
+    """The instruction that the user's nearest frame is at."""
+    while frame is not None and owner_of(frame.f_code.co_filename) != "user":
+        frame = frame.f_back
+    return -1 if frame is None else frame.f_lasti
+
+
 def _own_lines(frame: FrameType | None) -> frozenset[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     while frame is not None:
@@ -329,10 +361,6 @@ def _is_users(uses: Counter[_KeyUse]) -> bool:
 
 def _is_on(setting: str) -> bool:
     return bool(getattr(jax.config, setting, False))
-
-
-def _nothing() -> None:
-    return None
 
 
 def _users_of_keys() -> list[str]:

@@ -49,6 +49,8 @@ class RecordedFunction:
     """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
     wide_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Of the whole program: lines that make float64 arrays without asking for them, by what they make."""
+    called_at: str = ""
+    """file:line of the user's that called it most often; empty where no call was seen."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:

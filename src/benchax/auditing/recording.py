@@ -18,18 +18,20 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import jax
 
 from benchax.auditing.argument_lifetimes import ArgumentLifetimes
 from benchax.auditing.call_notes import CallNotes
+from benchax.auditing.eager_calls import EagerCalls
 from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.auditing.stale_values import StaleValues
 from benchax.environment import capture
-from benchax.results.transfers import Transfers
-from benchax.source_files import is_in_package
+from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.source_files import is_in_package, owner_of
 from benchax.watching.cache import watch_cache
 from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
@@ -61,8 +63,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     """
     block = contextlib.ExitStack()
     found, cache = block.enter_context(watch("all")), block.enter_context(watch_cache())
-    calls, host = CallCounter(settings["calls_s"]), HostCalls()
-    functions = FunctionRecorder(calls.note_compile)
+    calls = CallCounter(settings["calls_s"])
+    functions, host = FunctionRecorder(calls.note_compile), HostCalls(calls.on_read)
     used = _profiling()
 
     def finish(how: str) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
                 held=calls.lifetimes.held(one.fun),
                 repeated=calls.notes.repeated(one.fun),
                 wide_lines=host.wide.asdict(),
+                called_at=calls.notes.called_at(one.fun),
             )
             for one in functions.close()
         ]
@@ -83,6 +86,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "is_profiled": bool(used),
             "calls": calls.asdict(),
             "host": host.asdict(),
+            "eager_calls": calls.eager_calls.asdict(),
             "stale": calls.stale.asdict(),
             **calls.notes.asdict(),
         }
@@ -132,6 +136,7 @@ class CallCounter:
         """By the line that calls; the second of those that a package sends."""
         self.lifetimes = ArgumentLifetimes()
         self.notes = CallNotes()
+        self.eager_calls = EagerCalls()
         self.stale = StaleValues()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
@@ -145,7 +150,7 @@ class CallCounter:
         self.windows += 1
         self.in_window.clear()
         self.lifetimes.forget_last()
-        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result))
+        found = self.block.enter_context(watch_transfers(self.on_call, self.notes.note_result, self.on_transfer))
         self.block.callback(self._take, found)
 
     def _take(self, found: Transfers) -> None:
@@ -164,15 +169,31 @@ class CallCounter:
                 self.opened = perf_counter()
                 self._after(FIRST_SHARE * self.most_s, self._pause)
             self.in_window["eager" if is_eager else "jitted"] += 1
+            frame = sys._getframe(1)
+            # What a library makes of a user's function stands in its files and is the user's.
+            is_packages = call.user is None and is_in_package(frame)
             if not is_eager:
                 self._count_call(call.where)
-            elif not any(word in getattr(fun, "__name__", "") for word in OUTSIDE):
-                self.eager[call.where] += 1
-                self.eager_inside[call.where] += is_in_package(sys._getframe(1))
-            if not is_eager:
                 self.lifetimes.note_call(fun, leaves)
                 self.stale.note_call(fun)
-            self.notes.note_call(fun, leaves, call)
+                # What a package has jitted is a part of it, and can be called under another jit.
+                if not is_packages:
+                    self.eager_calls.note_jitted(frame)
+            elif not (any(word in getattr(fun, "__name__", "") for word in OUTSIDE) or _is_indexing(frame)):
+                self.eager[call.where] += 1
+                self.eager_inside[call.where] += is_packages
+                self.eager_calls.note_operation(frame, call.where)
+            self.notes.note_call(fun, leaves, call, is_packages=is_packages)
+
+    def on_transfer(self, transfer: ObservedTransfer) -> None:
+        if transfer.direction == "device to host":
+            self.on_read(transfer.where)
+
+    def on_read(self, where: str | None) -> None:
+        """A value was read back, at this line of the user's."""
+        with self.lock:
+            if self.opened is not None:
+                self.eager_calls.note_read(sys._getframe(1), where)
 
     def note_compile(self, call: JaxCall) -> None:
         with self.lock:
@@ -183,6 +204,7 @@ class CallCounter:
         if not self.jitted:
             self.eager.clear()
             self.eager_inside.clear()
+            self.eager_calls.clear()
         self.jitted[where] += 1
 
     def _after(self, wait_s: float, then: Callable[[], None]) -> None:
@@ -234,6 +256,15 @@ class CallCounter:
             "eager_inside": self.eager_inside.most_common(MOST_LINES),
             "jitted_lines": self.jitted.most_common(MOST_LINES),
         }
+
+
+def _is_indexing(frame: FrameType | None) -> bool:
+    """Does the line that sends an operation take a part of an array, x[i]? Some operations do that, and batches are
+    chosen so between the calls of a step."""
+    name = ""
+    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "benchax"):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name == "__getitem__"
 
 
 def _profiling() -> list[str]:

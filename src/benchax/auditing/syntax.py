@@ -12,7 +12,7 @@ import ast
 import functools
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -55,6 +55,13 @@ def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
     return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
 
 
+def loops_around(tree: ast.AST, line: int) -> list[Loop]:
+    """All loops that have this line, within the innermost function that has it."""
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, line)]
+    scope = max(around, key=lambda node: node.lineno, default=tree)
+    return [node for node in ast.walk(scope) if isinstance(node, Loop) and holds(node, line)]
+
+
 def holds(node: ast.AST, line: int) -> bool:
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
     return first <= line <= last
@@ -64,6 +71,37 @@ def kind_of(loop: Loop) -> str:
     if isinstance(loop, ast.For | ast.AsyncFor):
         return "for loop"
     return "while loop" if isinstance(loop, ast.While) else "comprehension"
+
+
+def def_of(tree: ast.AST | None, first_line: int) -> Function | None:
+    """The function whose code begins at this line, as Python counts: decorators belong to it."""
+    nodes = ast.walk(tree) if tree is not None else ()
+    return next((node for node in nodes if isinstance(node, Function) and _first_line(node) == first_line), None)
+
+
+def call_at(tree: ast.AST | None, span: Sequence[int]) -> ast.Call | None:
+    """The call from one line and column to another: (first line, last line, first column, last column)."""
+    nodes = ast.walk(tree) if tree is not None else ()
+    return next((node for node in nodes if isinstance(node, ast.Call) and _span(node) == tuple(span)), None)
+
+
+def _span(node: ast.Call) -> tuple[int, int | None, int, int | None]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def binding_of(tree: ast.AST, name: str, line: int) -> ast.Assign | None:
+    """The one assignment that gives a name its value for this line: in the innermost function that has one, else in
+    the module. None where there are several, or none."""
+    around = [node for node in ast.walk(tree) if isinstance(node, Function) and holds(node, line)]
+    for scope in [*sorted(around, key=lambda node: -node.lineno), tree]:
+        found = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and _binds(node, name)]
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def _binds(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for target in node.targets for one in ast.walk(target))
 
 
 def callee_name(call: ast.Call) -> str:
@@ -128,8 +166,7 @@ def source_of(fn: Callable[..., Any]) -> Source | None:
         module = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError):  # changed since it was loaded, or no Python at all
         return None
-    nodes = (node for node in ast.walk(module) if isinstance(node, Function))
-    node = next((node for node in nodes if _first_line(node) == code.co_firstlineno), None)
+    node = def_of(module, code.co_firstlineno)
     if node is None:
         return None
     first = _first_line(node)

@@ -27,6 +27,7 @@ class TracedEvidence(ReadEvidence):
             held_arguments=recorded.held_arguments,
             repeated_inputs=recorded.repeated,
             wide_lines=recorded.wide_lines,
+            called_at=recorded.called_at,
             closed_jaxpr=recorded.jaxpr,
             user=recorded.user,
         )

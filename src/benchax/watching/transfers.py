@@ -62,16 +62,19 @@ _told_at: dict[tuple[Direction, str | None, str], int] = {}
 
 
 @contextlib.contextmanager
-def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None = None) -> Iterator[Transfers]:
+def watch_transfers(
+    hear: Hearer | None = None, hear_result: ResultHearer | None = None, hear_transfer: Listener | None = None
+) -> Iterator[Transfers]:
     """Yields the transfers inside the block, of all threads. Blocks may be nested: each sees all inside it.
 
     Args:
         hear: told of each call of a jitted function and of each eager operation before it runs: the function, and its
             arguments flat. Stays silent where "host to device" cannot be seen.
         hear_result: told of it when it has been started: the function, its arguments and its results, flat.
+        hear_transfer: told of each transfer, with its line, while that is still on the stack.
 
     Raises:
-        UsageError: `hear` or `hear_result` is no function.
+        UsageError: `hear`, `hear_result` or `hear_transfer` is no function.
 
     Example:
         >>> add = jax.jit(lambda x: x + 1)
@@ -85,11 +88,14 @@ def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None
     if hear_result is not None and not callable(hear_result):
         expected = "a function of a function, its arguments and its results, or None"
         raise UsageError(f"hear_result={hear_result!r} cannot be called", expected)
+    if hear_transfer is not None and not callable(hear_transfer):
+        raise UsageError(f"hear_transfer={hear_transfer!r} cannot be called", "a function of a transfer, or None")
     found = Transfers()
     with _lock:
         if not _listeners:
             _install()
         _listeners.append(found.add)
+        _listeners.extend([hear_transfer] if hear_transfer else [])
         _hearers.extend([hear] if hear else [])
         _result_hearers.extend([hear_result] if hear_result else [])
         found.sees = tuple(_sees)
@@ -100,6 +106,8 @@ def watch_transfers(hear: Hearer | None = None, hear_result: ResultHearer | None
         found.remarks += _remarks(found)
         with _lock:
             _listeners.remove(found.add)
+            if hear_transfer:
+                _listeners.remove(hear_transfer)
             if hear:
                 _hearers.remove(hear)
             if hear_result:

@@ -94,6 +94,19 @@ def test_a_program_that_gives_the_same_key_at_each_call_is_found(ask_about: Any)
     assert found.one.title == "each call draws the same random numbers"
 
 
+def test_the_line_that_passes_the_same_key_is_told(ask_about: Any) -> None:
+    fn = jax.jit(twice)
+    parts = {"repeated_inputs": frozenset({0}), "called_at": "train.py:7"}
+
+    found = ask_about(ID, fn, KEYS[1], parts=parts).findings
+
+    (finding,) = [one for one in found if one.title == "each call draws the same random numbers"]
+    assert finding.where == (str(Path("train.py").absolute()), 7)
+    assert finding.seen[0] == "it is called at train.py:7"
+    assert len([text for text in finding.seen if "is drawn" in text]) == 2
+    assert finding.advice.startswith("Pass another key at train.py:7")
+
+
 def test_a_number_that_changes_makes_other_keys(ask_about: Any) -> None:
     fn = jax.jit(lambda key, step: jax.random.normal(jax.random.fold_in(key, step)))
 

@@ -117,3 +117,33 @@ def test_a_function_that_compiles_in_each_call_with_the_same_shapes() -> None:
     (finding,), _ = ask(recompile_hot_spot, LiveEvidence(make_case(grows, (np.float32(1),))))
 
     assert finding.title == "inner was compiled again 2 times"
+
+
+STATE = """for epoch in range(9):
+    state = state.replace(tx=make_tx(0.1 / epoch))
+    for batch in batches:
+        state = train_step(state, batch)
+"""
+
+
+def test_a_field_of_a_state_that_is_another_one_each_time_is_told_where_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STATE, encoding="utf-8")
+    reasons = tuple(Reason("structure", f"state.tx.{part}: <function a> → <function b>") for part in ("init", "update"))
+    called = f"{tmp_path / 'train.py'}:4"
+    one = Compile("train_step", None, called, False, False, 0.5, 0.5, 1.0, "", reasons, "Main")
+
+    (finding,), _ = ask(recompile_hot_spot, ProgramEvidence("", Watch("all", [one] * 4, wall_s=100.0)))
+
+    assert finding.title == "train_step was compiled again 4 times: state.tx is another one each time"
+    assert finding.where == (str(tmp_path / "train.py"), 2)
+    assert "optax.inject_hyperparams" in finding.advice
+
+
+def test_a_tree_of_another_shape_is_no_field() -> None:
+    reasons = (Reason("structure", "params: tree structure: ['b'] is new"),)
+    one = Compile("step", None, "train.py:4", False, False, 0.5, 0.5, 1.0, "", reasons, "Main")
+
+    (finding,), _ = ask(recompile_hot_spot, ProgramEvidence("", Watch("all", [one] * 4, wall_s=100.0)))
+
+    assert finding.title == "step was compiled again 4 times"
+    assert finding.advice.startswith("Pass the same tree")

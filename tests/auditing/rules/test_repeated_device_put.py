@@ -42,6 +42,39 @@ def test_one_of_several_arguments_is_found(ask_about_program: Any, noted: HostCa
     assert len(asked(ask_about_program, noted).findings) == 1
 
 
+@pytest.mark.parametrize("rows", [16, 4096], ids=["of few elements", "of many"])
+def test_the_same_contents_in_an_array_that_is_made_anew_are_found(
+    ask_about_program: Any, noted: HostCalls, rows: int
+) -> None:
+    table = np.arange(rows * 32, dtype=np.float64).reshape(rows, 32)
+    for _ in range(9):
+        jax.device_put({"x": table.astype(np.float32)})
+
+    finding = asked(ask_about_program, noted).one
+
+    assert finding.title.startswith(f"device_put puts the same f32[{rows},32] on the device ")
+    assert "in an array that was made anew" in finding.seen[0]
+
+
+def test_several_arrays_of_one_line_are_one_finding(ask_about_program: Any, noted: HostCalls) -> None:
+    x, y = np.ones((64, 512), np.float32), np.zeros((64, 512), np.float32)
+    for _ in range(8):
+        _ = jnp.array(x), jnp.array(y)
+
+    finding = asked(ask_about_program, noted).one
+
+    assert finding.title == "array puts the same f32[64,512] and 1 more on the device 8 times"
+
+
+def test_new_arrays_that_differ_in_what_no_sample_sees_are_fine(ask_about_program: Any, noted: HostCalls) -> None:
+    for i in range(1, 12):
+        mask = np.zeros((512, 512), np.float32)
+        mask[0, i] = 1.0
+        jnp.asarray(mask)
+
+    assert asked(ask_about_program, noted).outcome == "fine"
+
+
 def test_new_batches_and_arrays_that_are_overwritten_are_fine(ask_about_program: Any, noted: HostCalls) -> None:
     batches = [np.full((64, 64), i, np.float32) for i in range(4)]
     buffer = np.zeros((64, 64), np.float32)

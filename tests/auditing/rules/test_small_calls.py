@@ -38,7 +38,9 @@ def test_calls_that_need_one_another_are_an_info_with_other_advice(ask_about_pro
     assert "jax.lax.scan" in finding.advice
 
 
-@pytest.mark.parametrize("changed", [{"count": 150}, {"most_bytes": 1 << 20}, {"feeds_back": True}])
+@pytest.mark.parametrize(
+    "changed", [{"count": 150}, {"most_bytes": 1 << 20}, {"feeds_back": True}, {"inside": 290}], ids=str
+)
 def test_few_calls_large_ones_and_those_of_a_loop_of_steps_are_fine(ask_about_program: Any, changed: Any) -> None:
     assert ask_about_program(ID, lines=[line(**changed)], **FACTS).outcome == "fine"
 

@@ -60,6 +60,24 @@ def test_of_a_function_of_a_package_the_line_that_calls_it_is_named() -> None:
     assert finding.where == (str(Path("train.py").absolute()), 6)
 
 
+def test_what_a_library_takes_as_static_is_told_at_the_line_that_passes_it(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("@eqx.filter_jit\ndef step(x, t):\n    return x * t\n\nfor i in range(9):\n    step(x, i / 9)\n")
+    reasons = (Reason("static", "static t: 0.1 → 0.2 (each value is compiled on its own)"),)
+    one = Compile("step", f"{train}:1", f"{train}:6", False, False, 0.1, 0.1, 0.1, "", reasons, "main")
+
+    def where(text: str) -> Any:
+        train.write_text(text)
+        ((finding,), _) = ask(static_churn, ProgramEvidence("", Watch("all", compiles=[one] * 3)))
+        assert finding.where is not None
+        return finding.where[1], finding.advice[:22]
+
+    text = train.read_text()
+    assert where(text) == (6, "Give t as an array, jn")
+    assert where(text.replace("@eqx.filter_jit", '@jax.jit(static_argnames="t")')) == (1, "Pass t as an array and")
+    assert where(f'{text.replace("@eqx.filter_jit", "#")}    f = jax.jit(step, static_argnames="t")\n')[0] == 7
+
+
 def test_a_limited_set_of_values_is_fine() -> None:
     findings, answer = asked([1, 2, 1, 2], lambda x, n: x + n)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             constant = frozenset(range(body.constants))
             yield from _same_each_time(e, body, constant, f"each of {body.trips or 'its'} iterations")
         elif i == 0 and e.repeated_inputs:
-            yield from _same_each_time(e, body, e.repeated_inputs, "each call")
+            yield from _same_each_call(e, body)
 
 
 def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
@@ -103,6 +104,22 @@ def _same_each_time(e: Evidence, body: Body, constant: frozenset[int], when: str
                 ADVICE,
                 where=where_of(step.line) or e.def_where,
             )
+
+
+def _same_each_call(e: Evidence, body: Body) -> Iterable[Finding]:
+    """Tells the line that passes the key, once: the function does what it should with the key that it is given."""
+    found = list(_same_each_time(e, body, e.repeated_inputs, "each call"))
+    if not (found and e.called_at):
+        yield from found
+        return
+    drawn = [seen for finding in found for seen in finding.seen]
+    yield replace(
+        found[0],
+        seen=tuple(list_some([f"it is called at {e.called_at}", *drawn])),
+        where=where_of(e.called_at),
+        advice=f"Pass another key at {e.called_at} each time: split it there, or jax.random.fold_in(key, i) with the "
+        "number of the iteration.",
+    )
 
 
 def _is_key(value: TracedValue) -> bool:

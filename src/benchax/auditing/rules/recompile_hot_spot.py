@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.passed_values import changed_path, made_at
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.rules import compiled_twice, growing_shapes
 from benchax.auditing.syntax import where_of
@@ -56,11 +57,16 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
     seen = [f"{plural(len(compiles), 'recompile')} took {seconds(lost_s)}{of_run}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in compiles])
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
+    # Beside arrays an argument holds what JAX takes as static: a learning rate in a field, the functions of optax.
+    path = changed_path(reason.text for c in compiles for reason in c.reasons) if set(kinds) == {"structure"} else ""
+    because = f": {path} is another one each time" if path else ""
     return recompile_hot_spot.finding(
-        f"{function} was compiled again {plural(len(compiles), 'time')}",
+        f"{function} was compiled again {plural(len(compiles), 'time')}{because}",
         seen,
-        " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
-        where=_where(defined, compiles, kinds),
+        STATIC_PART.format(path=path)
+        if path
+        else " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
+        where=(path and made_at(where_of(compiles[0].where), path)) or _where(defined, compiles, kinds),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )
 
@@ -73,6 +79,11 @@ def _where(defined: str | None, compiles: list[Compile], kinds: Iterable[str]) -
     return where_of(defined) or where_of(compiles[0].where)
 
 
+STATIC_PART = (
+    "{path} is no array, and JAX compiles for each value of it: make it once, before the loop, and let what changes in "
+    "it be an array: of a learning rate a schedule of optax or optax.inject_hyperparams, of a number a field that is a "
+    "leaf of the tree."
+)
 ADVICE = {
     "shape": "Pad what varies to a few sizes (buckets), or mask: every new shape is a new program.",
     "dtype": "Convert to one dtype before the call.",

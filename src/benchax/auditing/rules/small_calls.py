@@ -40,7 +40,8 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
     for line in e.facts["lines"]:
         feeds_back = line["feeds_back"]
         most, large = (MANY_IN_TURN, TINY_BYTES) if feeds_back else (MANY, SMALL_BYTES)
-        if line["count"] >= most and line["most_bytes"] <= large and line["where"]:
+        # What a package calls in a loop of its own no line of the user's can batch.
+        if line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large and line["where"]:
             yield _finding(line, e.facts)
 
 

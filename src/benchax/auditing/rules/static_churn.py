@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.passed_values import declared_static_at, made_at, takes_all_but_arrays_as_static
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import own_or_called, where_of
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
+from benchax.source_files import owner_of
 from benchax.units import seconds
 
 MANY = 3
@@ -37,20 +39,43 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
     is_same = any(_NO_EQUALITY in text for _, text in recompiles)
     is_function = any(_FUNCTION.search(text) for _, text in recompiles)
     values = len(recompiles) + 1
+    is_implicit = _is_implicit(function, where_of(defined))
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
         f"static argument {argument} of {function} took {values} values",
         seen,
-        _EQUALITY if is_same else (_ONE_FUNCTION if is_function else _AS_ARRAY).format(argument=argument),
-        where=own_or_called(where_of(defined), where_of(recompiles[0][0].where)),
+        _EQUALITY
+        if is_same
+        else (_ONE_FUNCTION if is_function else _NO_ARRAY if is_implicit else _AS_ARRAY).format(argument=argument),
+        where=_where(function, where_of(defined), argument, [c for c, _ in recompiles]),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
+
+
+def _where(function: str, defined: Where | None, argument: str, compiles: list[Compile]) -> Where | None:
+    """The line that declares it static; where a library takes it so by itself, the one that gives it a value."""
+    called = where_of(compiles[0].where)
+    if defined is None or owner_of(defined[0]) != "user":
+        return own_or_called(defined, called)
+    if _is_implicit(function, defined):
+        is_one_line = len({c.where for c in compiles}) == 1
+        return made_at(called, argument) or (called if is_one_line else defined)
+    return declared_static_at(defined, function) or defined
+
+
+def _is_implicit(function: str, defined: Where | None) -> bool:
+    """Is it static though nobody has declared it so?"""
+    return takes_all_but_arrays_as_static(defined) and declared_static_at(defined, function) is None
 
 
 _ONE_FUNCTION = (
     "Define the function that {argument} is or holds once, not as a lambda or an inner def that is made anew each "
     "time, and pass what changes to it as an argument that is an array."
+)
+_NO_ARRAY = (
+    "Give {argument} as an array, jnp.asarray(…): for equinox.filter_jit what is no array is static, and each value is "
+    "compiled on its own."
 )
 _AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or about Python control flow. If it "

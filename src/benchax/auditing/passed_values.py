@@ -1,0 +1,83 @@
+"""Where a value that makes JAX compile again comes from: the line that makes it anew, read from the user's file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from benchax.auditing.syntax import callee_name, calls, def_of, holds, loops_around, tree_of
+from benchax.results.audit import Where
+
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*")
+_CHANGE = re.compile(rf"({_PATH.pattern}): (?!tree structure)(.+) → ", re.DOTALL)
+
+
+def changed_path(texts: Iterable[str]) -> str:
+    """What has another value from call to call, of sentences as "state.tx.init: 1 → 2": state.tx where all of its parts
+    change. Empty where they speak of other things, or of several arguments."""
+    found = [_CHANGE.match(text) for text in texts if not text.startswith("and ")]
+    paths = [match[1].split(".") for match in found if match is not None]
+    if not paths or None in found:
+        return ""
+    common: list[str] = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return ".".join(common)
+
+
+def made_at(called: Where | None, path: str) -> Where | None:
+    """The one line, in the loops around a call, that gives an attribute of an argument its value: of state.tx that with
+    `state.tx = …`, `state.replace(tx=…)` or `eqx.tree_at(lambda s: s.tx, …)`. None where there is none, or several."""
+    tree = tree_of(called[0]) if called is not None else None
+    if called is None or tree is None:
+        return None
+    for name in reversed([part.partition("[")[0] for part in path.split(".")[1:]]):
+        lines = {line for loop in loops_around(tree, called[1]) for line in _lines_that_set(loop, name)}
+        if lines:
+            return (called[0], lines.pop()) if len(lines) == 1 else None
+    return None
+
+
+def _lines_that_set(tree: ast.AST, name: str) -> Iterator[int]:
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            yield from (node.lineno for target in targets if getattr(target, "attr", None) == name)
+        elif isinstance(node, ast.Call):
+            yield from (node.lineno for keyword in node.keywords if keyword.arg == name)
+            if callee_name(node) == "tree_at" and any(getattr(one, "attr", "") == name for one in ast.walk(node)):
+                yield node.lineno
+
+
+def declared_static_at(defined: Where | None, function: str) -> Where | None:
+    """The line on which the user declares arguments of a function static: its decorator's, or that of its jax.jit; None
+    where nothing declares any, as where equinox takes all that is no array as static."""
+    tree = tree_of(defined[0]) if defined is not None else None
+    if defined is None or tree is None:
+        return None
+    node = def_of(tree, defined[1])
+    if isinstance(node, ast.FunctionDef) and (lines := [d.lineno for d in node.decorator_list if _declares(d)]):
+        return defined[0], lines[0]
+    given = [call for call in ast.walk(tree) if isinstance(call, ast.Call) and _declares(call) and call.args]
+    lines = [call.lineno for call in given if _is_of(call.args[0], function, defined[1])]
+    return (defined[0], lines[0]) if lines else None
+
+
+def takes_all_but_arrays_as_static(defined: Where | None) -> bool:
+    """Is the function in a file that uses `equinox.filter_jit`, for which nobody declares what is static?"""
+    tree = tree_of(defined[0]) if defined is not None else None
+    names = (getattr(node, "attr", getattr(node, "id", "")) for node in (ast.walk(tree) if tree is not None else ()))
+    return "filter_jit" in names
+
+
+def _declares(tree: ast.AST) -> bool:
+    found = calls(tree, "jit", "pjit", "partial")
+    return any((keyword.arg or "").startswith("static_arg") for call in found for keyword in call.keywords)
+
+
+def _is_of(node: ast.AST, function: str, line: int) -> bool:
+    name = getattr(node, "attr", getattr(node, "id", ""))
+    return name == function.rpartition(".")[2] or (isinstance(node, ast.Lambda) and holds(node, line))
