@@ -101,6 +101,7 @@ def test_one_recompile_counts_where_it_takes_a_large_share() -> None:
         return ask(recompile_hot_spot, ProgramEvidence("", Watch("all", [slow], wall_s=wall_s)))[0]
 
     assert [f.seen[0] for f in shares(10.0)] == ["1 recompile took 2.00 s of 10.0 s (20 %), by JAX's own clock"]
+    assert [f.severity for f in shares(10.0)] == ["info"]
     assert shares(100.0) == []
 
 

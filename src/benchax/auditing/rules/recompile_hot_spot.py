@@ -68,6 +68,8 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
         else " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
         where=(path and made_at(where_of(compiles[0].where), path)) or _where(defined, compiles, kinds),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
+        # A second or third size, as of another batch for evaluation, is often what is wanted, however long it takes.
+        severity="info" if wall_s is not None and len(compiles) < OFTEN else None,
     )
 
 
