@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.passed_values import changed_path, made_at
+from benchax.auditing.passed_values import begun_at, begun_path, changed_path, made_at
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,37 @@ def test_the_line_in_the_loop_that_gives_it_its_value(tmp_path: Path, line: str,
     last = len(train.read_text().splitlines())
 
     assert made_at((str(train), last), "state.lr") == (None if found is None else (str(train), found))
+
+
+def test_a_line_outside_of_the_loop_is_found_where_it_sets_and_not_where_it_makes(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    cool = "def cool(model):\n    return eqx.tree_at(lambda m: m.heat, model, 1.0)\n"
+    train.write_text(f"{cool}model = Model(heat=2.0)\nfor i in range(9):\n    step(cool(model))\n")
+
+    assert made_at((str(train), 5), "model.heat") == (str(train), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line"),
+    [
+        ("total = jnp.asarray(1.0)\ntotal = step(total)\n", "total", 1),
+        ("carry = Carry(total=0.0)\ncarry = step(carry)\n", "carry.total", 1),
+        ("a, total = make()\ntotal = step(total)\n", "total", None),
+        ("total = 1.0\nif x:\n    total = 2.0\ntotal = step(total)\n", "total", None),
+    ],
+)
+def test_where_a_value_begins_is_the_one_line_beside_the_call_that_sets_it(
+    tmp_path: Path, text: str, path: str, line: int | None
+) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(text)
+
+    called = str(train), len(text.splitlines())
+
+    assert begun_at(called, path) == (None if line is None else (str(train), line))
+
+
+def test_what_began_otherwise_is_told_by_its_path_if_it_is_one() -> None:
+    assert begun_path(["state.loss: weak type: f32 now", "and 2 more differences"]) == "state.loss"
+    assert begun_path(["a: weak type: f32 now", "b: weak type: f32 now"]) == ""
+    assert begun_path(["x: shape f32[2] → f32[3]"]) == ""

@@ -10,6 +10,7 @@ from benchax.auditing.syntax import callee_name, calls, def_of, holds, loops_aro
 from benchax.results.audit import Where
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*")
+_BEGINNING = re.compile(rf"({_PATH.pattern}): (?:weak type|committed|sharding)")
 _CHANGE = re.compile(rf"({_PATH.pattern}): (?!tree structure)(.+) → ", re.DOTALL)
 
 
@@ -28,26 +29,45 @@ def changed_path(texts: Iterable[str]) -> str:
     return ".".join(common)
 
 
+def begun_path(texts: Iterable[str]) -> str:
+    """What began as something else, of sentences as "state.loss: weak type: f32 now, …", if it is one and the same."""
+    found = {match[1] for text in texts if (match := _BEGINNING.match(text)) is not None}
+    return found.pop() if len(found) == 1 else ""
+
+
 def made_at(called: Where | None, path: str) -> Where | None:
-    """The one line, in the loops around a call, that gives an attribute of an argument its value: of state.tx that with
-    `state.tx = …`, `state.replace(tx=…)` or `eqx.tree_at(lambda s: s.tx, …)`. None where there is none, or several."""
+    """The one line that gives an attribute of an argument another value: of state.tx that with `state.tx = …`,
+    `state.replace(tx=…)` or `eqx.tree_at(lambda s: s.tx, …)`. In the loops around the call if there is any, else in the
+    file, where what makes an object with it is none. None where there is none, or several."""
     tree = tree_of(called[0]) if called is not None else None
     if called is None or tree is None:
         return None
     for name in reversed([part.partition("[")[0] for part in path.split(".")[1:]]):
-        lines = {line for loop in loops_around(tree, called[1]) for line in _lines_that_set(loop, name)}
-        if lines:
+        in_loops = {line for loop in loops_around(tree, called[1]) for line in _lines_that_set(loop, name)}
+        if lines := in_loops or set(_lines_that_set(tree, name, makers=False)):
             return (called[0], lines.pop()) if len(lines) == 1 else None
     return None
 
 
-def _lines_that_set(tree: ast.AST, name: str) -> Iterator[int]:
+def begun_at(called: Where | None, path: str) -> Where | None:
+    """The one line of the file, beside the call, that gives an argument or an attribute of one a value; else None. What
+    is bound anew to a result, among others, is no such line."""
+    tree = tree_of(called[0]) if called is not None else None
+    if called is None or tree is None or not path:
+        return None
+    lines = set(_lines_that_set(tree, path.rpartition(".")[2].partition("[")[0])) - {called[1]}
+    return (called[0], lines.pop()) if len(lines) == 1 else None
+
+
+def _lines_that_set(tree: ast.AST, name: str, *, makers: bool = True) -> Iterator[int]:
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            yield from (node.lineno for target in targets if getattr(target, "attr", None) == name)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            set_to = (getattr(target, "attr", getattr(target, "id", None)) for target in targets)
+            yield from (node.lineno for each in set_to if each == name)
         elif isinstance(node, ast.Call):
-            yield from (node.lineno for keyword in node.keywords if keyword.arg == name)
+            if makers or callee_name(node) in ("replace", "_replace"):
+                yield from (node.lineno for keyword in node.keywords if keyword.arg == name)
             if callee_name(node) == "tree_at" and any(getattr(one, "attr", "") == name for one in ast.walk(node)):
                 yield node.lineno
 

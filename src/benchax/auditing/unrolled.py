@@ -125,7 +125,18 @@ class Unrolled:
     @property
     def is_batch(self) -> bool:
         """Is each iteration the same work on its own part of an array, apart from all others?"""
-        return self.slices is not None and self.is_uniform and self.is_independent
+        return self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
+
+    @property
+    def has_own_arrays(self) -> bool:
+        """Does each iteration read arrays that no other one does, as layers of their own? One call of vmap would need
+        them stacked."""
+        made = {id(v) for _, eqn in self.equations for v in eqn.outvars} | set(self.rows)
+        reads: Counter[int] = Counter()
+        for _, eqn in self.equations:
+            given = (v for v in eqn.invars if not hasattr(v, "val") and getattr(v.aval, "ndim", 0))
+            reads.update({id(v) for v in given} - made)
+        return sum(n < self.iterations for n in reads.values()) >= self.iterations
 
     @property
     def slices(self) -> Slices | None:

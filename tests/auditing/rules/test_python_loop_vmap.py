@@ -103,6 +103,15 @@ def test_a_loop_for_vmap_is_told_once() -> None:
     assert asked(by_index, X, rule=unrolled_loop)[0] == []
 
 
+def test_turns_with_layers_of_their_own_are_fine() -> None:
+    layers = [jnp.full((4, 4), float(i)) for i in range(12)]
+
+    def experts(x: Any, layers: Any) -> Any:
+        return sum(jnp.sin(row @ w) for row, w in zip(x, layers, strict=True))
+
+    assert asked(experts, X, layers)[0] == []
+
+
 def test_a_few_rows_of_many_are_fine() -> None:
     def some(x: Any) -> Any:
         return sum(body(x[i]) for i in range(5))
