@@ -76,8 +76,6 @@ def cost(pairs: int) -> None:
     import jax
     import jax.numpy as jnp
 
-    from benchax.profiling.session import session
-
     small, large = jnp.full((64, 64), 0.01), jnp.full((512, 512), 0.001)
     step = jax.jit(lambda x: jnp.tanh(x @ x))
 
@@ -92,8 +90,7 @@ def cost(pairs: int) -> None:
     for name, body in (("Python", python), ("device", device)):
         note(f"cost beside {name}")
         calls = _calls_of(body)
-        with session():
-            rows += _compare_blocks(name, lambda body=body, calls=calls: [body() for _ in range(calls)], pairs)
+        rows += _compare_blocks(name, lambda body=body, calls=calls: [body() for _ in range(calls)], pairs)
     print(f"what a sampler costs: {pairs} blocks of {BLOCK_S} s each, with and without it in turns, {DEPTH} calls deep")
     table(["loop", "", "median", "95 %", ""], rows)
 
@@ -115,6 +112,7 @@ def _calls_of(body: Callable[[], object]) -> int:
 
 
 def _compare_blocks(name: str, block: Callable[[], object], pairs: int) -> list[list[str]]:
+    from benchax.profiling.session import session
     from benchax.profiling.stack_sampler import StackSampler
 
     own: list[float] = []
@@ -125,15 +123,16 @@ def _compare_blocks(name: str, block: Callable[[], object], pairs: int) -> list[
         taken: dict[str, tuple[float, float]] = {}
         # What drifts meets the first and the last of the three alike.
         order = ["sampled", "without", "control"]
-        for kind in order if number % 2 else reversed(order):
-            sampler = StackSampler().start() if kind == "sampled" else None
-            wall, used = time.perf_counter(), time.process_time()
-            block()
-            taken[kind] = time.perf_counter() - wall, time.process_time() - used
-            if sampler is not None:
-                sampler.stop()
-                own.append(sampler.used_s / sampler.lasted_s)
-                samples += sampler.taken
+        with session():  # one for all blocks would hold a minute of events in memory
+            for kind in order if number % 2 else reversed(order):
+                sampler = StackSampler().start() if kind == "sampled" else None
+                wall, used = time.perf_counter(), time.process_time()
+                block()
+                taken[kind] = time.perf_counter() - wall, time.process_time() - used
+                if sampler is not None:
+                    sampler.stop()
+                    own.append(sampler.used_s / sampler.lasted_s)
+                    samples += sampler.taken
         for kind in walls:
             walls[kind].append(taken[kind][0] / taken["without"][0])
             processor[kind].append(taken[kind][1] / taken["without"][1])
