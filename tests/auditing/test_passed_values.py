@@ -75,3 +75,10 @@ def test_what_began_otherwise_is_told_by_its_path_if_it_is_one() -> None:
     assert begun_path(["state.loss: weak type: f32 now", "and 2 more differences"]) == "state.loss"
     assert begun_path(["a: weak type: f32 now", "b: weak type: f32 now"]) == ""
     assert begun_path(["x: shape f32[2] → f32[3]"]) == ""
+
+
+def test_what_the_called_function_itself_sets_is_no_beginning(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("def step(s):\n    return s.replace(loss=s.loss)\ns = State(loss=0.0)\ns = step(s)\n")
+
+    assert begun_at((str(train), 4), "s.loss", (str(train), 1)) == (str(train), 3)

@@ -49,13 +49,15 @@ def made_at(called: Where | None, path: str) -> Where | None:
     return None
 
 
-def begun_at(called: Where | None, path: str) -> Where | None:
-    """The one line of the file, beside the call, that gives an argument or an attribute of one a value; else None. What
-    is bound anew to a result, among others, is no such line."""
+def begun_at(called: Where | None, path: str, function: Where | None = None) -> Where | None:
+    """The one line of the file, beside the call and the called `function`, that gives an argument or an attribute of
+    one a value; else None. What is bound anew to a result, among others, is no such line."""
     tree = tree_of(called[0]) if called is not None else None
     if called is None or tree is None or not path:
         return None
+    inside = def_of(tree, function[1]) if function is not None and function[0] == called[0] else None
     lines = set(_lines_that_set(tree, path.rpartition(".")[2].partition("[")[0])) - {called[1]}
+    lines = {line for line in lines if inside is None or not holds(inside, line)}
     return (called[0], lines.pop()) if len(lines) == 1 else None
 
 

@@ -47,11 +47,11 @@ def is_second_look(c: Compile) -> bool:
 def _finding(compiles: list[Compile], lost_s: float) -> Finding:
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
     reasons = [reason.text for c in compiles for reason in c.reasons]
-    called = where_of(compiles[0].where)
+    called, defined = where_of(compiles[0].where), where_of(compiles[0].defined)
     return compiled_twice.finding(
         f"{compiles[0].function} was compiled again: an argument is not what it began as",
         [*list_some(reasons), f"that took {seconds(lost_s)}, by JAX's own clock"],
         " ".join(ADVICE[kind] for kind in kinds if kind in ADVICE),
-        where=begun_at(called, begun_path(reasons)) or called or where_of(compiles[0].defined),
+        where=begun_at(called, begun_path(reasons), defined) or called or defined,
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )
