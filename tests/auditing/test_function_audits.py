@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,7 +19,7 @@ from benchax.auditing import function_audits
 from benchax.auditing.function_audits import join_audits, read
 from benchax.auditing.recorded_functions import FunctionRecorder, RecordedFunction
 from benchax.auditing.rules import rules
-from benchax.results.audit import Audit, Checked
+from benchax.results.audit import Audit, Checked, Finding
 
 N = 1024
 LARGE = 4 * N * N
@@ -162,6 +164,24 @@ def test_of_several_functions_the_gravest_answer_counts(shift: list[RecordedFunc
 
     assert found.checked[0].outcome == "finding"
     assert len(found.findings) == 1
+
+
+def test_infos_of_one_rule_are_told_together_and_those_of_a_packages_lines_not_at_all() -> None:
+    def info(file: str, line: int) -> dict[str, Any]:
+        finding = Finding(DONATION, "info", f"title {line}", ("seen",), "advice", "page", (file, line))
+        return dataclasses.asdict(finding)
+
+    package = str(Path(jax.__file__).parent.parent / "flax" / "module.py")
+    functions = [
+        {"name": name, "signature": "", "is_built": False, "checked": [], "suppressed": [], "findings": [info(*where)]}
+        for name, where in (("f", ("train.py", 3)), ("g", (package, 4)), ("h", ("train.py", 5)))
+    ]
+
+    found = join_audits(program((DONATION, "not applicable")), {"functions": functions, "left": [], "elapsed_s": 1.0})
+
+    (finding,) = found.findings
+    assert finding.title == "title 3"
+    assert finding.seen == ("seen", "of f(), as the program called it", "also train.py:5: title 5")
 
 
 def test_where_nothing_was_read_the_audit_is_as_it_was() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from typing import Any
 from benchax.auditing import audit as audits
 from benchax.auditing.read_evidence import ReadEvidence
 from benchax.auditing.recorded_functions import RecordedFunction
+from benchax.auditing.rule import list_some
 from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.traced_evidence import TracedEvidence
 from benchax.errors import BenchaxError
 from benchax.model import Remark
 from benchax.results.audit import Audit, Checked, Finding, Outcome, Suppressed
+from benchax.source_files import owner_of, without_folders
 from benchax.units import seconds
 
 READ_S = 20.0
@@ -115,7 +117,7 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     # Some ask about what a program does and about each of its functions, as of random keys.
     open_rules = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
     answers = {c.rule: _answer(c, told["functions"]) for c in audit.checked if c.rule in open_rules}
-    found = [f for one in told["functions"] for f in _findings(one) if f.rule in open_rules]
+    found = _join_infos(f for one in told["functions"] for f in _findings(one) if f.rule in open_rules)
     return replace(
         audit,
         findings=tuple(sorted((*audit.findings, *found), key=audits.rank)),
@@ -123,6 +125,25 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
         suppressed=(*audit.suppressed, *(s for one in told["functions"] for s in _read_suppressed(one))),
         remarks=(*audit.remarks, *_remarks(told)),
     )
+
+
+def _join_infos(findings: Iterable[Finding]) -> list[Finding]:
+    """Of infos of one rule the first, whose function took longest to compile, and a line for each of the others: what
+    is no more than worth knowing is not told function by function, nor of a package's own functions."""
+    found: list[Finding] = []
+    infos: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.severity == "info" and finding.where and owner_of(finding.where[0]) == "package":
+            continue
+        (infos.setdefault(finding.rule, []) if finding.severity == "info" else found).append(finding)
+    for first, *others in infos.values():
+        told = [f"also {without_folders(_line_of(each))}: {each.title}" for each in others]
+        found.append(replace(first, seen=(*first.seen, *list_some(told, what="functions"))))
+    return found
+
+
+def _line_of(finding: Finding) -> str:
+    return f"{finding.where[0]}:{finding.where[1]}" if finding.where else "elsewhere"
 
 
 def _answer(of_program: Checked, functions: Sequence[Mapping[str, Any]]) -> Checked:
