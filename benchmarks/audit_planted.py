@@ -1,7 +1,7 @@
-"""Audits 70 programs with one planted pitfall each, and 30 without any: what is found, and what following it gains.
+"""Audits 100 programs with one planted pitfall each, and 45 without any: what is found, and what following it gains.
 
     pip install optax equinox flax diffrax numpyro blackjax
-    python benchmarks/audit_planted.py                   # audits all; takes about twenty minutes
+    python benchmarks/audit_planted.py                   # audits all; takes about half an hour
     python benchmarks/audit_planted.py --only key        # those whose name contains it
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
@@ -24,11 +24,15 @@ from planted.fresh import FRESH
 from planted.fresh_clean import FRESH_CLEAN
 from planted.held_out import HELD_OUT
 from planted.planted import TUNED, Planted, is_found
+from planted.strangers import STRANGERS
+from planted.strangers_clean import STRANGERS_CLEAN
 from planted.unseen import UNSEEN
 
 from benchax.auditing.audited_program import audit_program
 from benchax.results.audit import Finding
 
+PLANTED = {"tuned": TUNED, "held-out": HELD_OUT, "unseen": UNSEEN, "fresh": FRESH, "strangers": STRANGERS}
+WITHOUT = {"clean": CLEAN, "fresh-clean": FRESH_CLEAN, "strangers-clean": STRANGERS_CLEAN}
 RUNS = 3
 MOST_INFOS = 3
 TIMED = """
@@ -100,17 +104,15 @@ def report_clean(name: str, text: str) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name contains it")
-    parser.add_argument(
-        "--kind", choices=("tuned", "held-out", "unseen", "fresh", "clean", "fresh-clean"), help="only these"
-    )
+    parser.add_argument("--kind", choices=(*PLANTED, *WITHOUT), help="only these")
     parser.add_argument("--gains", action="store_true", help="time each program against the one with its remedy")
     asked = parser.parse_args()
-    for kind, programs in (("tuned", TUNED), ("held-out", HELD_OUT), ("unseen", UNSEEN), ("fresh", FRESH)):
+    for kind, programs in PLANTED.items():
         chosen = [p for p in programs if asked.only in p.name and asked.kind in (None, kind)]
         found = [report_planted(p, with_gain=asked.gains) for p in chosen]
         if chosen:
             print(f"\n# {kind}: {sum(found)} of {len(found)} found")
-    for kind, texts in (("clean", CLEAN), ("fresh-clean", FRESH_CLEAN)):
+    for kind, texts in WITHOUT.items():
         counts = [report_clean(n, t) for n, t in texts.items() if asked.only in n and asked.kind in (None, kind)]
         if counts:
             warned = sum(bool(c["warning"] + c["error"]) for c in counts)
