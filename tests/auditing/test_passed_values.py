@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.passed_values import begun_at, begun_path, changed_path, made_at
+from benchax.auditing.passed_values import changed_path, made_at, started_at, started_path
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ def test_where_a_value_begins_is_the_one_line_beside_the_call_that_sets_it(
 
     called = str(train), len(text.splitlines())
 
-    assert begun_at(called, path) == (None if line is None else (str(train), line))
+    assert started_at(called, path) == (None if line is None else (str(train), line))
 
 
 def test_what_began_otherwise_is_told_by_its_path_if_it_is_one() -> None:
-    assert begun_path(["state.loss: weak type: f32 now", "and 2 more differences"]) == "state.loss"
-    assert begun_path(["a: weak type: f32 now", "b: weak type: f32 now"]) == ""
-    assert begun_path(["x: shape f32[2] → f32[3]"]) == ""
+    assert started_path(["state.loss: weak type: f32 now", "and 2 more differences"]) == "state.loss"
+    assert started_path(["a: weak type: f32 now", "b: weak type: f32 now"]) == ""
+    assert started_path(["x: shape f32[2] → f32[3]"]) == ""
 
 
 def test_what_the_called_function_itself_sets_is_no_beginning(tmp_path: Path) -> None:
     train = tmp_path / "train.py"
     train.write_text("def step(s):\n    return s.replace(loss=s.loss)\ns = State(loss=0.0)\ns = step(s)\n")
 
-    assert begun_at((str(train), 4), "s.loss", (str(train), 1)) == (str(train), 3)
+    assert started_at((str(train), 4), "s.loss", (str(train), 1)) == (str(train), 3)

@@ -46,11 +46,11 @@ def functions_to_jit(noted: Mapping[str, Any], least: int) -> list[EagerFunction
     Args:
         noted: `EagerCalls.asdict`.
     """
-    return _Choice(noted["calls"], noted["paths"], least).functions()
+    return _FunctionChoice(noted["calls"], noted["paths"], least).functions()
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _FunctionChoice:
     calls: Sequence[Mapping[str, Any]]
     paths: Sequence[tuple[Sequence[int], str | None, int]]
     least: int

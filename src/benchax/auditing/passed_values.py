@@ -29,7 +29,7 @@ def changed_path(texts: Iterable[str]) -> str:
     return ".".join(common)
 
 
-def begun_path(texts: Iterable[str]) -> str:
+def started_path(texts: Iterable[str]) -> str:
     """What began as something else, of sentences as "state.loss: weak type: f32 now, …", if it is one and the same."""
     found = {match[1] for text in texts if (match := _BEGINNING.match(text)) is not None}
     return found.pop() if len(found) == 1 else ""
@@ -49,7 +49,7 @@ def made_at(called: Where | None, path: str) -> Where | None:
     return None
 
 
-def begun_at(called: Where | None, path: str, function: Where | None = None) -> Where | None:
+def started_at(called: Where | None, path: str, function: Where | None = None) -> Where | None:
     """The one line of the file, beside the call and the called `function`, that gives an argument or an attribute of
     one a value; else None. What is bound anew to a result, among others, is no such line."""
     tree = tree_of(called[0]) if called is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.passed_values import begun_at, begun_path
+from benchax.auditing.passed_values import started_at, started_path
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
@@ -52,6 +52,6 @@ def _finding(compiles: list[Compile], lost_s: float) -> Finding:
         f"{compiles[0].function} was compiled again: an argument is not what it began as",
         [*list_some(reasons), f"that took {seconds(lost_s)}, by JAX's own clock"],
         " ".join(ADVICE[kind] for kind in kinds if kind in ADVICE),
-        where=begun_at(called, begun_path(reasons), defined) or called or defined,
+        where=started_at(called, started_path(reasons), defined) or called or defined,
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )

@@ -20,7 +20,7 @@ CONVERTS = ("convert_element_type", "copy", "reshape", "squeeze", "stop_gradient
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _BranchSelect:
     """What was a cond: all of its results are chosen by one condition."""
 
     chosen: TracedEquation
@@ -33,7 +33,7 @@ def vmapped_cond(e: Evidence) -> Iterable[Finding]:
     told: set[str] = set()
     for body in bodies(closed_jaxpr(e)):
         total = None
-        for choice in _choices(body):
+        for choice in _branch_selects(body):
             total = count_operations(body.program.steps) if total is None else total
             most = max(count_operations(steps) for steps in choice.branches)
             if most >= max(LEAST_OPERATIONS, LEAST_SHARE * total) and choice.chosen.line not in told:
@@ -41,7 +41,7 @@ def vmapped_cond(e: Evidence) -> Iterable[Finding]:
                 yield _finding(e, choice, total)
 
 
-def _choices(body: Body) -> Iterator[_Choice]:
+def _branch_selects(body: Body) -> Iterator[_BranchSelect]:
     groups: dict[int, list[TracedEquation]] = {}
     for step in body.program.steps:
         if step.name == "select_n" and _is_of_cond(step) and (root := _scalar_behind(body, step.reads[0])) is not None:
@@ -49,7 +49,7 @@ def _choices(body: Body) -> Iterator[_Choice]:
     for selects in groups.values():
         sides = range(1, len(selects[0].reads))
         branches = tuple(tuple(_only_for(body, selects, side)) for side in sides)
-        yield _Choice(selects[0], branches)
+        yield _BranchSelect(selects[0], branches)
 
 
 def _is_of_cond(step: TracedEquation) -> bool:
@@ -85,7 +85,7 @@ def _only_for(body: Body, selects: list[TracedEquation], side: int) -> Iterator[
             others |= {id(value) for value in step.reads}
 
 
-def _finding(e: Evidence, choice: _Choice, total: float) -> Finding:
+def _finding(e: Evidence, choice: _BranchSelect, total: float) -> Finding:
     each = [count_operations(steps) for steps in choice.branches]
     return vmapped_cond.finding(
         "runs all branches of lax.cond for each row, though the condition is the same in all",
