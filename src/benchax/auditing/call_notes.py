@@ -107,7 +107,7 @@ class CallNotes:
         return set()
 
     def _note_moves(self, line: CallLine, leaves: Sequence[Any], call: JaxCall) -> None:
-        wanted = call.settings.get("in_shardings_leaves") or ()
+        wanted = _wanted_shardings(call)
         if len(wanted) not in (1, len(leaves)):
             return
         names: list[str] | None = None
@@ -119,6 +119,16 @@ class CallNotes:
                 names = names or _paths(call)
                 name = names[i] if len(names) == len(leaves) else f"argument {i}"
                 line.moved[name, describe_placement(leaf.sharding), describe_placement(to)] += 1
+
+
+def _wanted_shardings(call: JaxCall) -> Sequence[Any]:
+    """Of each leaf of the arguments; one for all of them; or others, where that cannot be told."""
+    wanted = call.settings.get("in_shardings_leaves") or ()
+    counts = [len(jax.tree.leaves(arg)) for arg in call.args]
+    if len(wanted) != len(counts) or len(wanted) == 1:
+        return wanted
+    # One for each argument is for all of its leaves.
+    return [one for one, n in zip(wanted, counts, strict=True) for _ in range(n)]
 
 
 def _name(call: JaxCall) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchax.auditing.call_notes import _wanted_shardings
+from benchax.watching.frames import JaxCall
+
 ID = "resharding"
 
 
@@ -48,3 +51,11 @@ def test_what_is_placed_once_is_fine(ask_about_program: Any) -> None:
 
 def test_where_it_was_not_noted_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID).outcome == "not checked"
+
+
+def test_a_sharding_for_an_argument_is_for_all_of_its_leaves() -> None:
+    """As `in_shardings=(rows, everywhere)` of a state of two arrays and a batch."""
+    settings = {"in_shardings_leaves": ("rows", "everywhere")}
+    call = JaxCall(print, (({"w": 1.0, "m": 2.0}), 3.0), {}, settings, "train.py:4", is_nested=False, is_ignored=False)
+
+    assert _wanted_shardings(call) == ["rows", "rows", "everywhere"]
