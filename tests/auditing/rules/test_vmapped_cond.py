@@ -39,7 +39,11 @@ def switched(x: Any, m: Any, i: Any) -> Any:
     return jax.vmap(lambda x, k: jax.lax.switch(k, [refresh, stay, stay], x, m))(x, which)
 
 
-@pytest.mark.parametrize("fn", [repeated, in_loop, switched])
+def computed(x: Any, m: Any, i: Any) -> Any:
+    return jax.vmap(lambda x, k: move(x, (k % 50 == 0) | (k < 3), m))(x, jnp.broadcast_to(i, (len(x),)))
+
+
+@pytest.mark.parametrize("fn", [repeated, in_loop, switched, computed])
 def test_a_condition_that_is_the_same_in_all_rows_is_found(ask_about: Any, fn: Any) -> None:
     finding = ask_about(ID, fn, X, M, "i32[]").one
 

@@ -16,6 +16,10 @@ from benchax.units import count
 
 LEAST_SHARE, LEAST_OPERATIONS = 0.2, 1 << 20
 """Of the body that it is in, and of the dearer branch."""
+ELEMENTWISE = (
+    "add", "and", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "rem", "select_n",
+    "sign", "sub", "xor",
+)  # fmt: skip
 CONVERTS = ("convert_element_type", "copy", "reshape", "squeeze", "stop_gradient")
 
 
@@ -63,11 +67,21 @@ def _is_of_cond(step: TracedEquation) -> bool:
 
 
 def _scalar_behind(body: Body, value: TracedValue) -> TracedValue | None:
-    """The one number that was broadcast to the conditions of all rows; None where each row may have its own."""
+    """What the conditions of all rows are: one number that was broadcast, or what was computed of such; None where each
+    row may have its own."""
     while (step := body.maker(value)) is not None and step.name in (*CONVERTS, "broadcast_in_dim", "clamp"):
         # The bounds of a clamp are numbers of `switch`; its second operand is the index.
         value = step.reads[1 if step.name == "clamp" else 0]
-    return value if not value.shape and value.literal is None else None
+    return value if value.literal is None and _is_same_in_all(body, value) else None
+
+
+def _is_same_in_all(body: Body, value: TracedValue) -> bool:
+    """Under vmap, what has no axis is one for all rows."""
+    if not value.shape:
+        return True
+    step = body.maker(value)
+    is_of_its_inputs = step is not None and step.name in (*CONVERTS, *ELEMENTWISE, "broadcast_in_dim")
+    return step is not None and is_of_its_inputs and all(_is_same_in_all(body, read) for read in step.reads)
 
 
 def _only_for(body: Body, selects: list[TracedEquation], side: int) -> Iterator[TracedEquation]:
@@ -87,6 +101,7 @@ def _only_for(body: Body, selects: list[TracedEquation], side: int) -> Iterator[
 
 def _finding(e: Evidence, choice: _BranchSelect, total: float) -> Finding:
     each = [count_operations(steps) for steps in choice.branches]
+    rows = count(max(choice.chosen.reads[0].shape[:1]))
     return vmapped_cond.finding(
         "runs all branches of lax.cond for each row, though the condition is the same in all",
         [
@@ -94,7 +109,7 @@ def _finding(e: Evidence, choice: _BranchSelect, total: float) -> Finding:
                 f"the branches take {' and '.join(count(n) for n in each)} operations, counted from the shapes, of "
                 f"{count(total)} of what is around them: one of them would do"
             ),
-            f"the condition is one number that was repeated for {count(max(choice.chosen.reads[0].shape[:1]))} rows",
+            f"the condition comes of one number that was repeated for {rows} rows",
             "gain not measured, because it depends on how often each branch is needed",
         ],
         "Do not batch the condition: in_axes=None for it in jax.vmap, or close over it; then one branch runs. jax.vmap "
