@@ -194,7 +194,7 @@ def test_a_program_that_is_interrupted_leaves_a_table(project: Path) -> None:
     """The signal reaches benchax, which passes it on; the program is in the middle of computing."""
     (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
     command = [sys.executable, "-m", "benchax.cli.main", "profile", "--", sys.executable, "train.py"]
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "COLUMNS": "140"}
 
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

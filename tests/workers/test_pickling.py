@@ -251,3 +251,13 @@ except TypeError as error:
     done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE, text=True)
 
     assert done.stdout == "an array over 2 devices cannot be sent to another process\n"
+
+
+def test_a_function_that_travels_by_value_keeps_its_file_and_those_inside_of_it() -> None:
+    def outer() -> Any:
+        return lambda: None
+
+    back = pickling.loads(pickling.dumps(outer))
+
+    assert back.__code__.co_filename == back().__code__.co_filename == __file__
+    assert back.__code__.co_firstlineno == outer.__code__.co_firstlineno

@@ -57,11 +57,14 @@ class Gang:
 
     number: int
     node: Node
-    group: Any
-    actors: list[Any]
     hosts: list[str]
     """Of each actor."""
     ticket: int | None = None
+
+
+def sizes_of(places: Sequence[Place]) -> list[tuple[float, float]]:
+    """(GPUs, CPUs) of each, the biggest first."""
+    return sorted(((place["Resources"].get("GPU", 0), place["Resources"]["CPU"]) for place in places), reverse=True)
 
 
 def deal(places: Sequence[Place], count: int) -> list[Seat]:
@@ -70,8 +73,7 @@ def deal(places: Sequence[Place], count: int) -> list[Seat]:
     Raises:
         UsageError: more ranks than GPUs on a host that has some.
     """
-    size = [(place["Resources"].get("GPU", 0), place["Resources"]["CPU"]) for place in places]
-    chosen = sorted(size, reverse=True)[:count]
+    chosen = sizes_of(places)[:count]
     if len(chosen) == 1 and not chosen[0][0]:
         return [Seat(0, chosen[0][1], 0)]
     seats: list[Seat] = []
@@ -102,7 +104,9 @@ class RayGang:
         self.calls = RayCalls(ray)
         self.gang: Gang | None = None
         self.group: Any = None
+        """What is set aside of the cluster, from when it is asked for on."""
         self.actors: list[Any] = []
+        """Of the gang that there is or is being formed, by rank; one where it has one host."""
         self._number = 0
 
     # ---- the contract
@@ -114,7 +118,7 @@ class RayGang:
         places = list_places(self.ray)
         check_places(self.ray, places)
         self.seats = deal(places, self.count)
-        self.host_count = len({seat.bundle for seat in self.seats})
+        self.sizes = sizes_of(places)[: len({seat.bundle for seat in self.seats})]
         return [self._form().node]
 
     def submit(self, node: Node, ticket: int, job: NodeCall) -> None:
@@ -126,7 +130,7 @@ class RayGang:
         except UsageError as error:
             self.calls.end((gang.number, 0), "call", ([], diagnose(error, "start")))
             return
-        for i, actor in enumerate(gang.actors):
+        for i, actor in enumerate(self.actors):
             self.calls.begin((gang.number, i), "call", lambda actor=actor: actor.make_call.remote(sealed))
 
     def collect(self, listen: TicketListener) -> list[AgentEvent]:
@@ -152,7 +156,7 @@ class RayGang:
         """Raises `UsageError` where there are no hosts for it, or one of them cannot do what will be asked."""
         self.close()
         self._number += 1
-        self.group = self._set_aside()
+        self._set_aside()
         self.actors = [
             start_agent(self.ray, self.folder, in_bundle(self.group, seat.bundle), seat.cpus, seat.gpus)
             for seat in self.seats
@@ -169,32 +173,28 @@ class RayGang:
             (address,) = self._ask("find_address", [()])
             self._ask("join", [(address, self.count, rank) for rank in range(self.count)])
         environment = at_commit_of(self.here, found[0].environment)
-        where = f"{plural(self.count, 'rank')} on {plural(self.host_count, 'node')}"
+        where = f"{plural(self.count, 'rank')} on {plural(len(self.sizes), 'node')}"
         node = Node(f"gang-{self._number}", environment, where)
         hosts = [each.environment.host for each in found]
-        self.gang = Gang(self._number, node, self.group, self.actors, hosts)
+        self.gang = Gang(self._number, node, hosts)
         return self.gang
 
-    def _set_aside(self) -> Any:
-        whole = [[seat for seat in self.seats if seat.bundle == bundle] for bundle in range(self.host_count)]
-        bundles = [
-            {"CPU": sum(seat.cpus for seat in seats), "GPU": sum(seat.gpus for seat in seats)} for seats in whole
-        ]
+    def _set_aside(self) -> None:
+        bundles = [{"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus} for gpus, cpus in self.sizes]
         ask = require("ray.util", doing="measuring on a cluster").placement_group
-        group = ask([{name: n for name, n in each.items() if n} for each in bundles], strategy="STRICT_SPREAD")
+        self.group = ask(bundles, strategy="STRICT_SPREAD")
         until = monotonic() + START_S
         # A wait of Ray's own is not ended by Ctrl-C before its time is over.
-        while not group.wait(LOOK_S):
+        while not self.group.wait(LOOK_S):
             there = len(list_places(self.ray))
-            if there < self.host_count or monotonic() > until:
-                self.ray.util.remove_placement_group(group)
-                are = "there" if there < self.host_count else f"free at once within {seconds(START_S)}"
+            if there < len(self.sizes) or monotonic() > until:
+                self.close()
+                are = "there" if there < len(self.sizes) else f"free at once within {seconds(START_S)}"
                 raise UsageError(
-                    f"{plural(self.host_count, 'node')} for {plural(self.count, 'rank')} were not {are}",
+                    f"{plural(len(self.sizes), 'node')} for {plural(self.count, 'rank')} were not {are}",
                     "nodes with all of their CPUs free, so that nothing disturbs what is measured",
                     "`ray status` shows who uses them",
                 )
-        return group
 
     def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What the first actors say, one for each of the `arguments`. Raises `UsageError` where one does not."""

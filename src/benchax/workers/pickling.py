@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import EnumMeta
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -152,6 +152,10 @@ class _Pickler(cloudpickle.Pickler):
             return unseal, (pickle.PickleBuffer(obj.content), [pickle.PickleBuffer(each) for each in obj.beside])
         if isinstance(obj, type):
             return self._class(obj)
+        if isinstance(obj, CodeType):
+            # cloudpickle 3.1.3 leaves out the file, by which tracebacks and rules find the user's lines.
+            made, given, *_ = cloudpickle.Pickler.dispatch_table[CodeType](obj)
+            return _code_of_file, (made, given, obj.co_filename)
         if not isinstance(obj, _Jitted):
             return super().reducer_override(obj)
         module = sys.modules.get(getattr(obj, "__module__", None) or "")
@@ -186,6 +190,10 @@ def _place(array: np.ndarray) -> Any:
 
 def _key(data: np.ndarray, implementation: str) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(data), impl=implementation)
+
+
+def _code_of_file(made: Callable[..., CodeType], given: tuple[Any, ...], file: str) -> CodeType:
+    return made(*given).replace(co_filename=file)
 
 
 def _is_found(module: ModuleType, name: str, obj: Any) -> bool:
