@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
+from process_ends import wait_until_gone
 
 import benchax
 from benchax.errors import UsageError
@@ -189,13 +190,6 @@ def wait_for_marks(folder: Path, count: int, program: subprocess.Popen[str]) -> 
     while len(marks(folder)) < count:
         assert program.poll() is None, program.communicate()[0]
         assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def wait_until_gone(pids: set[int]) -> None:
-    until = time.monotonic() + 30
-    while left := [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]:
-        assert time.monotonic() < until, left
         time.sleep(0.05)
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
+from process_ends import wait_until_gone
 
 from benchax.cli.run import nprocs_of
 from benchax.clusters import open_agents
@@ -114,13 +114,6 @@ def wait_for_marks(folder: Path, name: str, count: int, program: subprocess.Pope
         assert time.monotonic() < until
         time.sleep(0.05)
     return {int(pid) for line in marks(folder, name) for pid in line[:3]}
-
-
-def wait_until_gone(pids: set[int]) -> None:
-    until = time.monotonic() + 30
-    while left := [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]:
-        assert time.monotonic() < until, left
-        time.sleep(0.05)
 
 
 def place(cpus: float, gpus: float = 0) -> dict[str, Any]:

@@ -316,10 +316,8 @@ print("interrupts:", len(got), flush=True)
 """
 
 
-def test_a_signal_to_us_alone_reaches_the_program(programs: Programs) -> None:
-    programs.write("program.py", COUNTING)
-    programs.write("wrapper.py", WRAPPER)
-    wrapper = subprocess.Popen(
+def start_wrapper(programs: Programs) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "wrapper.py"],
         cwd=programs.folder,
         env=programs.env,
@@ -327,7 +325,12 @@ def test_a_signal_to_us_alone_reaches_the_program(programs: Programs) -> None:
         text=True,
         start_new_session=True,
     )
-    with wrapper:
+
+
+def test_a_signal_to_us_alone_reaches_the_program(programs: Programs) -> None:
+    programs.write("program.py", COUNTING)
+    programs.write("wrapper.py", WRAPPER)
+    with start_wrapper(programs) as wrapper:
         assert wrapper.stdout is not None
         assert wrapper.stdout.readline() == "ready\n"
         wrapper.send_signal(signal.SIGINT)
@@ -349,15 +352,7 @@ while True:
 """
     programs.write("program.py", stuck)
     programs.write("wrapper.py", "from benchax.hooks import command\ncommand.GRACE_S = 0.2\n" + WRAPPER)
-    wrapper = subprocess.Popen(
-        [sys.executable, "wrapper.py"],
-        cwd=programs.folder,
-        env=programs.env,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with wrapper:
+    with start_wrapper(programs) as wrapper:
         assert wrapper.stdout is not None
         assert wrapper.stdout.readline() == "ready\n"
         wrapper.send_signal(number)

@@ -63,7 +63,7 @@ def identity_of(body: Body, value: TracedValue) -> TracedEquation | None:
     step = body.maker(value)
     if step is None or is_identity(body, step):
         return step
-    reads = step.reads[:1] if step.name not in ("mul",) else step.reads
+    reads = step.reads if step.name == "mul" else step.reads[:1]
     return next((identity_of(body, one) for one in reads if diagonal_axes(body, one) is not None), None)
 
 

@@ -27,7 +27,17 @@ from benchax.clusters.agents import (
     at_commit_of,
 )
 from benchax.clusters.ray_calls import EndedCall, RayCalls
-from benchax.clusters.ray_places import START_S, Place, check_places, list_places, name_place, only, start_agent
+from benchax.clusters.ray_places import (
+    START_S,
+    Place,
+    cannot_load,
+    check_places,
+    list_places,
+    name_place,
+    only,
+    start_agent,
+    stop_agent,
+)
 from benchax.clusters.ray_session import first_sentence, open_session
 from benchax.environment import capture
 from benchax.errors import UsageError
@@ -110,9 +120,7 @@ class RayAgents:
     def close(self) -> None:
         agents, self.agents = list(self.agents.values()), {}
         for agent in agents:
-            # Its workers end when the process that started them does. Ray may be gone already.
-            with suppress(Exception):
-                self.ray.kill(agent.actor, no_restart=True)
+            stop_agent(self.ray, agent.actor)
 
     # ---- nodes
 
@@ -135,11 +143,7 @@ class RayAgents:
                         nodes.append(event.node)
                         until = min(until, monotonic() + LATE_S)
             if self.problems:
-                raise UsageError(
-                    "; ".join(self.problems),
-                    "nodes on which everything can be imported that the functions need",
-                    "install it there, or put it into the folder of your files, which goes to the nodes",
-                )
+                raise cannot_load("; ".join(self.problems))
         if not nodes:
             listed = ", ".join(name_place(agent.place) for agent in self.agents.values()) or "they were lost"
             raise UsageError(
@@ -190,8 +194,7 @@ class RayAgents:
 
     def _lose(self, agent: AgentHandle, why: str) -> list[AgentEvent]:
         del self.agents[agent.id]
-        with suppress(Exception):
-            self.ray.kill(agent.actor, no_restart=True)
+        stop_agent(self.ray, agent.actor)
         return [NodeLost(agent.node, why)] if agent.node is not None else []
 
     def _take_examination(self, agent: AgentHandle, found: Examination | Failure) -> list[AgentEvent]:

@@ -27,7 +27,16 @@ from benchax.clusters.agents import (
     at_commit_of,
 )
 from benchax.clusters.ray_calls import EndedCall, RayCalls
-from benchax.clusters.ray_places import START_S, Place, check_places, in_bundle, list_places, start_agent
+from benchax.clusters.ray_places import (
+    START_S,
+    Place,
+    cannot_load,
+    check_places,
+    in_bundle,
+    list_places,
+    start_agent,
+    stop_agent,
+)
 from benchax.clusters.ray_session import first_sentence, open_session
 from benchax.environment import capture
 from benchax.errors import UsageError, require
@@ -143,9 +152,7 @@ class RayGang:
     def close(self) -> None:
         actors, self.actors, group, self.group, self.gang = self.actors, [], self.group, None, None
         for actor in actors:
-            # Its workers end when the process that started them does. Ray may be gone already.
-            with suppress(Exception):
-                self.ray.kill(actor, no_restart=True)
+            stop_agent(self.ray, actor)
         if group is not None:
             with suppress(Exception):
                 self.ray.util.remove_placement_group(group)
@@ -164,11 +171,7 @@ class RayGang:
         found: list[Examination] = self._ask("examine", [(self.needed, self.limit_s)] * len(self.seats))
         for rank, each in enumerate(found):
             if isinstance(each, Failure):
-                raise UsageError(
-                    f"rank {rank} cannot measure this: {each.message}",
-                    "nodes on which everything can be imported that the functions need",
-                    "install it there, or put it into the folder of your files, which goes to the nodes",
-                )
+                raise cannot_load(f"rank {rank} cannot measure this: {each.message}")
         if len(self.actors) > 1:
             (address,) = self._ask("find_address", [()])
             self._ask("join", [(address, self.count, rank) for rank in range(self.count)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,21 @@ def start_agent(ray: Any, folder: Path, where: Any, cpus: float, gpus: float) ->
         ray.remote(NodeAgent)
         .options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=where, max_restarts=0)
         .remote(folders_to_send(folder), _settings_to_send(), str(folder.resolve()))
+    )
+
+
+def stop_agent(ray: Any, actor: Any) -> None:
+    """Ends it; its workers end when the process that started them does. Raises nothing: Ray may be gone already."""
+    with suppress(Exception):
+        ray.kill(actor, no_restart=True)
+
+
+def cannot_load(problem: str) -> UsageError:
+    """What is raised where nodes lack something of the user's."""
+    return UsageError(
+        problem,
+        "nodes on which everything can be imported that the functions need",
+        "install it there, or put it into the folder of your files, which goes to the nodes",
     )
 
 
