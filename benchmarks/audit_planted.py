@@ -1,12 +1,13 @@
-"""Audits 100 programs with one planted pitfall each, and 45 without any: what is found, and what following it gains.
+"""Audits programs with one planted pitfall each, and others without any: what is found, and what following it gains.
 
     pip install optax equinox flax diffrax numpyro blackjax
-    python benchmarks/audit_planted.py                   # audits all; takes about half an hour
+    python benchmarks/audit_planted.py                   # audits all; takes about an hour
     python benchmarks/audit_planted.py --only key        # those whose name contains it
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
-A pitfall is found where a finding of one of the expected rules names one of the lines marked `# here`, and the program
-with its remedy has that finding no more. Times are of the program after its imports, the best of three runs in turns.
+A pitfall is found where a finding of one of the expected rules names one of the lines marked `# here` or `# or here`,
+and the program with its remedy has that finding no more. Times are of the program after its imports, the best of three
+runs in turns.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from planted.clean import CLEAN
 from planted.fresh import FRESH
 from planted.fresh_clean import FRESH_CLEAN
 from planted.held_out import HELD_OUT
+from planted.newcomers import NEWCOMERS
+from planted.newcomers_clean import NEWCOMERS_CLEAN
 from planted.planted import TUNED, Planted, is_found
 from planted.strangers import STRANGERS
 from planted.strangers_clean import STRANGERS_CLEAN
@@ -31,8 +34,20 @@ from planted.unseen import UNSEEN
 from benchax.auditing.audited_program import audit_program
 from benchax.results.audit import Finding
 
-PLANTED = {"tuned": TUNED, "held-out": HELD_OUT, "unseen": UNSEEN, "fresh": FRESH, "strangers": STRANGERS}
-WITHOUT = {"clean": CLEAN, "fresh-clean": FRESH_CLEAN, "strangers-clean": STRANGERS_CLEAN}
+PLANTED = {
+    "tuned": TUNED,
+    "held-out": HELD_OUT,
+    "unseen": UNSEEN,
+    "fresh": FRESH,
+    "strangers": STRANGERS,
+    "newcomers": NEWCOMERS,
+}
+WITHOUT = {
+    "clean": CLEAN,
+    "fresh-clean": FRESH_CLEAN,
+    "strangers-clean": STRANGERS_CLEAN,
+    "newcomers-clean": NEWCOMERS_CLEAN,
+}
 RUNS = 3
 MOST_INFOS = 3
 TIMED = """

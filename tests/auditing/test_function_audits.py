@@ -184,6 +184,28 @@ def test_infos_of_one_rule_are_told_together_and_those_of_a_packages_lines_not_a
     assert finding.seen == ("seen", "of f(), as the program called it", "also train.py:5: title 5")
 
 
+def test_warnings_of_one_line_that_several_functions_run_through_are_one() -> None:
+    def warning(line: int, title: str) -> dict[str, Any]:
+        return dataclasses.asdict(Finding(DONATION, "warning", title, ("seen",), "advice", "page", ("train.py", line)))
+
+    functions = [
+        {
+            "name": name,
+            "signature": "",
+            "is_built": False,
+            "checked": [],
+            "suppressed": [],
+            "findings": [warning(*told)],
+        }
+        for name, told in (("f", (3, "a")), ("g", (3, "b")), ("h", (4, "a")))
+    ]
+
+    found = join_audits(program((DONATION, "not applicable")), {"functions": functions, "left": [], "elapsed_s": 1.0})
+
+    assert [(f.title, f.where) for f in found.findings] == [("a", ("train.py", 3)), ("a", ("train.py", 4))]
+    assert found.findings[0].seen[2:] == ("also b", "also of g(), as the program called it")
+
+
 def test_where_nothing_was_read_the_audit_is_as_it_was() -> None:
     audit = program((DONATION, "not applicable"))
 

@@ -37,6 +37,33 @@ def test_shapes_and_static_values_are_kept_and_no_array(heard: Callable[[], list
     assert met.why_not == ""
 
 
+def test_small_arrays_are_copied_with_their_names_before_they_are_donated(
+    heard: Callable[[], list[RecordedFunction]],
+) -> None:
+    @partial(jax.jit, donate_argnums=0, static_argnames="times")
+    def step(state: Any, scale: float, key: Any, *, times: int) -> Any:
+        return state["w"] * scale * times + jax.random.normal(key)
+
+    step({"w": jnp.ones(3)}, 1e-3, jax.random.key(0), times=2)
+
+    (met,) = heard()
+    w, scale, key = met.inputs
+    assert (w.tolist(), scale, key.shape) == ([1, 1, 1], 1e-3, ())
+    assert met.input_names == ("state['w']", "scale", "key")
+
+
+def test_of_large_arrays_integers_are_copied(
+    heard: Callable[[], list[RecordedFunction]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchax.auditing.copied_inputs.MOST_COPIED_OF_CALL", 100)
+
+    jax.jit(lambda x, i: x[i])(jnp.ones(200), jnp.arange(5))
+
+    (met,) = heard()
+    assert met.inputs[0] is None
+    assert met.inputs[1].tolist() == [0, 1, 2, 3, 4]
+
+
 def test_those_that_took_longest_to_compile_are_kept(heard: Callable[[], list[RecordedFunction]]) -> None:
     def long(x: Any) -> Any:
         for _ in range(200):

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchax.auditing.call_counter import CallCounter
 from benchax.auditing.recorded_functions import FunctionRecorder
-from benchax.auditing.recording import CallCounter
 
 X = jnp.ones(3)
 RATE = 1.0

@@ -276,3 +276,12 @@ def test_a_listener_is_told_of_each_transfer_as_it_happens() -> None:
     float(jnp.ones(()))
 
     assert told == ["host to device", "device to host"]
+
+
+def test_constants_that_a_program_is_compiled_with_are_not_read_by_the_users_line() -> None:
+    x = jnp.arange(1000.0) + 1
+
+    with watch_transfers() as found:
+        jax.jit(lambda y: y + x)(x)
+
+    assert found.of("device to host") == []

@@ -1,7 +1,7 @@
 """Notes what jitted functions are called with, line by line: how often, how large, which arguments stay the same.
 
-Told of each call while calls are counted (`recording.py`). Arrays are remembered by weak references alone. Results are
-followed from call to call: a function whose results come back to it, through whatever else, cannot be batched.
+Told of each call while calls are counted (`call_counter.py`). Arrays are remembered by weak references alone. Results
+are followed from call to call: a function whose results come back to it, through whatever else, cannot be batched.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 
 from benchax.auditing.argument_lifetimes import Reference
+from benchax.auditing.inner_layouts import ArgumentLayouts, note_layouts
 from benchax.watching.frames import JaxCall, is_of_jax
 from benchax.watching.signatures import describe_placement, name_arguments
 
@@ -35,6 +37,12 @@ class CallLine:
     """Do results of a call reach a later one?"""
     moved: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     """Arguments that lay otherwise than the function wants them: (name, from, to)."""
+    of_numpy: Counter[str] = field(default_factory=Counter[str])
+    """Arguments that were arrays of NumPy, by name: how often."""
+    same_of_numpy: Counter[str] = field(default_factory=Counter[str])
+    """How often it was the array of the call before."""
+    names: Sequence[str] = ()
+    """Of its arguments' leaves."""
 
 
 class CallNotes:
@@ -45,6 +53,8 @@ class CallNotes:
         self._last: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         self._repeated: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._last_of_numpy: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
+        self._layouts: weakref.WeakKeyDictionary[Any, ArgumentLayouts] = weakref.WeakKeyDictionary()
         self._origins: dict[int, frozenset[int]] = {}
         """Of arrays that are results: functions that they depend on, by id. Entries go with their arrays."""
 
@@ -53,14 +63,18 @@ class CallNotes:
         where = call.where or ""
         if is_of_jax(fun):
             return
-        line = self.lines.setdefault((id(fun), where), CallLine(_name(call), where))
+        line = self.lines.setdefault((id(fun), where), CallLine(name_of(call), where))
         line.count += 1
         line.inside += is_packages
         line.feeds_back |= any(id(fun) in self._origins.get(id(leaf), ()) for leaf in leaves)
         same = self._note_repeats(fun, leaves)
-        fresh = sum(getattr(leaf, "nbytes", 8) for i, leaf in enumerate(leaves) if i not in same)
-        line.most_bytes = max(line.most_bytes, fresh)
+        # Of the first call nothing is known to stay.
+        if same is not None:
+            fresh = sum(getattr(leaf, "nbytes", 8) for i, leaf in enumerate(leaves) if i not in same)
+            line.most_bytes = max(line.most_bytes, fresh)
         self._note_moves(line, leaves, call)
+        self._note_numpy(line, id(fun), leaves, call)
+        self._note_layouts(line, fun, leaves, call)
 
     def note_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """When it was started."""
@@ -78,6 +92,12 @@ class CallNotes:
                 return frozenset(self._repeated.get(fun, ()))
         return frozenset()
 
+    def layouts(self, fun: Any) -> ArgumentLayouts | None:
+        """Of its arguments at the calls that were seen; None where none lay on several devices."""
+        with contextlib.suppress(TypeError):
+            return self._layouts.get(fun)
+        return None
+
     def called_at(self, fun: Any) -> str:
         """file:line of the user's that called it most often; empty where no call was seen."""
         lines = [line for (number, _), line in self.lines.items() if number == id(fun)]
@@ -90,35 +110,52 @@ class CallNotes:
                     "function": one.function, "where": one.where, "count": one.count, "inside": one.inside,
                     "most_bytes": one.most_bytes, "feeds_back": one.feeds_back,
                     "moved": [[*what, n] for what, n in one.moved.most_common(5)],
+                    "of_numpy": [[name, n, one.same_of_numpy[name]] for name, n in one.of_numpy.most_common(5)],
                 }
                 for one in sorted(self.lines.values(), key=lambda line: -line.count)
             ],
         }  # fmt: skip
 
-    def _note_repeats(self, fun: Any, leaves: Sequence[Any]) -> set[int]:
+    def _note_repeats(self, fun: Any, leaves: Sequence[Any]) -> set[int] | None:
+        """Leaves that are those of the call before; None at the first."""
         with contextlib.suppress(TypeError):
             before = self._last.get(fun)
             self._last[fun] = [_refer(leaf) for leaf in leaves]
             self._calls[fun] = self._calls.get(fun, 0) + 1
-            if before is not None and len(before) == len(leaves):
-                same = {i for i, (old, new) in enumerate(zip(before, leaves, strict=True)) if _is_same(old, new)}
-                self._repeated[fun] = self._repeated.get(fun, same) & same
-                return same
+            if before is None:
+                return None
+            pairs = zip(before, leaves, strict=True) if len(before) == len(leaves) else ()
+            same = {i for i, (old, new) in enumerate(pairs) if _is_same(old, new)}
+            self._repeated[fun] = self._repeated.get(fun, same) & same
+            return same
         return set()
+
+    def _note_layouts(self, line: CallLine, fun: Any, leaves: Sequence[Any], call: JaxCall) -> None:
+        if jax.device_count() > 1:
+            with contextlib.suppress(TypeError):
+                if fun not in self._layouts:
+                    self._layouts[fun] = ArgumentLayouts(_names(line, leaves, call))
+                note_layouts(self._layouts[fun], leaves)
 
     def _note_moves(self, line: CallLine, leaves: Sequence[Any], call: JaxCall) -> None:
         wanted = _wanted_shardings(call)
         if len(wanted) not in (1, len(leaves)):
             return
-        names: list[str] | None = None
         for i, leaf in enumerate(leaves):
             to = wanted[i if len(wanted) > 1 else 0]
             if not isinstance(leaf, jax.Array) or not isinstance(to, jax.sharding.Sharding):
                 continue
             if not leaf.sharding.is_equivalent_to(to, leaf.ndim):
-                names = names or _paths(call)
-                name = names[i] if len(names) == len(leaves) else f"argument {i}"
+                name = _names(line, leaves, call)[i]
                 line.moved[name, describe_placement(leaf.sharding), describe_placement(to)] += 1
+
+    def _note_numpy(self, line: CallLine, fun: int, leaves: Sequence[Any], call: JaxCall) -> None:
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ndarray):
+                name = _names(line, leaves, call)[i]
+                line.of_numpy[name] += 1
+                line.same_of_numpy[name] += self._last_of_numpy.get((fun, i)) is leaf
+                self._last_of_numpy[fun, i] = leaf
 
 
 def _wanted_shardings(call: JaxCall) -> Sequence[Any]:
@@ -131,9 +168,19 @@ def _wanted_shardings(call: JaxCall) -> Sequence[Any]:
     return [one for one, n in zip(wanted, counts, strict=True) for _ in range(n)]
 
 
-def _name(call: JaxCall) -> str:
+def name_of(call: JaxCall) -> str:
     fun = call.user.fun if call.user else call.fun
-    return getattr(fun, "__name__", None) or type(fun).__name__
+    name = getattr(fun, "__name__", None) or type(fun).__name__
+    # That of a class alone tells which one is called.
+    return fun.__qualname__ if name == "__call__" else name
+
+
+def _names(line: CallLine, leaves: Sequence[Any], call: JaxCall) -> Sequence[str]:
+    """Of the leaves, as the function calls its arguments; asked of a line once for each number of leaves."""
+    if len(line.names) != len(leaves):
+        names = _paths(call)
+        line.names = names if len(names) == len(leaves) else [f"argument {i}" for i in range(len(leaves))]
+    return line.names
 
 
 def _paths(call: JaxCall) -> list[str]:

@@ -7,12 +7,13 @@ made, and what may be called and timed; nothing that stands here is said again t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
 
+from benchax.auditing.fed_back import NOTHING_CARRIED, Carried
 from benchax.auditing.rule import NotApplicable, refuse_failed
 from benchax.auditing.syntax import Source, source_of
 from benchax.case import Case
@@ -44,15 +45,20 @@ class CompiledEvidence(ABC):
         timeout_s: float | None = None,
         held_arguments: frozenset[int | str] = frozenset(),
         repeated_inputs: frozenset[int] = frozenset(),
+        carried: Carried = NOTHING_CARRIED,
         wide_lines: Mapping[str, tuple[str, ...]] | None = None,
         called_at: str = "",
+        data: Sequence[Any] = (),
+        input_names: Sequence[str] = (),
+        nan_at: int | None = None,
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
         self.seed, self.timeout_s = seed, timeout_s
         self.held_arguments, self.repeated_inputs = held_arguments, repeated_inputs
         self.wide_lines = wide_lines or {}
-        self.called_at = called_at
+        self.called_at, self.carried = called_at, carried
+        self._data, self.input_names, self._nan_at = data, input_names, nan_at
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None
         self._parts: dict[str, Any] = {}
@@ -72,6 +78,15 @@ class CompiledEvidence(ABC):
     @property
     def closed_jaxpr(self) -> Any:
         return self.prepared.built.reach_trace().jaxpr
+
+    @property
+    def data(self) -> Sequence[Any]:
+        # A random key is kept as it is, and may have been donated.
+        return [None if isinstance(one, jax.Array) and one.is_deleted() else one for one in self._data]
+
+    @property
+    def nan_at(self) -> int | None:
+        return self._nan_at
 
     @property
     def fn(self) -> Callable[..., Any]:

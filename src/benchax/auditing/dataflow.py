@@ -30,7 +30,8 @@ class Body:
     trips: int | None = None
     """Iterations of the loop; None: it is no loop, or of unknown length."""
     is_loop: bool = False
-    line: str = ""
+    of: TracedEquation | None = None
+    """The loop or branch."""
 
     @cached_property
     def makers(self) -> dict[int, TracedEquation]:
@@ -42,6 +43,21 @@ class Body:
         found = Counter(id(value) for step in self.program.steps for value in step.reads)
         found.update(id(value) for value in self.program.outputs)
         return found
+
+    @cached_property
+    def _readers(self) -> dict[int, list[TracedEquation]]:
+        found: dict[int, list[TracedEquation]] = {}
+        for step in self.program.steps:
+            for number in dict.fromkeys(map(id, step.reads)):
+                found.setdefault(number, []).append(step)
+        return found
+
+    def readers(self, value: TracedValue) -> list[TracedEquation]:
+        """Steps that read it, each once."""
+        return self._readers.get(id(value), [])
+
+    def is_output(self, value: TracedValue) -> bool:
+        return any(value is one for one in self.program.outputs)
 
     def maker(self, value: TracedValue) -> TracedEquation | None:
         return self.makers.get(id(value))
@@ -112,7 +128,7 @@ def _body(step: TracedEquation, name: str, closed: Any) -> Body:
     params = step.equation.params
     program = flow(closed)
     if step.name == "scan":
-        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, line=step.line)
+        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, of=step)
     if step.name == "while" and name == "body_jaxpr":
-        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, line=step.line)
-    return Body(program, line=step.line)
+        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, of=step)
+    return Body(program, of=step)

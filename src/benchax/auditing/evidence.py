@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from benchax.auditing.fed_back import Carried
 from benchax.auditing.syntax import Source
 from benchax.case import Case
 from benchax.measuring.inputs import Inputs
@@ -96,6 +97,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def carried(self) -> Carried:
+        """Its results that its program gave back to it at the next call; none where that was not seen."""
+        ...
+
+    @property
     def wide_lines(self) -> Mapping[str, tuple[str, ...]]:
         """Lines of its program that make float64 arrays without asking for them, by what they make: f64[256]."""
         ...
@@ -103,6 +109,23 @@ class Evidence(Protocol):
     @property
     def called_at(self) -> str:
         """file:line at which its program called it most often; empty where that was not seen."""
+        ...
+
+    @property
+    def data(self) -> Sequence[Any]:
+        """The inputs of the jaxpr, of one call: leaves with their contents; none where they were not kept, and None in
+        place of one that was not."""
+        ...
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        """Of the same leaves, as the program's own function calls them; none where that was not seen."""
+        ...
+
+    @property
+    def nan_at(self) -> int | None:
+        """The first of a few early calls, from 1 on, that gave NaN; 0 where none did, and None where no result was
+        looked at."""
         ...
 
     @property

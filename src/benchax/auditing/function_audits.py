@@ -81,8 +81,12 @@ def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
         one.case,
         held_arguments=one.held_arguments,
         repeated_inputs=one.repeated,
+        carried=one.carried,
         wide_lines=one.wide_lines,
         called_at=one.called_at,
+        data=one.inputs,
+        input_names=one.input_names,
+        nan_at=one.nan_at,
         closed_jaxpr=one.jaxpr,
         user=one.user,
     )
@@ -117,7 +121,7 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     # Some ask about what a program does and about each of its functions, as of random keys.
     open_rules = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
     answers = {c.rule: _answer(c, told["functions"]) for c in audit.checked if c.rule in open_rules}
-    found = _join_infos(f for one in told["functions"] for f in _findings(one) if f.rule in open_rules)
+    found = _join(f for one in told["functions"] for f in _findings(one) if f.rule in open_rules)
     return replace(
         audit,
         findings=tuple(sorted((*audit.findings, *found), key=audits.rank)),
@@ -127,19 +131,27 @@ def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
     )
 
 
-def _join_infos(findings: Iterable[Finding]) -> list[Finding]:
+def _join(findings: Iterable[Finding]) -> list[Finding]:
     """Of infos of one rule the first, whose function took longest to compile, and a line for each of the others: what
-    is no more than worth knowing is not told function by function, nor of a package's own functions."""
-    found: list[Finding] = []
-    infos: dict[str, list[Finding]] = {}
-    for finding in findings:
+    is no more than worth knowing is not told function by function, nor of a package's own functions. Of other findings
+    so those of one line, which several functions run through."""
+    groups: dict[Any, list[Finding]] = {}
+    for i, finding in enumerate(findings):
         if finding.severity == "info" and finding.where and owner_of(finding.where[0]) == "package":
             continue
-        (infos.setdefault(finding.rule, []) if finding.severity == "info" else found).append(finding)
-    for first, *others in infos.values():
+        line = None if finding.severity == "info" else finding.where or i
+        groups.setdefault((finding.rule, line), []).append(finding)
+    return [_with_others(first, others) for first, *others in groups.values()]
+
+
+def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
+    """One finding for all of them."""
+    if first.severity == "info":
         told = [f"also {without_folders(_line_of(each))}: {each.title}" for each in others]
-        found.append(replace(first, seen=(*first.seen, *list_some(told, what="functions"))))
-    return found
+    else:
+        lines = dict.fromkeys(line for each in others for line in (each.title, each.seen[0], each.seen[-1]))
+        told = [f"also {line}" for line in lines if line not in (first.title, *first.seen)]
+    return replace(first, seen=(*first.seen, *list_some(told, what="functions")))
 
 
 def _line_of(finding: Finding) -> str:

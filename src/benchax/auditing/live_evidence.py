@@ -6,7 +6,7 @@ does not end or crashes there is not measured here, for that reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -15,6 +15,7 @@ import jax
 
 from benchax.api import run
 from benchax.auditing.compiled_evidence import CompiledEvidence
+from benchax.auditing.nan_origins import is_nan
 from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
 from benchax.comparing.sequential import Effort
@@ -23,7 +24,7 @@ from benchax.experiments.lab import WorkerLab
 from benchax.experiments.pair_timing import Pair
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import measure
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.program import program_of
 from benchax.model import Comparison, Measurement, Remark
 from benchax.options import resolve
@@ -95,6 +96,17 @@ class LiveEvidence(CompiledEvidence):
         if error is not None and error.stage in BUILDING and not self.is_jitted:
             self._pass("eager")  # the only way in which it runs
         return self._inputs
+
+    @property
+    def data(self) -> Sequence[Any]:
+        made = self.inputs
+        return jax.tree.leaves(without_static(made.args, made.kwargs, made.static))
+
+    @property
+    def nan_at(self) -> int:
+        """Here it is called once for that."""
+        args, kwargs = self.fresh_inputs()
+        return int(any(map(is_nan, jax.tree.leaves(self.fn(*args, **kwargs)))))
 
     def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return self.inputs.renewed()

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from benchax.auditing.syntax import callee_name, calls, def_of, holds, loops_around, tree_of
+from benchax.auditing.syntax import callee_name, calls, def_of, holds, last_name, loops_around, tree_of
 from benchax.results.audit import Where
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*")
@@ -43,8 +43,8 @@ def made_at(called: Where | None, path: str) -> Where | None:
     if called is None or tree is None:
         return None
     for name in reversed([part.partition("[")[0] for part in path.split(".")[1:]]):
-        in_loops = {line for loop in loops_around(tree, called[1]) for line in _lines_that_set(loop, name)}
-        if lines := in_loops or set(_lines_that_set(tree, name, makers=False)):
+        in_loops = {line for loop in loops_around(tree, called[1]) for line in _lines_that_set(loop, f".{name}")}
+        if lines := in_loops or set(_lines_that_set(tree, f".{name}", makers=False)):
             return (called[0], lines.pop()) if len(lines) == 1 else None
     return None
 
@@ -56,22 +56,35 @@ def started_at(called: Where | None, path: str, function: Where | None = None) -
     if called is None or tree is None or not path:
         return None
     inside = def_of(tree, function[1]) if function is not None and function[0] == called[0] else None
-    lines = set(_lines_that_set(tree, path.rpartition(".")[2].partition("[")[0])) - {called[1]}
+    _, dot, name = path.rpartition(".")
+    lines = set(_lines_that_set(tree, dot + name.partition("[")[0])) - {called[1]}
     lines = {line for line in lines if inside is None or not holds(inside, line)}
     return (called[0], lines.pop()) if len(lines) == 1 else None
 
 
 def _lines_that_set(tree: ast.AST, name: str, *, makers: bool = True) -> Iterator[int]:
-    for node in ast.walk(tree):
+    """Lines that give a value to a name, or to an attribute: ".temperature". Without `makers`, not those that make an
+    object with it."""
+    attribute = name.removeprefix(".")
+    for node in ast.walk(tree) if makers else _without_init(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
-            set_to = (getattr(target, "attr", getattr(target, "id", None)) for target in targets)
-            yield from (node.lineno for each in set_to if each == name)
+            set_to = (
+                getattr(each, "attr", None if name != attribute else getattr(each, "id", None)) for each in targets
+            )
+            yield from (node.lineno for each in set_to if each == attribute)
         elif isinstance(node, ast.Call):
             if makers or callee_name(node) in ("replace", "_replace"):
-                yield from (node.lineno for keyword in node.keywords if keyword.arg == name)
-            if callee_name(node) == "tree_at" and any(getattr(one, "attr", "") == name for one in ast.walk(node)):
+                yield from (node.lineno for keyword in node.keywords if keyword.arg == attribute)
+            if callee_name(node) == "tree_at" and any(getattr(one, "attr", "") == attribute for one in ast.walk(node)):
                 yield node.lineno
+
+
+def _without_init(tree: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.FunctionDef) and child.name == "__init__"):
+            yield child
+            yield from _without_init(child)
 
 
 def declared_static_at(defined: Where | None, function: str) -> Where | None:
@@ -91,8 +104,7 @@ def declared_static_at(defined: Where | None, function: str) -> Where | None:
 def takes_all_but_arrays_as_static(defined: Where | None) -> bool:
     """Is the function in a file that uses `equinox.filter_jit`, for which nobody declares what is static?"""
     tree = tree_of(defined[0]) if defined is not None else None
-    names = (getattr(node, "attr", getattr(node, "id", "")) for node in (ast.walk(tree) if tree is not None else ()))
-    return "filter_jit" in names
+    return tree is not None and any(last_name(node) == "filter_jit" for node in ast.walk(tree))
 
 
 def _declares(tree: ast.AST) -> bool:
@@ -101,5 +113,4 @@ def _declares(tree: ast.AST) -> bool:
 
 
 def _is_of(node: ast.AST, function: str, line: int) -> bool:
-    name = getattr(node, "attr", getattr(node, "id", ""))
-    return name == function.rpartition(".")[2] or (isinstance(node, ast.Lambda) and holds(node, line))
+    return last_name(node) == function.rpartition(".")[2] or (isinstance(node, ast.Lambda) and holds(node, line))

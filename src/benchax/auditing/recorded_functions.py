@@ -1,8 +1,9 @@
 """The jitted functions that a program compiles, remembered so that rules can look at them when it has ended.
 
-Of a call only shapes, dtypes and static values are kept, never an array. The function itself is kept alive, or one that
-is made inside `main()` would be gone by then; so only those are that took longest to compile. The jaxpr that JAX made
-is kept with it: rules that need no more than that need neither trace nor compile it again.
+Of a call shapes, dtypes and static values are kept, and copies of its arrays as far as they are small
+(`copied_inputs.py`), for some of what goes wrong depends on them. The function itself is kept alive, or one
+that is made inside `main()` would be gone by then; so only those are that took longest to compile. The jaxpr that JAX
+made is kept with it: rules that need no more than that need neither trace nor compile it again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from benchax.auditing.copied_inputs import MOST_COPIED, copy_inputs, name_inputs, size_of
+from benchax.auditing.fed_back import NOTHING_CARRIED, Carried
 from benchax.case import Case, make_case
 from benchax.watching import frames
 from benchax.watching.compiles import KINDS, unregister
@@ -47,10 +50,19 @@ class RecordedFunction:
     """The user's own function, under a library's wrapper."""
     repeated: frozenset[int] = frozenset()
     """Leaves of its arguments that were the same object, or the same number, at each call that was seen."""
+    carried: Carried = NOTHING_CARRIED
+    """Leaves of its results that were its arguments at each next call that was seen."""
     wide_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Of the whole program: lines that make float64 arrays without asking for them, by what they make."""
     called_at: str = ""
     """file:line of the user's that called it most often; empty where no call was seen."""
+    inputs: tuple[Any, ...] = ()
+    """Copies of the leaves of its arguments, as the jaxpr has them; None in place of those that are too large; empty
+    where they are not the inputs of the jaxpr one by one."""
+    input_names: tuple[str, ...] = ()
+    """Of the same leaves: songs.species."""
+    nan_at: int | None = None
+    """As `NanCalls.nan_at` has it."""
 
     @property
     def held_arguments(self) -> frozenset[int | str]:
@@ -120,7 +132,8 @@ class FunctionRecorder:
             # Of several programs of one function the one that took longest, which is the one to be looked at.
             known = self._kept.get(place)
             if known is None or known.compile_s < compile_s:
-                self._kept[place] = _record(call, place, compile_s, frames.compiling())
+                rest_bytes = MOST_COPIED - sum(size_of(one.inputs) for one in self._kept.values())
+                self._kept[place] = _record(call, place, compile_s, frames.compiling(), rest_bytes)
             if len(self._kept) > MOST_KEPT:
                 del self._kept[min(self._kept, key=lambda key: self._kept[key].compile_s)]
 
@@ -129,7 +142,7 @@ def _needs_context(fun: Any) -> bool:
     return hasattr(fun, "ctxtag")
 
 
-def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any) -> RecordedFunction:
+def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any, rest_bytes: int) -> RecordedFunction:
     static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
     args = tuple(value if i in static else jax.tree.map(_shape, value) for i, value in enumerate(call.args))
     kwargs = {name: value if name in static else jax.tree.map(_shape, value) for name, value in call.kwargs.items()}
@@ -144,6 +157,8 @@ def _record(call: JaxCall, place: FunctionLocation, compile_s: float, jaxpr: Any
         jaxpr=jaxpr,
         is_wrapped=call.user is not None,
         user=user,
+        inputs=copy_inputs(call, static, jaxpr, rest_bytes),
+        input_names=name_inputs(call, static),
     )
 
 

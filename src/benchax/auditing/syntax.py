@@ -23,15 +23,25 @@ from benchax.results.audit import Where
 from benchax.source_files import is_typed, owner_of
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Repeat = Loop | ast.Call
+"""Also a call that calls what it is given again and again."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FOLDS = ("reduce", "accumulate")
+"""Of the standard library: each call of what they are given takes the result of the one before."""
 
 
 def tree_of(file: str) -> ast.Module | None:
     """The file as JAX saw it; None where there is none to read."""
     linecache.checkcache(file)
     lines = linecache.getlines(file)
+    return _parse("".join(lines)) if lines else None
+
+
+@functools.lru_cache(maxsize=50)
+def _parse(text: str) -> ast.Module | None:
+    """Once for each text, which several rules ask about line after line. Nobody changes the tree."""
     try:
-        return ast.parse("".join(lines)) if lines else None
+        return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
 
@@ -55,6 +65,50 @@ def innermost_loop(tree: ast.AST, line: int) -> Loop | None:
     return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
 
 
+def innermost_repeat(tree: ast.AST, line: int) -> Repeat | None:
+    """The shortest loop, comprehension, or call of `map` or of one of `FOLDS` that has this line."""
+    found = [innermost_loop(tree, line), *(call for call in calls(tree, "map", *FOLDS) if _repeats(call, line))]
+    around = [node for node in found if node is not None]
+    return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+
+
+def _repeats(call: ast.Call, line: int) -> bool:
+    # jax.tree.map and jax.lax.map are others.
+    is_own = isinstance(call.func, ast.Name) or callee_name(call) in FOLDS
+    return is_own and len(call.args) > 1 and holds(call, line)
+
+
+def carried_names(loop: Repeat) -> set[str]:
+    """What one iteration hands to the next: names that the body reads before it gives them a value, but for sums
+    (`total += x`, `total = total + x`) and arrays that are filled (`out = out.at[i].set(x)`). What `FOLDS` hand on has
+    the name of what they are given."""
+    if isinstance(loop, ast.Call):
+        return {ast.unparse(arg) for arg in loop.args} if callee_name(loop) in FOLDS else set()
+    nodes = [node for part in loop.body for node in ast.walk(part)] if isinstance(loop, ast.For | ast.While) else []
+    given: dict[str, ast.Assign] = {}
+    for node in (node for node in nodes if isinstance(node, ast.Assign)):
+        for target in node.targets:
+            for one in ast.walk(target):
+                if isinstance(one, ast.Name) and (one.id not in given or node.lineno < given[one.id].lineno):
+                    given[one.id] = node
+    own = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)} if isinstance(loop, ast.For) else set()
+    return {name for name, node in given.items() if name not in own and _reads_before(nodes, name, node)}
+
+
+def _reads_before(nodes: Sequence[ast.AST], name: str, given: ast.Assign) -> bool:
+    filled = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "at"}
+
+    def reads(node: ast.AST) -> bool:
+        is_name = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        return is_name and id(node) not in filled
+
+    value = given.value
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and (reads(value.left) or reads(value.right)):
+        return False
+    inside = {id(node) for node in ast.walk(value)}
+    return any(reads(node) and (id(node) in inside or getattr(node, "lineno", 0) < given.lineno) for node in nodes)
+
+
 def loops_around(tree: ast.AST, line: int) -> list[Loop]:
     """All loops that have this line, within the innermost function that has it."""
     around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, line)]
@@ -67,7 +121,9 @@ def holds(node: ast.AST, line: int) -> bool:
     return first <= line <= last
 
 
-def kind_of(loop: Loop) -> str:
+def kind_of(loop: Repeat) -> str:
+    if isinstance(loop, ast.Call):
+        return f"call of {callee_name(loop)}"
     if isinstance(loop, ast.For | ast.AsyncFor):
         return "for loop"
     return "while loop" if isinstance(loop, ast.While) else "comprehension"
@@ -89,11 +145,16 @@ def _span(node: ast.Call) -> tuple[int, int | None, int, int | None]:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
+def scopes_around(tree: ast.AST, line: int) -> list[Function]:
+    """Functions that have this line, innermost first."""
+    around = [node for node in ast.walk(tree) if isinstance(node, Function) and holds(node, line)]
+    return sorted(around, key=lambda node: -node.lineno)
+
+
 def binding_of(tree: ast.AST, name: str, line: int) -> ast.Assign | None:
     """The one assignment that gives a name its value for this line: in the innermost function that has one, else in
     the module. None where there are several, or none."""
-    around = [node for node in ast.walk(tree) if isinstance(node, Function) and holds(node, line)]
-    for scope in [*sorted(around, key=lambda node: -node.lineno), tree]:
+    for scope in (*scopes_around(tree, line), tree):
         found = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and _binds(node, name)]
         if found:
             return found[0] if len(found) == 1 else None
@@ -104,9 +165,14 @@ def _binds(node: ast.Assign, name: str) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for target in node.targets for one in ast.walk(target))
 
 
+def last_name(node: ast.AST | None) -> str:
+    """jit of jax.jit, x of x; empty for what has no name."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
 def callee_name(call: ast.Call) -> str:
-    """jit of jax.jit(f); empty for what has no name."""
-    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+    """jit of jax.jit(f)."""
+    return last_name(call.func)
 
 
 def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:

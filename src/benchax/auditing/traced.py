@@ -6,9 +6,9 @@ across the small jits that `jnp` is made of: that is `steps`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax.numpy as jnp
 from jax.extend import core
@@ -72,16 +72,44 @@ class TracedEquation(NamedTuple):
         return self.equation.primitive.name
 
     @property
+    def outermost(self) -> Any:
+        """The equation of its program that it came of: an inner jit, or itself."""
+        return self.calls[0] if self.calls else self.equation
+
+    @property
+    def inwards(self) -> tuple[Any, ...]:
+        """It and the equations that it was inlined for, innermost first."""
+        return (self.equation, *reversed(self.calls))
+
+    @property
     def line(self) -> str:
         """file:line of the user's own files, of a library's where there is none; empty where it is not told."""
-        inwards = (self.equation, *reversed(self.calls))
-        own = (own_line(each) for each in inwards)
-        return next((line for line in own if line), "") or next(filter(None, map(user_line, inwards)), "")
+        own = (own_line(each) for each in self.inwards)
+        return next((line for line in own if line), "") or next(filter(None, map(user_line, self.inwards)), "")
 
     @property
     def at(self) -> str:
         """For the end of a sentence: " at file:line", or nothing."""
         return f" at {self.line}" if self.line else ""
+
+
+class OfStep(Protocol):
+    """What was found of one step."""
+
+    @property
+    def step(self) -> TracedEquation: ...
+
+
+Found = TypeVar("Found", bound=OfStep)
+
+
+def first_of_each_line(found: Iterable[Found]) -> Iterator[Found]:
+    """One of those that one line of the user's has made: a derivative, or a second trace, makes it once more."""
+    told: set[str] = set()
+    for one in found:
+        if one.step.line not in told:
+            told.add(one.step.line)
+            yield one
 
 
 CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")

@@ -26,8 +26,12 @@ class TracedEvidence(ReadEvidence):
             recorded.case,
             held_arguments=recorded.held_arguments,
             repeated_inputs=recorded.repeated,
+            carried=recorded.carried,
             wide_lines=recorded.wide_lines,
             called_at=recorded.called_at,
+            data=recorded.inputs,
+            input_names=recorded.input_names,
+            nan_at=recorded.nan_at,
             closed_jaxpr=recorded.jaxpr,
             user=recorded.user,
         )

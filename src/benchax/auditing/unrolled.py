@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from benchax.auditing.syntax import Loop, check_readable, innermost_loop, kind_of, tree_of
+from benchax.auditing.syntax import Repeat, carried_names, check_readable, innermost_repeat, kind_of, tree_of
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
 from benchax.program.jaxpr import equations, nested_in
@@ -64,10 +64,14 @@ class Unrolled:
     """One loop. `equations` are those of its body, in order, each with its place."""
 
     where: Where
-    kind: str
+    loop: Repeat
     rows: Mapping[int, ArrayElement] = field(default_factory=dict[int, ArrayElement])
     """What stands before the loop and is taken apart for it: the id of a variable → the part that it is."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.loop)
 
     def settle(self) -> None:
         """Drops what ran once, such as the head of the loop."""
@@ -95,7 +99,9 @@ class Unrolled:
         sites: dict[Site, Counter[str]] = {}
         for site, eqn in self.equations:
             sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
-        return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in sites.values())
+        # What occurs a few times is no part of an iteration: arguments of the call that repeats, on its line.
+        often = [found for found in sites.values() if 2 * found.total() >= self.iterations]
+        return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in often)
 
     @property
     def is_independent(self) -> bool:
@@ -125,7 +131,9 @@ class Unrolled:
     @property
     def is_batch(self) -> bool:
         """Is each iteration the same work on its own part of an array, apart from all others?"""
-        return self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
+        is_apart = self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
+        # A derivative is made in parts, and in one of them what iterations hand on may not be seen.
+        return is_apart and not carried_names(self.loop)
 
     @property
     def has_own_arrays(self) -> bool:
@@ -157,8 +165,9 @@ class Unrolled:
 
 def _count_odd(shapes: Counter[str], iterations: int) -> float:
     """In how many iterations a place of the body had other shapes than in most."""
-    # What a package does behind one place of the user's are several operations with shapes of their own.
-    usual = [n for n in shapes.values() if n >= iterations - 1] or [max(shapes.values())]
+    # What a package does behind one place of the user's are several operations with shapes of their own. Sums of what
+    # each iteration came to are one fewer, in a derivative two.
+    usual = [n for n in shapes.values() if n >= iterations - 2] or [max(shapes.values())]
     return (shapes.total() - sum(usual)) * iterations / shapes.total()
 
 
@@ -185,16 +194,17 @@ def _rows(jaxpr: Any) -> dict[int, ArrayElement]:
 
 
 def find_unrolled(jaxpr: Any) -> list[Unrolled]:
-    """The loops behind a jaxpr, those of nested ones apart; longest first."""
+    """The loops behind a jaxpr, those of nested ones apart, and those of two calls of one function; longest first."""
     source = _Source()
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
         rows = _rows(level)
-        loops: dict[tuple[Where, str], Unrolled] = {}
+        loops: dict[tuple[Where, str, Site], Unrolled] = {}
         for eqn in level.eqns:
             if (behind := _loop_of(eqn, source)) is not None:
-                where, kind, site = behind
-                loops.setdefault((where, kind), Unrolled(where, kind, rows)).equations.append((site, eqn))
+                where, loop, site, around = behind
+                key = (where, kind_of(loop), around)
+                loops.setdefault(key, Unrolled(where, loop, rows)).equations.append((site, eqn))
         found += loops.values()
     for loop in found:
         loop.settle()
@@ -219,20 +229,22 @@ class _Source:
 
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
-        self._loops: dict[Where, Loop | None] = {}
+        self._loops: dict[Where, Repeat | None] = {}
 
-    def loop(self, file: str, line: int) -> Loop | None:
+    def loop(self, file: str, line: int) -> Repeat | None:
         if (file, line) not in self._loops:
             if file not in self._trees:
                 self._trees[file] = tree_of(file)
             tree = self._trees[file]
-            self._loops[file, line] = innermost_loop(tree, line) if tree is not None else None
+            self._loops[file, line] = innermost_repeat(tree, line) if tree is not None else None
         return self._loops[file, line]
 
 
-def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
+def _loop_of(eqn: Any, source: _Source) -> tuple[Where, Repeat, Site, Site] | None:
+    """(its line, the loop, the place in its body, the calls around it)"""
     inwards: list[tuple[Any, int]] = []
-    for code, at, line in _frames(eqn):  # innermost first
+    frames = _frames(eqn)  # innermost first
+    for i, (code, at, line) in enumerate(frames):
         file = code.co_filename
         if file.startswith(_END):
             return None
@@ -245,7 +257,8 @@ def _loop_of(eqn: Any, source: _Source) -> tuple[Where, str, Site] | None:
             continue
         loop = source.loop(file, line)
         if loop is not None:
-            return (file, loop.lineno), kind_of(loop), (*inwards, eqn.primitive.name)
+            around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
+            return (file, loop.lineno), loop, (*inwards, eqn.primitive.name), around
     return None
 
 

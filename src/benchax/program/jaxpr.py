@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,28 +81,90 @@ def nested_in(equation: Any) -> list[Any]:
     ]
 
 
+def frames_of(equation: Any) -> list[Any]:
+    """JAX's frames that led to an equation, innermost first; none where they are not told."""
+    try:
+        return list(equation.source_info.traceback.frames)
+    except AttributeError:  # another JAX, see the head of this module: an equation without a line is still one
+        return []
+
+
 def user_line(equation: Any) -> str:
     """file:line of the innermost frame that is neither JAX's nor Python's; empty where it is not told."""
-    try:
-        for frame in equation.source_info.traceback.frames:
-            if frame.file_name.startswith(_END):
-                break
-            if _is_users(frame.file_name):
-                return f"{frame.file_name}:{frame.line_num}"
-    except AttributeError:
-        pass  # another JAX, see the head of this module: an equation without its line is still an equation
+    for frame in takewhile(lambda frame: not frame.file_name.startswith(_END), frames_of(equation)):
+        if _is_users(frame.file_name):
+            return _place(frame)
     return ""
 
 
 def own_line(equation: Any) -> str:
     """file:line of the innermost frame in the user's own files, which can be changed; empty where there is none."""
-    try:
-        for frame in equation.source_info.traceback.frames:
-            if not is_generated(frame.file_name) and owner_of(frame.file_name) == "user":
-                return f"{frame.file_name}:{frame.line_num}"
-    except AttributeError:
-        pass  # as in `user_line`
-    return ""
+    return next((_place(frame) for frame in frames_of(equation) if _is_own(frame.file_name)), "")
+
+
+def call_by_user(equation: Any) -> str:
+    """The last name of the function of JAX or a package that the user's own file calls on the way to an equation; empty
+    where it is not told."""
+    outside = list(takewhile(lambda frame: not _is_own(frame.file_name), frames_of(equation)))
+    is_own = len(outside) < len(frames_of(equation))
+    return outside[-1].function_name.rpartition(".")[2] if outside and is_own else ""
+
+
+def is_users_own(*inwards: Any) -> bool:
+    """Did the user's own file ask for an equation, not a package that it calls? Given with those of the inner jits that
+    it stands in, innermost first."""
+    frames = (frame for each in inwards for frame in frames_of(each) if not is_generated(frame.file_name))
+    owners = (owner_of(frame.file_name) for frame in frames)
+    return next((owner for owner in owners if owner not in ("jax", "python", "benchax")), "") == "user"
+
+
+class OwnFrame(NamedTuple):
+    """A frame in the user's own files."""
+
+    file: str
+    function: str
+    line: int
+
+
+def own_frames(equation: Any) -> list[OwnFrame]:
+    """Those that led to an equation, outermost first; none where it is not told."""
+    return [
+        OwnFrame(frame.file_name, frame.function_name, frame.line_num)
+        for frame in reversed(frames_of(equation))
+        if _is_own(frame.file_name)
+    ]
+
+
+def line_apart(equation: Any, other: Any) -> str:
+    """file:line of the user's at which the way to an equation leaves the way to another one: of two calls in one
+    function the line of this call. Where both came by one line, that line; empty where it is not told."""
+    here, there = own_frames(equation), own_frames(other)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False)))
+    is_apart = len(here) > common and (len(there) == common or here[common][:2] == there[common][:2])
+    frame = here[common] if is_apart else here[common - 1] if common else None
+    return f"{frame.file}:{frame.line}" if frame is not None else ""
+
+
+def frames_inside(equation: Any, loop: Any) -> list[OwnFrame]:
+    """Those from the function that is the body of a loop to an equation in it; none where it is not told."""
+    here, around = own_frames(equation), own_frames(loop)
+    # JAX 0.10 begins anew where it traces a body; in others the way to the loop is a part of the way to what is in it.
+    return here[len(around) :] if here[: len(around)] == around else here
+
+
+def line_of_vmap(equation: Any) -> str:
+    """file:line of the user's that calls the innermost function made by `jax.vmap` on the way to an equation; empty
+    where there is none, or JAX calls it otherwise (tried on 0.10.2)."""
+    outside = dropwhile(lambda frame: not frame.function_name.endswith("vmap_f"), frames_of(equation))
+    return next((_place(frame) for frame in outside if _is_own(frame.file_name)), "")
+
+
+def _place(frame: Any) -> str:
+    return f"{frame.file_name}:{frame.line_num}"
+
+
+def _is_own(file: str) -> bool:
+    return not is_generated(file) and owner_of(file) == "user"
 
 
 def _is_users(file: str) -> bool:

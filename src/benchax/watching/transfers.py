@@ -43,7 +43,10 @@ from benchax.source_files import is_in_package, owner_of
 from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import calling
 
-_CALLBACKS = tuple(str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py"))
+_OWN_READS = tuple(
+    str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py", str(Path("interpreters", "mlir.py")))
+)
+"""Files of JAX that read arrays for themselves: callbacks of a compiled program, constants that it is compiled with."""
 Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any, Sequence[Any]], None]
 ResultHearer = Callable[[Any, Sequence[Any], Sequence[Any]], None]
@@ -248,6 +251,17 @@ def _reading_of_arrays() -> None:
     _replace(array.ArrayImpl, "_value", property(read_and_record, doc=plain.__doc__))
 
 
+@contextlib.contextmanager
+def reads_unseen() -> Iterator[None]:
+    """What this thread reads of arrays inside is ours, not the user's, and nobody is told."""
+    before = getattr(_busy, "is_reading", False)
+    _busy.is_reading = True
+    try:
+        yield
+    finally:
+        _busy.is_reading = before
+
+
 def _reading(value: Any, elapsed_s: float) -> None:
     # Above this function and `read_and_record`, where the frames of JAX begin.
     frame = sys._getframe(2)
@@ -259,11 +273,11 @@ def _reading(value: Any, elapsed_s: float) -> None:
 
 
 def _reader(frame: FrameType | None) -> str | None:
-    """The function of JAX that the user's line called: __float__, __repr__, device_get. None: it was called back by a
-    compiled program, as by `jax.debug.print`."""
+    """The function of JAX that the user's line called: __float__, __repr__, device_get. None: JAX reads for itself, as
+    for a callback of a compiled program."""
     name, is_of_jax = "?", True
     while frame is not None:
-        if frame.f_code.co_filename.endswith(_CALLBACKS):
+        if frame.f_code.co_filename.endswith(_OWN_READS):
             return None
         owner = owner_of(frame.f_code.co_filename)
         # Calls go through functions of ours while they are watched.

@@ -10,6 +10,7 @@ from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rules.compile_share import compile_share
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
+from benchax.results.cache import CacheUse
 from benchax.results.watch import Compile, FunctionCount, Reason, Watch
 
 
@@ -18,10 +19,13 @@ def compiled(again: bool) -> Compile:
     return Compile("step", "train.py:4", "train.py:9", False, False, 0.25, 0.25, 1.5, "x: f32[4]", (reason,), "Main")
 
 
-def asked(share: float | None, again: bool = True, total_s: float = 4.0) -> tuple[list[Finding], Checked]:
+def asked(
+    share: float | None, again: bool = True, total_s: float = 4.0, cache: CacheUse | None = None
+) -> tuple[list[Finding], Checked]:
     count = FunctionCount("step", "train.py:4", False, 2, 2, 2, 0, 0.5, 0.5, total_s - 1.0, total_s)
     watch = Watch("all", [compiled(False), compiled(again)], {("step", "train.py:4", False): count}, wall_s=8.0)
-    return ask(compile_share, ProgramEvidence("python train.py", watch, facts={"main_thread_share": share}))
+    facts = {"main_thread_share": share}
+    return ask(compile_share, ProgramEvidence("python train.py", watch, cache=cache, facts=facts))
 
 
 def test_a_large_share_is_told_with_what_it_went_into() -> None:
@@ -72,3 +76,10 @@ def test_of_one_function_it_says_nothing() -> None:
     _, answer = ask(compile_share, LiveEvidence(make_case(abs, (1.0,))))
 
     assert answer.outcome == "not applicable"
+
+
+def test_where_no_cache_keeps_what_is_compiled_once_another_rule_tells_it() -> None:
+    off = CacheUse(is_enabled=False, why_off="no folder is set")
+
+    assert asked(share=0.5, again=False, total_s=12.0, cache=off)[1].outcome == "fine"
+    assert asked(share=0.5, again=True, total_s=3.9, cache=off)[1].outcome == "finding"

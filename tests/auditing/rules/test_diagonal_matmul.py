@@ -43,6 +43,9 @@ def test_a_product_with_a_diagonal_matrix_is_found(ask_about: Any, fn: Any) -> N
         lambda a, b: jnp.diag(a @ b),
         lambda a, b: jnp.einsum("ii->i", a @ b),
         lambda a, b: jnp.sum(jnp.eye(600) * (a @ b)),
+        lambda a, b: (a @ b)[jnp.arange(600), jnp.arange(600)],
+        lambda a, b: jnp.diag(b - a @ b),
+        lambda a, b: jnp.trace(jnp.exp(0.5 * (a @ b)) + a),
     ],
 )
 def test_a_product_of_which_only_the_diagonal_is_used_is_found(ask_about: Any, fn: Any) -> None:
@@ -50,6 +53,19 @@ def test_a_product_of_which_only_the_diagonal_is_used_is_found(ask_about: Any, f
 
     assert finding.title == "makes all of a product, f32[600,600], and uses its diagonal"
     assert finding.seen[0].startswith("432 MFLOP for a product of which 720 kFLOP would do")
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: jax.vmap(lambda b: jnp.diag(a @ b))(jnp.stack([b, b])),
+        lambda a, b: jax.vmap(lambda b: jnp.trace(a @ b))(jnp.stack([b, b])),
+        lambda a, b: jnp.diagonal(jnp.stack([a, b]) @ b, axis1=-2, axis2=-1),
+        lambda a, b: jnp.trace(jnp.stack([a, b]) @ b, axis1=-2, axis2=-1),
+    ],
+)
+def test_diagonals_of_a_batch_of_products_are_found(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, M, M).one.title.endswith(" and uses its diagonal")
 
 
 def test_it_names_the_line_and_compares_with_scaling_of_the_same_result(ask_about: Any, result_of: Any) -> None:
@@ -79,6 +95,11 @@ def test_the_trace_of_a_product_is_compared_with_that_of_the_same_factors(ask_ab
         (lambda a, b: jnp.triu(a) @ b, (M, M)),
         (lambda a, b: jnp.trace(product := a @ b) + product.sum(), (M, M)),
         (lambda a, b: jnp.trace(a @ b, offset=1), (M, M)),
+        (lambda a, b: (a @ b)[jnp.arange(600), jnp.arange(600)[::-1]], (M, M)),
+        (lambda a, b: (a @ b)[jnp.arange(600), jnp.zeros(600, int)], (M, M)),
+        (lambda a, b: jnp.diag((c := jnp.exp(a @ b)) + c.T) + c[0], (M, M)),
+        (lambda a, b: jnp.diag(jnp.cumsum(a @ b, axis=0)), (M, M)),
+        (lambda a, b: jnp.diagonal(jnp.stack([a, b]) @ b, axis1=0, axis2=1), (M, M)),
     ],
 )
 def test_what_needs_the_product_is_fine(ask_about: Any, fn: Any, inputs: Any) -> None:

@@ -36,8 +36,40 @@ def curvature(x: Any, v: Any) -> Any:
 def test_a_matrix_of_derivatives_for_one_product_is_found(ask_about: Any, fn: Any) -> None:
     finding = ask_about(ID, fn, X, V).one
 
-    assert finding.title == "makes f32[64,64] of derivatives for one product with it"
+    assert finding.title.startswith("makes f32[64,64] of derivatives for ")
     assert "along 64 directions" in finding.seen[0]
+
+
+def solve(x: Any, v: Any, **options: Any) -> Any:
+    hessian = jax.hessian(energy)(x)
+    return jax.scipy.sparse.linalg.cg(lambda u: hessian @ u + 0.1 * u, v, **options)[0]
+
+
+def power_iteration(x: Any, v: Any, steps: Any = 8) -> Any:
+    hessian = jax.hessian(energy)(x)
+    return jax.lax.fori_loop(0, steps, lambda i, u: hessian @ u, v)
+
+
+def test_few_products_in_a_loop_are_found(ask_about: Any) -> None:
+    finding = ask_about(ID, power_iteration, X, V).one
+
+    assert (finding.title, finding.severity) == (
+        "makes f32[64,64] of derivatives for products with 8 vectors",
+        "warning",
+    )
+    assert finding.where == (__file__, power_iteration.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "severity", "said"),
+    [({"maxiter": 8}, "warning", "its iterations, which are 9 at most"), ({}, "info", "each of its iterations")],
+)
+def test_a_matrix_for_an_iterative_solver_is_found(ask_about: Any, options: Any, severity: str, said: str) -> None:
+    finding = ask_about(ID, lambda x, v: solve(x, v, **options), X, V).one
+
+    assert (finding.title, finding.severity) == ("makes f32[64,64] of derivatives for an iterative solver", severity)
+    assert said in finding.seen[0]
+    assert finding.where == (__file__, solve.__code__.co_firstlineno + 1)
 
 
 def test_it_names_the_line_of_the_product(ask_about: Any) -> None:
@@ -52,6 +84,8 @@ def test_it_names_the_line_of_the_product(ask_about: Any) -> None:
         lambda x, v: (j := jax.jacfwd(forces)(x)) @ jnp.diag(v) @ j.T,
         lambda x, v: (h := jax.hessian(energy)(x)) @ v + jnp.trace(h),
         lambda x, v: jax.jacfwd(forces)(x)[:2] @ v,
+        lambda x, v: power_iteration(x, v, 60),
+        lambda x, v: power_iteration(x, v, x[0].astype(int)),
         lambda x, v: jnp.eye(64) @ v + jax.grad(energy)(x),
         lambda x, v: jax.vmap(jax.grad(energy))(jnp.eye(64) * x) @ v,
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax_versions import shows_calls
 
 from benchax.results.transfers import ObservedTransfer, Transfers
@@ -79,6 +80,18 @@ def test_a_program_that_reads_once_at_its_end_is_fine_and_one_that_reads_often_i
 
     assert finding.where == (str(Path("train.py").absolute()), 7)
     assert finding.gain is None
+
+
+@pytest.mark.parametrize(("gain_s", "outcome"), [(0.3, "finding"), (0.02, "fine")])
+def test_a_read_beside_which_the_host_has_nothing_to_do_is_fine(
+    ask_about_program: Any, gain_s: float, outcome: str
+) -> None:
+    """As after each epoch that is one call."""
+    transfers = Transfers(sees=("host to device", "device to host"))
+    transfers.add(ObservedTransfer("device to host", "train.py:7", "f32[]", "__float__", 24, 96, 0.9))
+    read = {"where": "train.py:7", "by": "__float__", "count": 24, "steps": 20, "gain_s": gain_s, "stepped_s": 1.0}
+
+    assert ask_about_program(ID, transfers, calls={"jitted": 24, "reads": [read]}).outcome == outcome
 
 
 def test_a_program_that_reads_all_results_at_its_end_waits_once(ask_about_program: Any) -> None:

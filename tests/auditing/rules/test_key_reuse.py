@@ -5,7 +5,7 @@ from __future__ import annotations
 import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -182,3 +182,100 @@ def test_the_constants_of_a_loop_are_known() -> None:
     found = list(bodies(jax.make_jaxpr(in_a_loop)(KEYS[0])))
 
     assert [(body.is_loop, body.constants, body.trips) for body in found if body.is_loop] == [(True, 1, 5)]
+
+
+def noisy(x: Any, key: Any) -> Any:
+    return x + jax.random.normal(key, x.shape)
+
+
+def draws_in_a_body(x: Any, key: Any) -> Any:
+    def body(total: Any, part: Any) -> Any:
+        part = 2 * part
+        return total + noisy(part, key), None
+
+    return jax.lax.scan(body, x[0], x)[0]
+
+
+def passes_a_key_on_again(x: Any, key: Any) -> Any:
+    x = noisy(x, key)
+    return noisy(x, key)
+
+
+def test_of_a_loop_the_line_of_its_body_is_named_that_passes_the_key(ask_about: Any) -> None:
+    finding = ask_about(ID, draws_in_a_body, jnp.ones((4, 3)), KEYS[0]).one
+
+    assert finding.where == (__file__, draws_in_a_body.__code__.co_firstlineno + 3)
+    assert f"{__file__}:{noisy.__code__.co_firstlineno + 1}" in finding.seen[0]
+
+
+class Search(NamedTuple):
+    x: Any
+    key: Any
+
+
+def draw_of_carry(state: Any) -> Any:
+    x = 2 * state.x
+    return Search(x + jax.random.normal(state.key, x.shape), state.key)
+
+
+def unpack_and_draw(state: Any) -> Any:
+    x, key = state
+    sub, _ = jax.random.split(key)
+    return Search(x + noisy(x, sub), key)
+
+
+def draw_of_closure(x: Any, key: Any) -> Any:
+    def body(x: Any, _: Any) -> Any:
+        return draw_by_helper(x, jax.random.split(key)[0]), None
+
+    return jax.lax.scan(body, x, None, length=3)[0]
+
+
+def draw_by_helper(x: Any, key: Any) -> Any:
+    first, key = jax.random.split(key)
+    keys = jax.random.split(first, 2)
+    return x + noisy(x, keys[0])
+
+
+def whole_loop(step: Any) -> Any:
+    return lambda x, key: jax.lax.scan(lambda s, _: (step(s), None), Search(x, key), None, length=3)[0]
+
+
+@pytest.mark.parametrize(
+    ("fn", "chooses", "line"),
+    [
+        (whole_loop(draw_of_carry), draw_of_carry, 2),
+        (whole_loop(unpack_and_draw), unpack_and_draw, 3),
+        (draw_of_closure, draw_of_closure, 2),
+    ],
+)
+def test_of_a_loop_the_line_is_named_that_takes_the_key_out_of_a_carry_or_a_closure(
+    ask_about: Any, fn: Any, chooses: Any, line: int
+) -> None:
+    finding = ask_about(ID, fn, jnp.ones(3), KEYS[0]).one
+
+    assert finding.where == (__file__, chooses.__code__.co_firstlineno + line)
+
+
+def test_of_two_uses_inside_of_one_function_the_second_call_of_it_is_named(ask_about: Any) -> None:
+    finding = ask_about(ID, passes_a_key_on_again, jnp.ones(3), KEYS[0]).one
+
+    assert finding.where == (__file__, passes_a_key_on_again.__code__.co_firstlineno + 2)
+
+
+def one_mask_for_all_rows(x: Any, key: Any) -> Any:
+    scale = jnp.float32(2)
+    return scale * jax.vmap(noisy, in_axes=(0, None))(x, key)
+
+
+def test_rows_that_draw_the_same_numbers_are_an_info_at_the_call_of_vmap(ask_about: Any) -> None:
+    finding = ask_about(ID, one_mask_for_all_rows, jnp.ones((4, 3)), KEYS[0]).one
+
+    assert (finding.severity, finding.title) == ("info", "each row of jax.vmap draws the same random numbers")
+    assert finding.where == (__file__, one_mask_for_all_rows.__code__.co_firstlineno + 2)
+
+
+def test_rows_with_a_key_each_are_fine(ask_about: Any) -> None:
+    fn = jax.vmap(lambda x, key: jax.vmap(noisy)(x, jax.random.split(key, 3)))
+
+    assert ask_about(ID, fn, jnp.ones((4, 3)), jax.random.split(KEYS[0], 4)).outcome == "fine"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import pytest
+
+from benchax.auditing.fed_back import Carried, FedBack
 
 ID = "low-precision-accumulation"
 
@@ -132,3 +138,169 @@ def test_the_line_that_names_a_number_which_a_sum_begins_with_is_named(ask_about
     finding = ask_about(ID, average_from_zero, "f32[1000]", parts=NOT_CALLED).one
 
     assert finding.where == (__file__, average_from_zero.__code__.co_firstlineno + 3)
+
+
+def test_of_an_argument_the_line_that_makes_it_for_the_call_is_named(ask_about: Any, tmp_path: Any) -> None:
+    text = (
+        "import jax, jax.numpy as jnp\n"
+        "def begin(dtype):\n    return jnp.zeros(3, dtype)\n"
+        "def mean(total, xs):\n"
+        "    return jax.lax.scan(lambda t, x: (t + x.astype(t.dtype), None), total, xs)[0]\n"
+        "if data:\n    total = begin(half)\n    total = mean(total, data)\n"
+    )
+    file, made = tmp_path / "model.py", dict[str, Any](data=None)
+    file.write_text(text)
+    exec(compile(text, str(file), "exec"), made)
+
+    parts = NOT_CALLED | {"called_at": f"{file}:8"}
+    finding = ask_about(ID, made["mean"], made["begin"](jnp.bfloat16), "f32[1000,3]", parts=parts).one
+
+    assert finding.where == (str(file), 3)
+
+
+@dataclass(frozen=True)
+class Precision:
+    weights: Any = jnp.float32
+    counts: Any = jnp.bfloat16  # written
+
+
+class Tally(NamedTuple):
+    hits: Any
+    left: Any
+
+
+def count_in_waves(where: Any) -> Any:
+    precision = Precision()
+    start = Tally(jnp.zeros(4, precision.counts), jnp.int32(0))
+
+    def step(tally: Any, where: Any) -> Any:
+        hits = tally.hits.at[where].add(jnp.ones(where.shape, tally.hits.dtype))
+        return Tally(hits, tally.left + 1), None
+
+    return jax.lax.scan(lambda tally, where: (jax.lax.scan(step, tally, where)[0], None), start, where)[0]
+
+
+def test_counts_of_nested_loops_are_told_where_their_dtype_is_written(ask_about: Any) -> None:
+    """20 waves of 10 steps add 8 terms each to 4 elements."""
+    finding = ask_about(ID, count_in_waves, "i32[20,10,8]", parts=NOT_CALLED).one
+
+    lines = Path(__file__).read_text().splitlines()
+    written = next(i for i, line in enumerate(lines, 1) if line.endswith("# written"))
+    assert finding.title == "a loop adds up 400 terms in bfloat16"
+    assert finding.where == (__file__, written)
+
+
+def only_where_positive(xs: Any) -> Any:
+    return jax.lax.scan(lambda c, x: (jnp.where(x > 0, c + x, c), None), jnp.zeros((), xs.dtype), xs)[0]
+
+
+def rounded_each_time(xs: Any) -> Any:
+    def add(total: Any, x: Any) -> Any:
+        return (total.astype(jnp.float32) + x).astype(total.dtype), None
+
+    return jax.lax.scan(add, jnp.zeros((), xs.dtype), xs)[0]
+
+
+def by_segment(xs: Any) -> Any:
+    return jax.ops.segment_sum(xs, jnp.arange(xs.size) % 3, 3)
+
+
+def in_a_batch(xs: Any) -> Any:
+    return jax.vmap(only_where_positive)(jnp.stack([xs, xs]))
+
+
+@pytest.mark.parametrize("fn", [only_where_positive, rounded_each_time, by_segment, in_a_batch])
+def test_sums_are_found_in_whatever_form_they_add(ask_about: Any, fn: Any) -> None:
+    assert "terms" in ask_about(ID, fn, "bf16[1000]", parts=NOT_CALLED).one.title
+
+
+def begins_anew(xs: Any) -> Any:
+    return jax.lax.scan(lambda c, x: (jnp.where(x > 0, c + x, 0), None), jnp.zeros((), xs.dtype), xs)[0]
+
+
+def decays(xs: Any) -> Any:
+    return jax.lax.scan(lambda c, x: (0.9 * c + 0.1 * x, None), jnp.zeros((), xs.dtype), xs)[0]
+
+
+def into_many(xs: Any) -> Any:
+    return jnp.zeros(100, xs.dtype).at[jnp.arange(xs.size) % 100].add(xs)
+
+
+@pytest.mark.parametrize("fn", [begins_anew, decays, into_many])
+def test_what_begins_anew_or_decays_or_gets_few_terms_is_no_long_sum(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, "bf16[1000]", parts=NOT_CALLED).outcome == "not checked"
+
+
+def averaged_with(decay: float) -> Any:
+    def move_average(average: Any, x: Any) -> Any:
+        return decay * average + (1 - decay) * x
+
+    return move_average
+
+
+def averaged_in_float32(average: Any, x: Any) -> Any:
+    return (0.998 * average + (1 - 0.998) * x).astype(average.dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "decay", "lost"),
+    [
+        ("bf16", 0.999, "195% to 391%"),
+        ("bf16", 0.99, "20% to 39%"),
+        ("f16", 0.999, "24% to 49%"),
+        ("bf16", 0.9, ""),
+        ("f16", 0.99, ""),
+        ("f32", 0.999, ""),
+    ],
+)
+def test_an_average_that_does_not_move_in_its_dtype_is_found(
+    ask_about: Any, dtype: str, decay: float, lost: str
+) -> None:
+    spec = f"{dtype}[3]"
+
+    findings = ask_about(ID, averaged_with(decay), spec, spec, parts=NOT_CALLED).findings
+
+    assert [finding.title.endswith("loses its updates") for finding in findings] == [True] * bool(lost)
+    assert all(lost in finding.seen[2] for finding in findings)
+
+
+def test_an_average_whose_factors_are_rounded_says_what_it_comes_to(ask_about: Any) -> None:
+    """0.998 is 0.99609375 in bf16."""
+    finding = ask_about(ID, averaged_in_float32, "bf16[3]", "f32[3]", parts=NOT_CALLED).one
+
+    assert "comes to 0.51 times what is averaged" in finding.seen[3]
+
+
+@pytest.mark.parametrize("fn", [lambda a, x: 0.95 * a + 0.002 * x, lambda a, x: 1.5 * a + 0.001 * x])
+def test_other_sums_of_two_products_are_no_averages(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, "bf16[3]", "bf16[3]", parts=NOT_CALLED).findings == []
+
+
+def add_loss(total: Any, w: Any, x: Any) -> Any:
+    return total + jnp.sum(x * w).astype(total.dtype), w - (0.1 * w * x).astype(w.dtype)
+
+
+def test_sums_of_calls_that_are_given_their_own_result_are_found(ask_about: Any) -> None:
+    """A step of an optimiser is made of what it is added to, and is no sum of independent terms."""
+    given = ("bf16[]", "bf16[3]", "f32[3]")
+
+    found = ask_about(ID, add_loss, *given, parts=NOT_CALLED | {"carried": Carried(500, ((0, 0), (1, 1)))}).one
+
+    assert found.title == "calls in a loop add up 500 terms in bfloat16"
+    few = NOT_CALLED | {"carried": Carried(100, ((0, 0),))}
+    assert ask_about(ID, add_loss, *given, parts=few).findings == []
+
+
+def test_a_result_is_carried_if_each_next_call_is_given_it() -> None:
+    def step() -> None: ...
+
+    seen, totals = FedBack(), [jnp.float32(i) for i in range(4)]
+    for before, after in itertools.pairwise(totals):
+        seen.note_call(step, [jnp.zeros(2), before])
+        seen.note_result(step, [after])
+
+    assert seen.carried(step) == Carried(2, ((1, 0),))
+
+    seen.note_call(step, [jnp.zeros(2), totals[0]])
+
+    assert seen.carried(step) == Carried(3, ())

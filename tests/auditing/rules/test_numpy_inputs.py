@@ -105,3 +105,20 @@ def test_what_is_made_an_array_of_the_devices_by_name_is_asked_for(ask_about_pro
             jnp.asarray(np.full((64, 64), step, np.float32))
 
     assert ask_about_program(ID, transfers).outcome == "fine"
+
+
+def test_arrays_that_are_the_same_each_time_are_told_where_they_are_made(
+    ask_about_program: Any, tmp_path: Path
+) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("def score(w, x): ...\nw = np.load(path)\nfor x in data:\n    score(w, x)\n")
+    transfers = Transfers(sees=("host to device",))
+    transfers.add(ObservedTransfer("host to device", f"{train}:4", "NumPy f32[64]", "score", 9, 9 * 256, None))
+    line = {"function": "score", "where": f"{train}:4", "of_numpy": [["w", 9, 8], ["x", 9, 0]]}
+
+    finding = ask_about_program(ID, transfers, lines=[line]).one
+
+    assert finding.where == (str(train), 2)
+    assert finding.seen[-1] == f"given at {train}:4 as w, the same each time"
+    line["of_numpy"] = [["x", 9, 0]]
+    assert ask_about_program(ID, transfers, lines=[line]).one.where == (str(train), 4)

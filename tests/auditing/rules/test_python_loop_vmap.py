@@ -123,3 +123,36 @@ def test_what_is_mapped_already_is_fine() -> None:
     import jax
 
     assert asked(jax.vmap(body), X)[1].outcome == "fine"
+
+
+def recursion(x: Any) -> Any:
+    var, out = x[0, 0], []
+    for t in range(x.shape[0]):
+        out.append(var)
+        var = 0.1 + 0.2 * x[t, 0] + 0.7 * var
+    return jnp.sum(jnp.stack(out) ** 2)
+
+
+@pytest.mark.parametrize("fn", [recursion, jax.grad(recursion)])
+def test_what_hands_a_value_on_from_iteration_to_iteration_is_for_scan(fn: Any) -> None:
+    assert asked(fn, X)[0] == []
+    (finding,), _ = asked(fn, X, rule=unrolled_loop)
+    assert "jax.lax.scan" in finding.advice
+
+
+class numpyro:  # as models call it
+    """Where the package is not installed."""
+
+    @staticmethod
+    def sample(name: str, value: Any) -> Any:
+        return jnp.sin(value) + jnp.cos(value)
+
+
+def model(x: Any) -> Any:
+    return jnp.stack([numpyro.sample(f"x{i}", row) for i, row in enumerate(x)])
+
+
+def test_sites_of_a_model_are_for_a_plate() -> None:
+    (finding,), _ = asked(model, X)
+
+    assert "numpyro.plate" in finding.advice

@@ -148,3 +148,21 @@ def test_a_tree_of_another_shape_is_no_field() -> None:
 
     assert finding.title == "step was compiled again 4 times"
     assert finding.advice.startswith("Pass the same tree")
+
+
+def test_the_line_that_gives_an_argument_another_size_is_named(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(
+        "def step(x): ...\ndef load():\n    for rows in data:\n        width = max(map(len, rows))\n"
+        "        yield np.zeros((8, width))\nfor x in load():\n    step(x)\n"
+    )
+    sizes = [(9, 7), (7, 8), (8, 5)]
+    compiles = [
+        Compile("step", f"{train}:1", f"{train}:7", False, False, 0.1, 0.1, 0.1, "", (reason,), "main")
+        for old, new in sizes
+        for reason in [Reason("shape", f"x: shape f32[8,{old}] → f32[8,{new}]")]
+    ]
+
+    (finding,), _ = ask(recompile_hot_spot, ProgramEvidence("", Watch("all", compiles=compiles)))
+
+    assert finding.where == (str(train), 4)

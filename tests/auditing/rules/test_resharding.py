@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchax.auditing.call_notes import _wanted_shardings
@@ -42,7 +43,16 @@ def test_arguments_that_lie_otherwise_than_they_are_wanted_are_found(ask_about_p
     finding = ask_about_program(ID, host={"puts": []}, lines=[line]).one
 
     assert finding.title == "step gets arguments that do not lie as it wants them"
-    assert finding.seen == ("params['w']: from P() to P('m',), 12 times",)
+    assert finding.seen == ("it is called at train.py:4", "params['w']: from P() to P('m',), 12 times")
+    assert finding.where[1] == 4
+
+
+def test_the_line_that_places_such_an_argument_is_named(ask_about_program: Any, tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("def step(w, x): ...\nx = jnp.asarray(data)\nfor _ in range(9):\n    w = step(w, x)\n")
+    line = {"function": "step", "where": f"{train}:4", "moved": [["x", "cpu:0", "P('m',)", 12]]}
+
+    assert ask_about_program(ID, host={"puts": []}, lines=[line]).one.where == (str(train), 2)
 
 
 def test_what_is_placed_once_is_fine(ask_about_program: Any) -> None:
@@ -59,3 +69,30 @@ def test_a_sharding_for_an_argument_is_for_all_of_its_leaves() -> None:
     call = JaxCall(print, (({"w": 1.0, "m": 2.0}), 3.0), {}, settings, "train.py:4", is_nested=False, is_ignored=False)
 
     assert _wanted_shardings(call) == ["rows", "rows", "everywhere"]
+
+
+def inner_move(**changed: Any) -> dict[str, Any]:
+    return {
+        "function": "step", "name": "batch['x']", "where": "train.py:52", "count": 30, "what": "f32[4096,256]",
+        "size_bytes": 4 << 20, "from": "P(None, 'd') over {'d': 4}", "to": "P('d',) over {'d': 4}", **changed,
+    }  # fmt: skip
+
+
+def test_a_layout_that_a_function_gives_its_argument_is_found_with_the_line_that_places_it(
+    ask_about_program: Any,
+) -> None:
+    placed = put(moves=0, where="train.py:67", what="f32[4096,256]", lies="P(None, 'd') over {'d': 4}")
+    other = put(moves=0, where="train.py:70", what="f32[4096,256]", lies="P() over {'d': 4}")
+
+    finding = ask_about_program(ID, host={"puts": [placed, other]}, lines=[], inner_layouts=[inner_move()]).one
+
+    assert (finding.severity, finding.where[1]) == ("warning", 52)
+    assert finding.title == "step moves batch['x'] to another layout in each call"
+    assert finding.seen[0] == "f32[4096,256], 4.00 MiB, from P(None, 'd') over {'d': 4} to P('d',) over {'d': 4}"
+    assert finding.seen[2:] == ("device_put places f32[4096,256] so at train.py:67",)
+
+
+def test_a_small_argument_and_one_that_came_so_once_are_fine(ask_about_program: Any) -> None:
+    moves = [inner_move(size_bytes=4096), inner_move(count=1)]
+
+    assert ask_about_program(ID, host={"puts": []}, lines=[], inner_layouts=moves).outcome == "fine"

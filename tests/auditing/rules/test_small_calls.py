@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,6 +44,17 @@ def test_calls_that_need_one_another_are_an_info_with_other_advice(ask_about_pro
 )
 def test_few_calls_large_ones_and_those_of_a_loop_of_steps_are_fine(ask_about_program: Any, changed: Any) -> None:
     assert ask_about_program(ID, lines=[line(**changed)], **FACTS).outcome == "fine"
+
+
+def test_a_call_that_a_benchmark_times_again_and_again_is_fine(ask_about_program: Any, tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    each = "for _ in range(300):\n    start = clock()\n    wait(score(x))\n    took.append(perf_counter() - start)\n"
+    train.write_text(each.replace("clock()", "perf_counter()"))
+    assert ask_about_program(ID, lines=[line(where=f"{train}:3")], **FACTS).outcome == "fine"
+
+    whole = "start = perf_counter()\nfor x in data:\n    score(x)\nprint(perf_counter() - start)\n"
+    train.write_text(whole)
+    assert ask_about_program(ID, lines=[line(where=f"{train}:3")], **FACTS).outcome == "finding"
 
 
 def test_where_no_call_was_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
@@ -88,3 +100,23 @@ def test_arguments_that_stay_the_same_are_not_counted() -> None:
 
     (known,) = [fun for fun in notes._last if getattr(fun, "__name__", "") == "<lambda>"]
     assert notes.repeated(known) == frozenset({0})
+    # Nor does the first call count, of which nothing is known to stay.
+    assert [one["most_bytes"] for one in notes.asdict()["lines"]] == [rows[0].nbytes]
+
+
+@shows_calls
+def test_arguments_whose_number_changes_are_all_counted() -> None:
+    f = jax.jit(lambda *rows: rows[0])
+
+    assert noted(lambda: [f(*[jnp.ones(64)] * n) for n in (1, 2, 3)])["most_bytes"] == 3 * 64 * 4
+
+
+@shows_calls
+def test_a_method_that_has_no_name_of_its_own_is_named_by_its_class() -> None:
+    class Net:
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    assert noted(lambda: jax.jit(Net.__call__, static_argnums=0)(Net(), jnp.ones(3)))["function"].endswith(
+        "Net.__call__"
+    )

@@ -60,6 +60,17 @@ def test_of_a_function_of_a_package_the_line_that_calls_it_is_named() -> None:
     assert finding.where == (str(Path("train.py").absolute()), 6)
 
 
+def test_what_a_package_makes_anew_for_itself_is_no_warning() -> None:
+    package = f"{sysconfig.get_path('purelib')}/numpyro/util.py:316"
+    text = "static _body_fn: <PjitFunction of <function fori_collect.<locals>._body_fn at 0x7f>> → another"
+    one = Compile("_loop", package, "train.py:6", False, False, 0.1, 0.1, 0.1, "", (Reason("static", text),), "main")
+
+    (finding,), _ = ask(static_churn, ProgramEvidence("", Watch("all", compiles=[one] * 3)))
+
+    assert (finding.severity, finding.where) == ("info", (str(Path("train.py").absolute()), 6))
+    assert finding.advice.startswith("_loop is a package's, which makes _body_fn anew in each call of yours")
+
+
 def test_what_a_library_takes_as_static_is_told_at_the_line_that_passes_it(tmp_path: Path) -> None:
     train = tmp_path / "train.py"
     train.write_text("@eqx.filter_jit\ndef step(x, t):\n    return x * t\n\nfor i in range(9):\n    step(x, i / 9)\n")
@@ -101,3 +112,15 @@ def test_equal_settings_without_equality_are_told_apart_from_many_values() -> No
     (finding,), _ = asked((Settings() for _ in range(4)), lambda x, n: x * n.scale)
 
     assert "__eq__ and __hash__" in finding.advice
+
+
+def test_a_lambda_that_is_made_anew_is_told_where_it_is_made(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("def orbit(mu):\n    term = ODETerm(lambda t: mu * t)\n    return solve(term)\n")
+    name = "<function orbit.<locals>.<lambda> at 0x7f48>"
+    reasons = (Reason("static", f"static terms.field: {name} → {name} (each value is compiled on its own)"),)
+    one = Compile("solve", f"{train}:9", f"{train}:3", False, False, 0.1, 0.1, 0.1, "", reasons, "main")
+
+    (finding,), _ = ask(static_churn, ProgramEvidence("", Watch("all", compiles=[one] * 3)))
+
+    assert finding.where == (str(train), 2)

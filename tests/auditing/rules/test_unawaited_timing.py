@@ -42,7 +42,7 @@ def test_a_clock_around_a_call_that_nobody_waits_for_is_found(
     finding = asked(ask_about_program, tmp_path, text, 4).one
 
     assert finding.title == "the clock is read before step is done"
-    assert finding.where == (str(tmp_path / "train.py"), 4)
+    assert finding.where == (str(tmp_path / "train.py"), 5)
 
 
 @pytest.mark.parametrize(

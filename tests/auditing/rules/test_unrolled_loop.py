@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
@@ -70,7 +71,7 @@ def test_of_a_loop_of_many_iterations_a_tenth_of_the_program_is_enough() -> None
         parts = []
         for _ in range(n):
             parts.append(x := x * 2)
-        return functools.reduce(jnp.add, map(layer, parts))
+        return jnp.stack(jax.tree.map(layer, parts)).sum(0)
 
     (finding,), _ = asked(functools.partial(kept_in_a_list, n=60), X)
 
@@ -83,6 +84,39 @@ def test_a_loop_whose_body_is_in_other_functions_and_a_jit_inside() -> None:
 
     assert finding.title == "the while loop is unrolled 30 times"
     assert finding.where == (__file__, line_of(in_while, "while i"))
+
+
+def folded(x: Any) -> Any:
+    def add(total: Any, row: Any) -> Any:
+        return layer(total) + jnp.outer(row, row).sum() / (1 + jnp.exp(total[0]))
+
+    return functools.reduce(add, jnp.ones((30, 4)), x[0]).sum()
+
+
+def mapped(x: Any) -> Any:
+    return sum(map(lambda k: layer(layer(x * k)) @ layer(x).T, range(30)))  # noqa: C417
+
+
+@pytest.mark.parametrize(("fn", "call"), [(folded, "reduce"), (mapped, "map")])
+def test_what_reduce_and_map_call_is_a_loop_too(fn: Any, call: str) -> None:
+    """A derivative has sums at places of its own."""
+    for each in (fn, jax.grad(lambda x: fn(x).sum())):
+        (finding,), _ = asked(each, X)
+
+        assert finding.title == f"the call of {call} is unrolled 30 times"
+        assert finding.where == (__file__, line_of(fn, f"{call}("))
+
+
+def test_a_short_loop_of_a_function_that_is_called_often_is_fine() -> None:
+    def twice_four(x: Any) -> Any:
+        def four(y: Any) -> Any:
+            for _ in range(4):
+                y = layer(layer(layer(y)))
+            return y
+
+        return four(x) + four(x * 2)
+
+    assert asked(twice_four, X)[0] == []
 
 
 def test_a_fori_loop_is_fine() -> None:
@@ -137,8 +171,8 @@ def test_turns_are_counted_also_where_one_line_does_the_same_twice() -> None:
 
 
 def test_a_loop_around_the_audit_is_none_of_the_function() -> None:
-    def folded(x: Any) -> Any:
-        return functools.reduce(lambda y, _: layer(y), range(30), x)
+    def nested(x: Any, n: int = 30) -> Any:
+        return nested(layer(x), n - 1) if n else x
 
     for _ in range(1):
-        assert asked(folded, X)[0] == []
+        assert asked(nested, X)[0] == []

@@ -51,18 +51,39 @@ def test_a_condition_that_is_the_same_in_all_rows_is_found(ask_about: Any, fn: A
     assert "repeated for 16 rows" in finding.seen[1]
 
 
-def test_it_names_the_line_of_the_cond(ask_about: Any) -> None:
-    assert ask_about(ID, repeated, X, M, "i32[]").one.where == (__file__, move.__code__.co_firstlineno + 2)
+def test_it_names_the_call_of_vmap_and_the_line_of_the_cond(ask_about: Any) -> None:
+    finding = ask_about(ID, repeated, X, M, "i32[]").one
+
+    assert finding.where == (__file__, repeated.__code__.co_firstlineno + 2)
+    assert finding.seen[1].startswith(f"lax.cond is at {__file__}:{move.__code__.co_firstlineno + 2};")
 
 
 @pytest.mark.parametrize(
     "fn",
     [
         lambda x, m, i: jax.vmap(move, in_axes=(0, None, None))(x, i % 50 == 0, m),
-        lambda x, m, i: jax.vmap(move, in_axes=(0, 0, None))(x, x[:, 0] > i, m),
+        lambda x, m, i: jax.vmap(lambda x, d: jax.lax.cond(d, jnp.sin, jnp.cos, x))(x, x[:, 0] > i),
         lambda x, m, i: jax.vmap(lambda x: jnp.where(i > 0, refresh(x, m), x))(x),
         lambda x, m, i: jax.vmap(lambda x, d: jax.lax.cond(d, jnp.sin, jnp.cos, x))(x, jnp.full(16, i > 0)),
     ],
 )
-def test_one_branch_or_a_condition_of_each_row_is_fine(ask_about: Any, fn: Any) -> None:
+def test_one_branch_and_cheap_ones_are_fine(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, X, M, "i32[]").outcome == "fine"
+
+
+def by_row(x: Any, m: Any, i: Any) -> Any:
+    return jax.vmap(lambda x: jax.lax.cond(x[0] > i, refresh, stay, x, m))(x)
+
+
+def test_rows_with_conditions_of_their_own_are_an_info(ask_about: Any) -> None:
+    finding = ask_about(ID, by_row, X, M, "i32[]").one
+
+    assert (finding.severity, finding.title) == ("info", "runs all branches of lax.cond for each row")
+    assert finding.where == (__file__, by_row.__code__.co_firstlineno + 1)
+    assert "jax.lax.map" in finding.advice
+
+
+def test_branches_that_are_about_as_dear_are_fine(ask_about: Any) -> None:
+    fn = lambda x, m, i: jax.vmap(lambda x: jax.lax.cond(x[0] > i, refresh, lambda x, m: refresh(x, 2 * m), x, m))(x)  # noqa: E731
+
     assert ask_about(ID, fn, X, M, "i32[]").outcome == "fine"

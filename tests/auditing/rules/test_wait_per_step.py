@@ -18,7 +18,7 @@ ID = "wait-per-step"
 
 def wait(**changed: Any) -> dict[str, Any]:
     known = {"where": "train.py:9", "by": ".item", "count": 101, "waited_s": 0.4, "between_s": 0.6, "gain_s": 0.35}
-    return {**known, "stepped_s": 1.0, **changed}
+    return {**known, "steps": 100, "stepped_s": 1.0, **changed}
 
 
 def host(*waits: dict[str, Any], sees_methods: bool = True) -> dict[str, Any]:
@@ -89,31 +89,32 @@ def test_numpy_that_reads_an_array_of_jax_waits_for_it(ask_about_program: Any) -
 
 
 def test_waits_are_noted_by_line_with_what_could_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each wait takes 2 s, and 3 s lie between two of them, by this clock.
-    times = iter([0.0, 2.0, 5.0, 7.0, 10.0, 12.0])
+    # Each wait takes 2 s, and 3 s lie between two of them, by this clock; 50 s at first, while others are compiled.
+    begun = (0.0, 52.0, 104.0, 109.0, 114.0)
+    times = iter([time for each in begun for time in (each, each + 2.0)])
     noted = HostCalls()
     monkeypatch.setattr(host_calls, "perf_counter", lambda: next(times))
     x = jnp.ones(3)
     try:
-        for _ in range(3):
+        for _ in begun:
             x.block_until_ready()
     finally:
         noted.close()
 
     (line,) = noted.asdict()["waits"]
-    assert (line["by"], line["count"], line["waited_s"], line["between_s"]) == (".block_until_ready", 3, 6.0, 6.0)
-    assert line["gain_s"] == 4.0
+    assert (line["by"], line["count"], line["waited_s"], line["between_s"]) == (".block_until_ready", 5, 10.0, 6.0)
+    assert (line["gain_s"], line["steps"], line["stepped_s"]) == (4.0, 2, 10.0)
 
 
 def test_a_wait_that_another_one_follows_gains_what_lies_between_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the first, the second would wait for the device."""
     # In each step 4 s at one line, 1 s of the host, 2 s at the other, and 3 s of the host.
-    times = iter([0.0, 4.0, 5.0, 7.0, 10.0, 14.0, 15.0, 17.0])
+    times = iter([10.0 * i + time for i in range(4) for time in (0.0, 4.0, 5.0, 7.0)])
     noted = HostCalls()
     monkeypatch.setattr(host_calls, "perf_counter", lambda: next(times))
     x = jnp.ones(3)
     try:
-        for _ in range(2):
+        for _ in range(4):
             x.block_until_ready()
             jax.block_until_ready(x)
     finally:

@@ -49,3 +49,9 @@ def test_an_output_that_would_compile_again_when_fed_back_is_an_info(ask_about: 
 
     assert finding.severity == "info"
     assert finding.seen == ("result is a weakly typed f32[], args[0] a strongly typed one",)
+
+
+def test_in_a_program_what_is_compiled_again_is_told_by_another_rule(ask_about: Any) -> None:
+    parts = {"why_not_called": "it belongs to a program"}
+
+    assert ask_about(ID, lambda a: jnp.where(a > 0, 1.0, 2.0), "f32[]", parts=parts).outcome == "fine"

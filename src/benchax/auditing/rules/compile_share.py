@@ -35,7 +35,9 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
         return
     again_s = sum(c.total_s for c in e.watch.recompiles)
     is_mostly_again = again_s > 0.5 * spent_s
-    if not is_mostly_again and spent_s < LONG_ONCE_S:
+    # Where no cache keeps them, cache-off tells of long compilations, and which.
+    is_told = e.cache is not None and e.cache.is_enabled is False
+    if not is_mostly_again and (spent_s < LONG_ONCE_S or is_told):
         return
     again = f", {seconds(again_s)} of it for functions that had a program already" if again_s else ""
     seen = [

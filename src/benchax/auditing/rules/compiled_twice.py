@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.origins import made_by
 from benchax.auditing.passed_values import started_at, started_path
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
@@ -47,11 +48,11 @@ def is_second_look(c: Compile) -> bool:
 def _finding(compiles: list[Compile], lost_s: float) -> Finding:
     kinds = dict.fromkeys(reason.kind for c in compiles for reason in c.reasons)
     reasons = [reason.text for c in compiles for reason in c.reasons]
-    called, defined = where_of(compiles[0].where), where_of(compiles[0].defined)
+    called, defined, path = where_of(compiles[0].where), where_of(compiles[0].defined), started_path(reasons)
     return compiled_twice.finding(
         f"{compiles[0].function} was compiled again: an argument is not what it began as",
         [*list_some(reasons), f"that took {seconds(lost_s)}, by JAX's own clock"],
         " ".join(ADVICE[kind] for kind in kinds if kind in ADVICE),
-        where=started_at(called, started_path(reasons), defined) or called or defined,
+        where=made_by(called, compiles[0].function, path) or started_at(called, path, defined) or called or defined,
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
     )

@@ -16,7 +16,7 @@ from benchax.auditing.diagonals import diagonal_axes, identity_of
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, first_of_each_line
 from benchax.auditing.work import elements, operations
 from benchax.case import make_case
 from benchax.results.audit import Finding
@@ -25,6 +25,8 @@ from benchax.units import count, size
 PRODUCT = "dot_general"
 LEAST_ROWS, LEAST_FLOPS = 32, 1 << 24
 """Of the diagonal, and of the product."""
+BY_ELEMENT = ("abs", "add", "convert_element_type", "copy", "div", "exp", "integer_pow", "mul", "neg", "square", "sub")
+"""The diagonal of what these make is made of the diagonals of what they read."""
 
 
 @dataclass(frozen=True)
@@ -42,24 +44,22 @@ class _Diagonal:
 
 @rule("diagonal-matmul", "are diagonals taken and scaled by without a whole matrix?", "warning", needs_trace_only=True)
 def diagonal_matmul(e: Evidence) -> Iterable[Finding]:
-    told: set[str] = set()
-    for body in bodies(closed_jaxpr(e)):
-        for found in _diagonals(body):
-            is_large = found.rows >= LEAST_ROWS and operations(found.step) >= LEAST_FLOPS
-            if is_large and GRADIENT not in found.step.scope and found.step.line not in told:
-                told.add(found.step.line)
-                yield _finding(e, found)
+    found = (one for body in bodies(closed_jaxpr(e)) for one in _diagonals(body))
+    large = (one for one in found if one.rows >= LEAST_ROWS and operations(one.step) >= LEAST_FLOPS)
+    own = (one for one in large if GRADIENT not in one.step.scope)
+    yield from (_finding(e, one) for one in first_of_each_line(own))
 
 
 def _diagonals(body: Body) -> Iterator[_Diagonal]:
-    readers = {id(value): step for step in body.program.steps for value in step.reads}
     for step in body.program.steps:
         if step.name == PRODUCT:
             yield from _of_factors(body, step)
         elif step.name in ("mul", "select_n"):
-            yield from _of_mask(body, step, readers)
+            yield from _of_mask(body, step)
         elif step.name == "cond":
             yield from _of_platforms(body, step)
+        elif step.name == "gather" and _takes_diagonal(body, step):
+            yield from _products(body, step.reads[:1], step.reads[0].shape[-1])
 
 
 def _of_factors(body: Body, step: TracedEquation) -> Iterator[_Diagonal]:
@@ -73,13 +73,13 @@ def _of_factors(body: Body, step: TracedEquation) -> Iterator[_Diagonal]:
             yield _Diagonal(step, matrix, True, matrix.shape[axes[0]], elements(step.makes[0]))
 
 
-def _of_mask(body: Body, step: TracedEquation, readers: dict[int, TracedEquation]) -> Iterator[_Diagonal]:
+def _of_mask(body: Body, step: TracedEquation) -> Iterator[_Diagonal]:
     """A product of which a mask leaves the diagonal, which is then summed: what `jnp.trace` does."""
-    axes, reader = diagonal_axes(body, step.makes[0]), readers.get(id(step.makes[0]))
-    if axes is None or reader is None or reader.name != "reduce_sum" or body.uses[id(step.makes[0])] != 1:
+    axes, readers = diagonal_axes(body, step.makes[0]), body.readers(step.makes[0])
+    if axes is None or [one.name for one in readers] != ["reduce_sum"] or body.uses[id(step.makes[0])] != 1:
         return
-    if set(axes) & set(reader.equation.params["axes"]):
-        yield from _products(body, step.reads)
+    if set(axes) & set(readers[0].equation.params["axes"]):
+        yield from _products(body, step.reads, step.makes[0].shape[axes[0]])
 
 
 def _of_platforms(body: Body, step: TracedEquation) -> Iterator[_Diagonal]:
@@ -88,18 +88,46 @@ def _of_platforms(body: Body, step: TracedEquation) -> Iterator[_Diagonal]:
     if chosen is None or chosen.name != "platform_index" or len(step.makes) != 1:
         return
     operands = step.reads[1:]
-    is_masked = [diagonal_axes(body, value) == (0, 1) and len(value.shape) == 2 for value in operands]
-    if len(operands) == 2 and any(is_masked) and step.makes[0].shape == operands[0].shape[:1]:
-        yield from _products(body, operands)
+    masks = [value for value in operands if len(value.shape) == 2 and diagonal_axes(body, value) == (0, 1)]
+    others = [value for value in operands if not any(value is mask for mask in masks)]
+    if len(masks) != 1 or len(others) != 1:
+        return
+    # Under vmap the mask is one for all matrices of a batch.
+    if elements(step.makes[0]) * masks[0].shape[0] == elements(others[0]):
+        yield from _products(body, tuple(others), masks[0].shape[0])
 
 
-def _products(body: Body, values: tuple[TracedValue, ...]) -> Iterator[_Diagonal]:
-    """Those that nothing else reads."""
-    for value in values:
-        product = body.maker(value)
-        if product is not None and product.name == PRODUCT and body.uses[id(value)] == 1:
-            rows = min(value.shape[-2:])
-            yield _Diagonal(product, value, False, rows, int(operations(product)) // max(1, rows))
+def _takes_diagonal(body: Body, step: TracedEquation) -> bool:
+    """Does it take x[..., i, i] for all i: `jnp.diagonal` of a batch, or two indices that are the same range?"""
+    taken, index = step.reads[0], body.maker(step.reads[1])
+    numbers, n_axes = step.equation.params["dimension_numbers"], len(taken.shape)
+    if index is None or index.name != "concatenate" or len(index.reads) != 2 or n_axes < 2:
+        return False
+    is_of_matrix = sorted(numbers.start_index_map) == sorted(numbers.collapsed_slice_dims) == [n_axes - 2, n_axes - 1]
+    return is_of_matrix and all(_counts_up(body, value, taken.shape[-1]) for value in index.reads)
+
+
+def _counts_up(body: Body, value: TracedValue, n: int) -> bool:
+    """Is it 0, 1, … n - 1, as an index that may be negative is made of it?"""
+    step = body.maker(value)
+    while step is not None and step.name in ("broadcast_in_dim", "select_n", "convert_element_type", "reshape"):
+        step = body.maker(step.reads[1 if step.name == "select_n" else 0])
+    return step is not None and step.name == "iota" and step.makes[0].shape == (n,)
+
+
+def _products(body: Body, values: tuple[TracedValue, ...], rows: int) -> Iterator[_Diagonal]:
+    """Those that nothing else reads, also behind operations by element: `jnp.diag(k - a @ b)`."""
+    waiting, seen = list(values), set[int]()
+    while waiting:
+        value = waiting.pop()
+        step = body.maker(value)
+        if step is None or id(value) in seen or body.uses[id(value)] != 1:
+            continue
+        seen.add(id(value))
+        if step.name == PRODUCT:
+            yield _Diagonal(step, value, False, rows, int(operations(step)) // max(1, rows))
+        elif step.name == "transpose" or step.name in BY_ELEMENT:
+            waiting += [read for read in step.reads if elements(read) == elements(value)]
 
 
 def _finding(e: Evidence, found: _Diagonal) -> Finding:
@@ -129,7 +157,8 @@ _OF_FACTOR = (
 )
 _OF_RESULT = (
     "Compute the diagonal alone: jnp.sum(a * b.T) in place of jnp.trace(a @ b), jnp.einsum('ij,ji->i', a, b) in place "
-    "of jnp.diag(a @ b)."
+    "of jnp.diag(a @ b). The diagonal of a sum is the sum of the diagonals: jnp.diag(k) - jnp.einsum('ij,ji->i', a, b) "
+    "in place of jnp.diag(k - a @ b)."
 )
 
 

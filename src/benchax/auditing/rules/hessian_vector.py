@@ -9,17 +9,23 @@ from benchax.auditing.dataflow import Body, bodies
 from benchax.auditing.derivatives import DERIVATIVE, MOVES, where_made
 from benchax.auditing.diagonals import is_identity
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.matrix_products import Products, products_with
 from benchax.auditing.rule import rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Severity
 from benchax.source_files import owner_of
 from benchax.units import count, size
 
 LEAST = 32
 """Columns of the identity: of fewer, a product saves little."""
 FEW = 4
-"""Vectors at most: one in so many of the columns."""
+"""Times as many columns as vectors at least."""
+
+ADVICE = (
+    "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v times "
+    "the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
+)
 
 Bases = Mapping[int, TracedEquation]
 """Identities, by the id of their value."""
@@ -29,32 +35,27 @@ Bases = Mapping[int, TracedEquation]
 def hessian_vector(e: Evidence) -> Iterable[Finding]:
     for body in bodies(closed_jaxpr(e)):
         bases = {id(step.makes[0]): step for step in body.program.steps if is_identity(body, step)}
-        if not bases:
-            continue
-        for step in body.program.steps:
-            if step.name == "dot_general" and DERIVATIVE not in step.scope:
-                yield from _of_product(e, body, step, bases)
+        for value in (one for step in body.program.steps for one in step.makes) if bases else ():
+            products = products_with(body, value)
+            basis = _basis(body, value, bases) if products is not None else None
+            if products is not None and basis is not None:
+                yield from _of_products(e, value, basis, products)
 
 
-def _of_product(e: Evidence, body: Body, step: TracedEquation, bases: Bases) -> Iterable[Finding]:
-    for side in (0, 1):
-        matrix, other = step.reads[side], step.reads[1 - side]
-        (contracted, _), (_, batched) = (
-            (axes[side], axes[1 - side]) for axes in step.equation.params["dimension_numbers"]
-        )
-        vectors = math.prod(other.shape) // max(1, math.prod(matrix.shape[axis] for axis in contracted))
-        basis = _basis(body, matrix, bases)
-        if basis is not None and not batched and basis.makes[0].shape[0] >= max(LEAST, FEW * vectors):
-            yield _finding(e, step, matrix, basis)
+def _of_products(e: Evidence, matrix: TracedValue, basis: TracedEquation, products: Products) -> Iterable[Finding]:
+    columns = basis.makes[0].shape[0]
+    are_few = FEW * products.vectors <= columns
+    if columns >= LEAST and DERIVATIVE not in products.steps[0].scope and (are_few or products.is_of_solver):
+        yield _finding(e, matrix, basis, products, "warning" if are_few else "info")
 
 
 def _basis(body: Body, matrix: TracedValue, bases: Bases) -> TracedEquation | None:
-    """The identity that this derivative was taken along; None where it is used twice, or is none."""
+    """The identity that this derivative was taken along; None where it is read elsewhere too, or is none."""
     value = matrix
-    while body.uses[id(value)] == 1 and (step := body.maker(value)) is not None:
+    while (step := body.maker(value)) is not None:
         if _is_of_derivative(step):
             return _basis_of(body, value, bases)
-        if step.name not in MOVES:
+        if step.name not in MOVES or body.uses[id(step.reads[0])] != 1:
             return None
         value = step.reads[0]
     return None
@@ -78,20 +79,33 @@ def _is_of_derivative(step: TracedEquation) -> bool:
     return DERIVATIVE in step.scope and "vmap(" in step.scope
 
 
-def _finding(e: Evidence, step: TracedEquation, matrix: TracedValue, basis: TracedEquation) -> Finding:
+def _finding(
+    e: Evidence, matrix: TracedValue, basis: TracedEquation, products: Products, severity: Severity
+) -> Finding:
     columns, (made, _) = basis.makes[0].shape[0], where_made(basis)
+    step = products.steps[-1]
     where = made if made is not None and owner_of(made[0]) == "user" else where_of(step.line)
+    needed = _needed(products)
     return hessian_vector.finding(
-        f"makes {matrix.spec} of derivatives for one product with it",
+        f"makes {matrix.spec} of derivatives {needed[0]}",
         [
-            (
-                f"the derivative is taken along {count(columns)} directions, and the product needs one for each "
-                f"vector: about {count(columns)} times the work, and {size(matrix.size_bytes)} for the matrix"
-            ),
+            f"the derivative is taken along {count(columns)} directions, and {needed[1]}",
+            f"the matrix takes {size(matrix.size_bytes)}",
             f"the product{step.at}",
             "gain not measured, because the function that is differentiated is not known apart from this one",
         ],
-        "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v times "
-        "the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
+        ADVICE,
         where=where or e.def_where,
+        severity=severity,
     )
+
+
+def _needed(products: Products) -> tuple[str, str]:
+    """(for what the matrix is made, how many directions that needs), for sentences"""
+    n = products.vectors
+    if products.is_of_solver:
+        most = f", which are {count(int(n))} at most" if math.isfinite(n) else ""
+        return "for an iterative solver", f"the solver needs one for each of its iterations{most}"
+    if n == 1:
+        return "for one product with it", "the product needs one"
+    return f"for products with {count(int(n))} vectors", f"the products need {count(int(n))}"

@@ -49,7 +49,9 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
         seen += [f"gain not measured of {hidden}: they stand in loops or branches"] * (hidden > 0)
     if is_conditional:
         seen.append("all of them stand in branches, as of errors that are raised; whether they run is not known")
-    line = next((step.line for step in steps if step.line), "")
+    # Beside errors that packages would raise, the user's own is what can be changed.
+    lines = sorted((step.line for step in steps if step.line), key=lambda line: not _is_users(line))
+    line = lines[0] if lines else ""
     if library:
         seen.append(f"all of them stand in an installed package: {library}")
     yield host_callback.finding(
@@ -73,6 +75,10 @@ def _library(steps: Sequence[TracedEquation]) -> str:
     lines = [user_line(step.equation) for step in steps]
     files = [line.rpartition(":")[0] for line in lines]
     return lines[0] if files and all(file and owner_of(file) == "package" for file in files) else ""
+
+
+def _is_users(line: str) -> bool:
+    return owner_of(line.rpartition(":")[0]) == "user"
 
 
 def _callbacks(jaxpr: Any) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import jax
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.syntax import where_of
+from benchax.auditing.wait_notes import SHARE_OF_READS, is_dear
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
 from benchax.results.audit import Finding
@@ -35,9 +36,7 @@ def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     if "device to host" not in transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
     is_program = isinstance(e, ProgramEvidence)
-    least = max(OFTEN, PER_CALL * e.facts.get("calls", {}).get("jitted", 0)) if isinstance(e, ProgramEvidence) else 1
-    # What is read one behind the other, as all results at the end, waits once.
-    read = [t for t in transfers.of("device to host") if t.count - (t.in_a_row if is_program else 0) >= least]
+    read = [t for t in transfers.of("device to host") if not isinstance(e, ProgramEvidence) or _is_dear(t, e.facts)]
     for t in read[:MOST_LINES]:
         yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
     if is_program:
@@ -46,6 +45,18 @@ def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     arrays = [t for t in sent if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
     for t in arrays[:MOST_LINES]:
         yield _finding(t, f"sends {t.what} to the device for {t.by}", TO_DEVICE, of_what)
+
+
+def _is_dear(t: ObservedTransfer, facts: Mapping[str, Any]) -> bool:
+    """Is it read so often in a program that it may cost something?"""
+    calls = facts.get("calls", {})
+    # What is read one behind the other, as all results at the end, waits once.
+    if t.count - t.in_a_row < max(OFTEN, PER_CALL * calls.get("jitted", 0)):
+        return False
+    # Where the host does next to nothing from one read to the next, as between epochs that are one call each, nothing
+    # could run side by side. Where that was not seen, it may.
+    seen = [line for line in calls.get("reads", ()) if (line["where"], line["by"]) == (t.where, t.by)]
+    return not seen or any(is_dear(line, SHARE_OF_READS) for line in seen)
 
 
 def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:

@@ -10,11 +10,14 @@ import jax
 
 from benchax.auditing.dataflow import Body, bodies
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.key_lines import line_that_chooses
+from benchax.auditing.origins import named_again_at
 from benchax.auditing.rule import list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
 from benchax.errors import NotMeasured
-from benchax.results.audit import Finding
+from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
+from benchax.results.audit import Finding, Where
 from benchax.units import plural
 
 CONSUMES = {"random_bits": "drawn from", "random_split": "split"}
@@ -40,6 +43,7 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             yield from _same_each_time(e, body, constant, f"each of {body.trips or 'its'} iterations")
         elif i == 0 and e.repeated_inputs:
             yield from _same_each_call(e, body)
+        yield from _same_in_each_row(e, body)
 
 
 def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
@@ -57,7 +61,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
                 f"one key is used {plural(sum(n for *_, n in uses), 'time')}",
                 list_some(lines),
                 ADVICE,
-                where=where_of(uses[-1][1]),
+                where=named_again_at(where_of(uses[0][1]), where_of(uses[-1][1])) or where_of(uses[-1][1]),
             )
 
 
@@ -68,11 +72,12 @@ def _used_twice(e: Evidence, body: Body) -> Iterable[Finding]:
             uses.setdefault(_identify(body, step.reads[0]), []).append(step)
     for steps in uses.values():
         if len(steps) > 1:
+            last = where_of(line_apart(steps[-1].outermost, steps[0].outermost) or steps[-1].line)
             yield key_reuse.finding(
                 f"one key is used {plural(len(steps), 'time')}",
                 list_some([f"{CONSUMES[step.name]}{step.at}" for step in steps]),
                 ADVICE,
-                where=where_of(steps[-1].line) or e.def_where,
+                where=named_again_at(where_of(steps[0].line), last) or last or e.def_where,
             )
 
 
@@ -91,19 +96,42 @@ def _identify(body: Body, value: TracedValue) -> Any:
 
 
 def _same_each_time(e: Evidence, body: Body, constant: frozenset[int], when: str) -> Iterable[Finding]:
-    told: set[str] = set()
+    """Tells, of each line that chooses a key, what is drawn with it: what that line calls does what it should with the
+    key that it is given."""
+    by_line: dict[Where | None, list[TracedEquation]] = {}
     for step in body.program.steps:
-        if step.name != "random_bits" or step.line in told:
-            continue
-        sources = body.sources(step.reads[0])
-        if sources and sources <= constant and any(_is_key(body.program.inputs[i]) for i in sources):
-            told.add(step.line)
-            yield key_reuse.finding(
-                f"{when} draws the same random numbers",
-                [f"{step.makes[0].spec} is drawn{step.at}, with a key that is the same in {when}"],
-                ADVICE,
-                where=where_of(step.line) or e.def_where,
-            )
+        if step.name == "random_bits":
+            sources = body.sources(step.reads[0])
+            if sources and sources <= constant and any(_is_key(body.program.inputs[i]) for i in sources):
+                frames = frames_inside(step.outermost, body.of.equation) if body.of is not None else []
+                by_line.setdefault(line_that_chooses(frames) or where_of(step.line), []).append(step)
+    for where, steps in by_line.items():
+        drawn = dict.fromkeys(f"{one.makes[0].spec} is drawn{one.at}" for one in steps)
+        yield key_reuse.finding(
+            f"{when} draws the same random numbers",
+            list_some([f"{one}, with a key that is the same in {when}" for one in drawn]),
+            ADVICE,
+            where=where or e.def_where,
+        )
+
+
+def _same_in_each_row(e: Evidence, body: Body) -> Iterable[Finding]:
+    """Tells the call of what `jax.vmap` makes: common random numbers may be wanted, so it is an info."""
+    by_line: dict[str, list[TracedEquation]] = {}
+    for step in body.program.steps:
+        # Under vmap a key has one axis for each level of it over which it varies.
+        if step.name == "random_bits" and step.scope.count("vmap(") > len(step.reads[0].shape):
+            by_line.setdefault(line_of_vmap(step.outermost) or step.line, []).append(step)
+    for line, steps in by_line.items():
+        drawn = dict.fromkeys(f"{one.makes[0].spec} is drawn{one.at}, once for all rows" for one in steps)
+        yield key_reuse.finding(
+            "each row of jax.vmap draws the same random numbers",
+            list_some(list(drawn)),
+            "Give each row a key of its own: jax.random.split(key, n), with in_axes=0 for it. Where all rows are meant "
+            "to see the same numbers, all is well.",
+            where=where_of(line) or e.def_where,
+            severity="info",
+        )
 
 
 def _same_each_call(e: Evidence, body: Body) -> Iterable[Finding]:

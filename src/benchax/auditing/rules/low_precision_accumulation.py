@@ -5,19 +5,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from benchax.auditing.dataflow import Body, bodies
+from benchax.auditing.dataflow import Body
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.input_names import name_inputs
+from benchax.auditing.low_sums import (
+    BITS,
+    LOST,
+    SCATTERS,
+    LowSum,
+    StuckAverage,
+    low_sums,
+    stuck_averages,
+    sums_of_calls,
+)
+from benchax.auditing.origins import dtype_written_at, made_by
 from benchax.auditing.rule import Gain, NotApplicable, probe, rule
 from benchax.auditing.syntax import calls, holds, tree_of, where_of
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, loops_and_all
+from benchax.auditing.traced import TracedValue, closed_jaxpr, loops_and_all
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.running_sums import LOW, RunningSum, find_running_sums, line_of_sum
+from benchax.experiments.running_sums import LOW
 from benchax.experiments.variant_rows import scientific
 from benchax.experiments.variants.precision import Accumulated
+from benchax.program.jaxpr import is_users_own
 from benchax.results.audit import Finding
 
-MANTISSA = {"bfloat16": 8, "float16": 11}
 LEAST_GAIN = 2.0
 """The error is this many times smaller, or there is nothing to say."""
 
@@ -73,39 +84,86 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
 
 def _seen_in_loops(e: Evidence) -> Iterable[Finding]:
     """What may not be called cannot be compared with float64; how often a loop adds is known all the same."""
-    for body in bodies(closed_jaxpr(e)):
-        for step in body.program.steps:
-            trips = step.equation.params.get("length") if step.name == "scan" else None
-            sums = find_running_sums(step.equation) if trips is not None and trips >= MANY else []
-            for each in sums:
-                yield _finding_of_loop(e, body, step, each)
+    closed = closed_jaxpr(e)
+    for each in (*low_sums(closed), *sums_of_calls(closed, e.carried)):
+        if each.terms >= MANY:
+            yield _finding_of_sum(e, each)
+    for average in stuck_averages(closed):
+        if is_users_own(*average.multiplied.inwards):
+            yield _finding_of_average(e, average)
     raise NotMeasured(e.why_not_called)
 
 
-def _finding_of_loop(e: Evidence, body: Body, step: TracedEquation, each: RunningSum) -> Finding:
-    params, dtype = step.equation.params, str(each.total.aval.dtype)
-    trips, first = params["length"], step.reads[params["num_consts"] + each.position]
-    added = line_of_sum(step.equation, each)
-    begun, what = _beginning(e, body, first)
-    if first.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
-        begun = _line_that_assigns(step.line, each.position, params["num_carry"])
+def _finding_of_sum(e: Evidence, each: LowSum) -> Finding:
+    dtype, added, start = each.dtype, each.added.line, each.start
+    begun, what = _beginning(e, each.body, start)
+    if start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
+        begun = _line_that_assigns(each.step.line, each.position, each.step.equation.params["num_carry"])
     made = begun or _only_line_making(dtype, added)
-    seen = [
-        f"a carry of {dtype}, {first.spec}{what}, to which each of {trips} iterations adds, in the loop{step.at}",
-        (
-            f"{dtype} has {MANTISSA[dtype]} bits: a sum of equal terms stops growing after "
-            f"{2 ** MANTISSA[dtype]}; the error was not measured, because the function was not called"
-        ),
-    ]
+    written = dtype_written_at(where_of(made), dtype)
+    seen = [_describe(each, what)]
     if added:
-        seen.insert(1, f"added at {added}")
-    if made and made != begun:
-        seen.insert(1, f"the only line of that file which makes an array of {dtype}: {made}")
+        seen.append(f"added at {added}")
+    if made and (made != begun or written not in (None, where_of(made))):
+        is_only = "the only line of that file which makes an array of" if made != begun else "begun in"
+        seen.append(f"{is_only} {dtype}: {made}")
+    seen.append(
+        f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after "
+        f"{2 ** BITS[dtype]}; the error was not measured, because the function was not called"
+    )
     return low_precision_accumulation.finding(
-        f"a loop adds up {trips} terms in {dtype}",
+        f"{_count(each)} in {dtype}",
         seen,
         ADVICE,
-        where=where_of(made) or where_of(added) or where_of(step.line) or e.def_where,
+        where=written or where_of(made) or where_of(added) or where_of(each.step.line) or e.def_where,
+    )
+
+
+def _count(each: LowSum) -> str:
+    if each.calls:
+        return f"calls in a loop add up {int(each.terms)} terms"
+    if each.step.name in SCATTERS:
+        return f"a scatter adds up {int(each.terms)} terms for each element"
+    return f"a loop adds up {int(each.terms)} terms"
+
+
+def _describe(each: LowSum, what: str) -> str:
+    if each.calls:
+        return f"{each.dtype} that comes back at each of {each.calls} calls, {each.start.spec}{what}, and is added to"
+    if each.step.name in SCATTERS:
+        return (
+            f"an array of {each.dtype}, {each.start.spec}{what}, to which {each.step.reads[2].spec} is added by index: "
+            f"{int(each.terms)} terms for each element on average{each.step.at}"
+        )
+    trips = each.step.equation.params["length"]
+    more = f", {int(each.terms)} terms for each element in all" if int(each.terms) != trips else ""
+    share = " on average" if more and each.is_scattered else ""
+    return (
+        f"a carry of {each.dtype}, {each.start.spec}{what}, to which each of {trips} iterations adds{more}{share}, "
+        f"in the loop{each.step.at}"
+    )
+
+
+def _finding_of_average(e: Evidence, each: StuckAverage) -> Finding:
+    dtype, old = str(each.start.dtype), each.start
+    begun, what = ("", "") if each.body.is_loop else _beginning(e, each.body, old)
+    lost = f"{each.lost:.0%} to {2 * each.lost:.0%}"
+    seen = [
+        f"{old.spec}{what} is multiplied with {each.factor:.6g}{each.multiplied.at}",
+        f"what is added is multiplied with {each.weight:.3g}",
+        f"{dtype} has {BITS[dtype]} bits: a new value that is within {lost} of the average is lost",
+    ]
+    limit = each.weight / (1 - each.factor) if each.factor < 1 else 1.0
+    if abs(limit - 1) > LOST:
+        seen.append(
+            f"the two numbers, as {dtype} has them, do not sum up to 1: it comes to {limit:.2g} times what is averaged"
+        )
+    return low_precision_accumulation.finding(
+        f"a moving average in {dtype} loses its updates",
+        seen,
+        "Keep the average in float32: jnp.zeros(shape, jnp.float32), and convert what is added to it, "
+        "x.astype(jnp.float32); convert the result where it is used.",
+        where=dtype_written_at(where_of(begun), dtype) or where_of(each.multiplied.line) or e.def_where,
     )
 
 
@@ -117,20 +175,21 @@ def _beginning(e: Evidence, body: Body, first: TracedValue) -> tuple[str, str]:
         return maker.line, ""
     at = next((i for i, one in enumerate(body.program.inputs) if one is value), None)
     is_whole = len(body.program.inputs) == len(closed_jaxpr(e).in_avals) and not body.is_loop
-    return "", f", the argument {name_inputs(e, len(body.program.inputs))[at]}" if at is not None and is_whole else ""
+    if at is None or not is_whole:
+        return "", ""
+    name = name_inputs(e, len(body.program.inputs))[at]
+    made = made_by(where_of(e.called_at), getattr(e.fn, "__name__", ""), name)
+    return (f"{made[0]}:{made[1]}" if made else ""), f", the argument {name}"
 
 
 def _only_line_making(dtype: str, line: str) -> str:
     """The one line of a file that makes an array of this dtype by name: `jnp.zeros(n, jnp.bfloat16)`; else empty."""
     where = where_of(line)
     tree = tree_of(where[0]) if where else None
-    found = {call.lineno for call in calls(tree, *CREATORS) if _names(call, dtype)} if tree is not None else set[int]()
-    return f"{where[0]}:{found.pop()}" if where and len(found) == 1 else ""
-
-
-def _names(call: ast.Call, dtype: str) -> bool:
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return any(dtype in (getattr(one, "attr", ""), getattr(one, "id", ""), getattr(one, "value", "")) for one in given)
+    if where is None or tree is None:
+        return ""
+    found = {call.lineno for call in calls(tree, *CREATORS) if dtype_written_at((where[0], call.lineno), dtype)}
+    return f"{where[0]}:{found.pop()}" if len(found) == 1 else ""
 
 
 def _line_that_assigns(line: str, position: int, carries: int) -> str:

@@ -12,7 +12,7 @@ from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import TracedEquation, closed_jaxpr
+from benchax.auditing.traced import TracedEquation, closed_jaxpr, first_of_each_line
 from benchax.case import make_case
 from benchax.results.audit import Finding
 from benchax.units import count
@@ -47,13 +47,9 @@ class _Chain:
 
 @rule("matmul-order", "are chains of products multiplied in the cheaper order?", "warning", needs_trace_only=True)
 def matmul_order(e: Evidence) -> Iterable[Finding]:
-    told: set[str] = set()
-    for body in bodies(closed_jaxpr(e)):
-        for chain in _chains(body):
-            is_dear = chain.flops >= LEAST_RATIO * chain.other_flops
-            if is_dear and chain.flops - chain.other_flops >= LEAST_SAVED and chain.step.line not in told:
-                told.add(chain.step.line)
-                yield _finding(e, chain)
+    chains = (chain for body in bodies(closed_jaxpr(e)) for chain in _chains(body))
+    dear = (one for one in chains if one.flops >= max(LEAST_RATIO * one.other_flops, one.other_flops + LEAST_SAVED))
+    yield from (_finding(e, one) for one in first_of_each_line(dear))
 
 
 def _chains(body: Body) -> Iterator[_Chain]:

@@ -10,14 +10,15 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.origins import made_by
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
 from benchax.measuring.program import program_of
-from benchax.results.audit import Finding
-from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.audit import Finding, Where
+from benchax.results.transfers import ObservedTransfer
 from benchax.specs import spec_of
 from benchax.units import count, size
 
@@ -36,7 +37,7 @@ LARGE_BYTES = 1 << 20
 
 @rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")
 def numpy_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-    yield from _of_program(e.transfers) if isinstance(e, ProgramEvidence) else _of_function(e)
+    yield from _of_program(e) if isinstance(e, ProgramEvidence) else _of_function(e)
 
 
 def _of_function(e: Evidence) -> Iterable[Finding]:
@@ -68,7 +69,8 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
+def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
+    transfers = e.transfers
     if transfers is None or "host to device" not in transfers.sees:
         raise NotMeasured("transfers to the device could not be seen")
     lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
@@ -78,19 +80,32 @@ def _of_program(transfers: Transfers | None) -> Iterable[Finding]:
         if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN and not is_asked_for:
             lines.setdefault((t.by, t.where), []).append(t)
     for (by, where), sent in lines.items():
-        yield _of_line(by, where, sent)
+        yield _of_line(e, by, where, sent)
 
 
-def _of_line(by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
+def _of_line(e: ProgramEvidence, by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
     total = sum(t.size_bytes for t in sent)
     seen = list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes")
+    made, names = _made_at(e, by, where)
+    if made is not None:
+        seen += [f"given at {where} as {', '.join(names)}, the same each time"]
     return numpy_inputs.finding(
         f"{by} takes NumPy arrays in each call: {size(total)}",
         seen,
         ADVICE,
-        where=where_of(where),
+        where=made or where_of(where),
         severity="info" if total < LARGE_BYTES else None,
     )
+
+
+def _made_at(e: ProgramEvidence, by: str, where: str | None) -> tuple[Where | None, list[str]]:
+    """(the line that makes the arrays of NumPy which are the same in each call from a line, if that is one line; their
+    names)"""
+    lines = [line for line in e.facts.get("lines") or () if line["where"] == where and line["function"] == by]
+    names = [name for line in lines for name, n, same in line.get("of_numpy", ()) if same + 1 >= n >= OFTEN]
+    # To be sent once they have to be sent where they are kept, wherever they come from.
+    made = {made_by(where_of(where), by, name, as_kept=True) for name in names}
+    return (made.pop() if len(made) == 1 else None), names
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import rule
+from benchax.auditing.syntax import calls
 from benchax.auditing.traced import closed_jaxpr, count_equations
 from benchax.auditing.unrolled import loops_of
 from benchax.results.audit import Finding
 
 FEW = 4
 """Iterations; below that a loop costs little."""
+ADVICE = (
+    "Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the program is then "
+    "as long as one iteration, and the device sees the whole batch. Sum afterwards what the loop summed up."
+)
+PLATE = (
+    "Make one site of them, in a plate: with numpyro.plate(name, n): x = numpyro.sample(...), and compute with the "
+    "whole array. The program is then as long as one iteration."
+)
 
 
 @rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", needs_trace_only=True)
@@ -30,8 +40,11 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
                 f"{loop.size} of the program's {total} operations are {loop.iterations} copies of its body",
                 "no iteration needs another's result, sums apart",
             ],
-            f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
-            "program is then as long as one iteration, and the device sees the whole batch. Sum afterwards what "
-            "the loop summed up.",
+            PLATE if _samples(loop.loop) else ADVICE.format(axes=axes),
             where=loop.where,
         )
+
+
+def _samples(loop: ast.AST) -> bool:
+    """Does it make sample sites of numpyro, which jax.vmap cannot map?"""
+    return any(ast.unparse(call.func) == "numpyro.sample" for call in calls(loop, "sample"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
@@ -16,6 +17,8 @@ LEAST_RATIO = 1.1
 
 @rule("scan-flops", "does XLA's FLOP count leave out iterations of loops?", "info")
 def scan_flops(e: Evidence) -> Iterable[Finding]:
+    if e.why_not_called and not _asks_for_counts(e):
+        raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
     counts, cost = e.inspection.counts, e.inspection.xla_cost
     if counts is None or cost is None:
         raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
@@ -38,6 +41,11 @@ def scan_flops(e: Evidence) -> Iterable[Finding]:
         "compiled.cost_analysis(), which counts the body of a loop once.",
         where=e.def_where,
     )
+
+
+def _asks_for_counts(e: Evidence) -> bool:
+    """Does the file of a function that belongs to a program name XLA's analysis?"""
+    return e.def_where is not None and any("cost_analysis" in line for line in linecache.getlines(e.def_where[0]))
 
 
 def _loops(counts: Counts) -> list[str]:

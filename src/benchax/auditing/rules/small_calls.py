@@ -11,9 +11,10 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, rule
+from benchax.auditing.rules.unawaited_timing import intervals
 from benchax.auditing.syntax import innermost_loop, kind_of, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.units import count, seconds, size
 
 MANY, MANY_IN_TURN = 200, 2000
@@ -41,8 +42,18 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
         feeds_back = line["feeds_back"]
         most, large = (MANY_IN_TURN, TINY_BYTES) if feeds_back else (MANY, SMALL_BYTES)
         # What a package calls in a loop of its own no line of the user's can batch.
-        if line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large and line["where"]:
+        is_small = line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large
+        if is_small and line["where"] and not _is_timed_each(where_of(line["where"])):
             yield _finding(line, e.facts)
+
+
+def _is_timed_each(where: Where | None) -> bool:
+    """Does the loop around a call read a clock before and after it? A benchmark makes the same call again and again."""
+    tree = tree_of(where[0]) if where else None
+    loop = innermost_loop(tree, where[1]) if tree is not None and where else None
+    if loop is None or tree is None or where is None:
+        return False
+    return any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
 
 
 def _finding(line: Mapping[str, Any], facts: Mapping[str, Any]) -> Finding:

@@ -12,7 +12,7 @@ from benchax.auditing.dataflow import Body, bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, first_of_each_line
 from benchax.auditing.work import elements, operations
 from benchax.case import make_case
 from benchax.errors import NotMeasured
@@ -43,11 +43,7 @@ def sort_top_k(e: Evidence) -> Iterable[Finding]:
     found = [one for body in bodies(closed_jaxpr(e)) for one in _selections(body)]
     if found and e.platform != "cpu":
         raise NotMeasured(f"what top_k takes beside a sort is known of CPUs, not of {e.platform}")
-    told: set[str] = set()
-    for one in found:
-        if one.step.line not in told:
-            told.add(one.step.line)
-            yield _finding(e, one)
+    yield from (_finding(e, one) for one in first_of_each_line(found))
 
 
 def _selections(body: Body) -> Iterator[_Selection]:
@@ -57,21 +53,20 @@ def _selections(body: Body) -> Iterator[_Selection]:
             continue
         axis = step.equation.params["dimension"]
         n = key.shape[axis]
-        used = _used_ends(body, step, axis, n)
+        used = used_ends(body, step, axis, n)
         if used is not None and FEW * sum(used) <= n and operations(step) >= LEAST_OPERATIONS:
             yield _Selection(step, elements(key) // n, n, *used)
 
 
-def _used_ends(body: Body, step: TracedEquation, axis: int, n: int) -> tuple[int, int] | None:
+def used_ends(body: Body, step: TracedEquation, axis: int, n: int) -> tuple[int, int] | None:
     """How many of the smallest and of the largest elements are read; None where others are, or none."""
     ends = [0, 0]
     waiting = [(value, False) for value in step.makes]
     while waiting:
         value, is_reversed = waiting.pop()
-        readers = [each for each in body.program.steps for read in each.reads if read is value]
-        if any(value is one for one in body.program.outputs):
+        if body.is_output(value):
             return None
-        for reader in readers:
+        for reader in body.readers(value):
             if reader.name in ("rev", "neg", "convert_element_type"):
                 turns = reader.name == "rev" and axis in reader.equation.params["dimensions"]
                 waiting.append((reader.makes[0], is_reversed != turns))

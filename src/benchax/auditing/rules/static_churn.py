@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.origins import inner_function_at, made_by
 from benchax.auditing.passed_values import declared_static_at, made_at, takes_all_but_arrays_as_static
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import own_or_called, where_of
@@ -19,6 +20,7 @@ MANY = 3
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 # The words of watching/reasons.py for a class whose instances are equal only to themselves.
 _NO_EQUALITY = "has no __eq__"
+_INNER = re.compile(r"<function (\S+\.<locals>\.\S+) at ")
 _FUNCTION = re.compile(r"<(function|bound method) |functools\.partial\(")
 
 
@@ -40,17 +42,28 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
     is_function = any(_FUNCTION.search(text) for _, text in recompiles)
     values = len(recompiles) + 1
     is_implicit = _is_implicit(function, where_of(defined))
+    made_anew = _made_anew(where_of(recompiles[0][0].where), [text for _, text in recompiles])
+    place = where_of(defined)
+    # A function that a package makes anew for a function of its own is none that the user could make once.
+    is_packages = is_function and made_anew is None and place is not None and owner_of(place[0]) == "package"
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
         f"static argument {argument} of {function} took {values} values",
         seen,
-        _EQUALITY
-        if is_same
-        else (_ONE_FUNCTION if is_function else _NO_ARRAY if is_implicit else _AS_ARRAY).format(argument=argument),
-        where=_where(function, where_of(defined), argument, [c for c, _ in recompiles]),
+        _advice(is_same, is_function, is_implicit, is_packages).format(argument=argument, function=function),
+        where=made_anew or _where(function, place, argument, [c for c, _ in recompiles]),
+        severity="info" if is_packages else None,
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
+
+
+def _advice(is_same: bool, is_function: bool, is_implicit: bool, is_packages: bool) -> str:
+    if is_packages:
+        return _OF_PACKAGE
+    if is_same:
+        return _EQUALITY
+    return _ONE_FUNCTION if is_function else _NO_ARRAY if is_implicit else _AS_ARRAY
 
 
 def _where(function: str, defined: Where | None, argument: str, compiles: list[Compile]) -> Where | None:
@@ -60,8 +73,14 @@ def _where(function: str, defined: Where | None, argument: str, compiles: list[C
         return own_or_called(defined, called)
     if _is_implicit(function, defined):
         is_one_line = len({c.where for c in compiles}) == 1
-        return made_at(called, argument) or (called if is_one_line else defined)
+        return made_at(called, argument) or made_by(called, function, argument) or (called if is_one_line else defined)
     return declared_static_at(defined, function) or defined
+
+
+def _made_anew(called: Where | None, texts: list[str]) -> Where | None:
+    """The line of the inner function or lambda that is another object each time; None for other values."""
+    names = {name for text in texts for name in _INNER.findall(text)}
+    return inner_function_at(called, names.pop()) if len(names) == 1 else None
 
 
 def _is_implicit(function: str, defined: Where | None) -> bool:
@@ -69,6 +88,10 @@ def _is_implicit(function: str, defined: Where | None) -> bool:
     return takes_all_but_arrays_as_static(defined) and declared_static_at(defined, function) is None
 
 
+_OF_PACKAGE = (
+    "{function} is a package's, which makes {argument} anew in each call of yours: make one call for all of the data, "
+    "or look in its documentation for how it keeps a program."
+)
 _ONE_FUNCTION = (
     "Define the function that {argument} is or holds once, not as a lambda or an inner def that is made anew each "
     "time, and pass what changes to it as an argument that is an array."

@@ -57,7 +57,7 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
                 yield _finding(file, interval, *timed[-1])
 
 
-def _finding(file: str, interval: Interval, at: int, line: Any) -> Finding:
+def _finding(file: str, interval: Interval, called: int, line: Any) -> Finding:
     return unawaited_timing.finding(
         f"the clock is read before {line['function']} is done",
         [
@@ -69,7 +69,8 @@ def _finding(file: str, interval: Interval, at: int, line: Any) -> Finding:
         ],
         "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
         "before, so that no compilation is timed; or use benchax.bench, which does both.",
-        where=(file, at),
+        # The wait belongs before the second reading, or into what timeit calls.
+        where=(file, interval.last if interval.called is None else called),
     )
 
 

@@ -9,13 +9,12 @@ from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.rules.unawaited_timing import Interval, intervals, timeit_calls
 from benchax.auditing.syntax import tree_of, where_of
+from benchax.auditing.wait_notes import is_dear
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
 from benchax.units import count, percent, seconds
 
 OFTEN = 20
-SHARE = 0.05
-"""The share of a step that could be saved at most, for a finding."""
 READS = (
     "Keep what it reads in a list, as arrays, and read it every hundredth step, or all at once at the end, with "
     "jax.device_get."
@@ -31,10 +30,9 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
     if host is None:
         raise NotMeasured("what the program waits for was not noted")
     for line in sorted(host["waits"], key=lambda line: -line["gain_s"]):
-        is_dear = line["count"] >= OFTEN and line["gain_s"] >= SHARE * line["stepped_s"]
         where = where_of(line["where"])
         tree = tree_of(where[0]) if where else None
-        if is_dear and not _is_in(where, timeit_calls(tree) if tree else ()):
+        if line["count"] >= OFTEN and is_dear(line) and not _is_in(where, timeit_calls(tree) if tree else ()):
             yield _finding(line, is_timed=_is_in(where, intervals(tree) if tree else ()))
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
@@ -45,8 +43,7 @@ def _is_in(where: Where | None, timed: Iterable[Interval]) -> bool:
 
 
 def _finding(line: Mapping[str, Any], *, is_timed: bool) -> Finding:
-    steps = line["count"] - 1
-    step_s, saved_s = line["stepped_s"] / steps, min(line["gain_s"], line["stepped_s"]) / steps
+    step_s, saved_s = (s / line["steps"] for s in (line["stepped_s"], min(line["gain_s"], line["stepped_s"])))
     is_read = line["by"] == ".item" or line["by"].startswith("np.")
     beside = f"behind them, until the next wait, the host worked for {seconds(line['between_s'])}"
     return wait_per_step.finding(

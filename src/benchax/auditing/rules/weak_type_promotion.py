@@ -24,7 +24,9 @@ def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
     widened = list(_widened_by_scalars(steps))
     if widened:
         yield _describe_widened(e, widened)
-    yield from _fed_back(e)
+    # Whether a program feeds it back is known: compiled-twice tells what was compiled again.
+    if not e.why_not_called:
+        yield from _fed_back(e)
 
 
 def _describe_widened(e: Evidence, widened: list[tuple[TracedEquation, TracedEquation]]) -> Finding:

@@ -7,7 +7,7 @@ import threading
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.recording import ENOUGH_JITTED, CallCounter
+from benchax.auditing.call_counter import ENOUGH_JITTED, CallCounter
 
 NO_TIME_S = 1e-9
 
@@ -30,3 +30,17 @@ def test_a_window_whose_time_went_into_compiling_stays_open_for_calls_to_come() 
 
     f(x)
     assert counter.asdict()["jitted"] == ENOUGH_JITTED
+
+
+def test_what_the_host_does_between_two_reads_is_noted_within_a_window() -> None:
+    f, x = jax.jit(lambda x: x + 1), jnp.ones(())
+    counter = CallCounter(60.0)
+    try:
+        for _ in range(5):
+            float(f(x))
+    finally:
+        counter.close()
+
+    (line,) = counter.asdict()["reads"]
+    assert (line["by"], line["count"], line["steps"]) == ("__float__", 5, 2)
+    assert 0 < line["gain_s"] <= line["stepped_s"]

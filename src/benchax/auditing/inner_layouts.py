@@ -1,0 +1,109 @@
+"""Layouts that a jitted function gives its own arguments: by a constraint inside of it, or by the `in_shardings` of a
+jitted function that it calls.
+
+An argument that comes in another layout is moved between devices in each call, and no line outside of the function
+shows it. Only arguments that nothing else reads are looked at: what else reads one may want it as it comes. A layout
+that gives every device all of an array is left out, since who keeps parts and gathers them for a while saves memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import NamedSharding
+
+from benchax.auditing.dataflow import Body
+from benchax.auditing.traced import flow
+from benchax.program.jaxpr import own_line, user_line
+from benchax.watching.signatures import describe_placement
+
+CONSTRAINTS = ("sharding_constraint", "reshard")
+JITS = ("jit", "pjit")
+
+
+@dataclass
+class ArgumentLayouts:
+    """How the arguments of one function lay, where they lay on several devices."""
+
+    names: Sequence[str]
+    """Of all leaves."""
+    seen: Counter[tuple[int, Any]] = field(default_factory=Counter[tuple[int, Any]])
+    """Calls, by leaf and sharding."""
+
+
+class InnerLayout(NamedTuple):
+    """What a function makes of one of its inputs."""
+
+    at: int
+    sharding: Any
+    line: str
+
+
+def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> list[Mapping[str, Any]]:
+    """Arguments that came in a layout that the function changes, in plain data."""
+    inputs = closed.in_avals if closed is not None else ()
+    if layouts is None or len(layouts.names) != len(inputs):
+        return []
+    return [
+        {
+            "function": function, "name": layouts.names[inner.at], "where": inner.line, "count": n,
+            "what": inputs[inner.at].str_short(short_dtypes=True), "size_bytes": _size_bytes(inputs[inner.at]),
+            "from": describe_placement(sharding), "to": describe_placement(inner.sharding),
+        }
+        for inner in inner_layouts(closed)
+        for (at, sharding), n in layouts.seen.items()
+        if at == inner.at and _moves(sharding, inner.sharding, len(inputs[at].shape))
+    ]  # fmt: skip
+
+
+def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
+    """Of inputs that are read for nothing else."""
+    body = Body(flow(closed))
+    for i, value in enumerate(body.program.inputs):
+        readers = body.readers(value)
+        if readers and not body.is_output(value) and all(step.name in CONSTRAINTS for step in readers):
+            params = readers[0].equation.params
+            if not params.get("unconstrained_dims"):
+                yield InnerLayout(i, params.get("sharding", params.get("dst_sharding")), readers[0].line)
+    yield from _of_inner_jits(closed.jaxpr)
+
+
+def _of_inner_jits(jaxpr: Any) -> Iterator[InnerLayout]:
+    for i, variable in enumerate(jaxpr.invars):
+        readers = [(e, at) for e in jaxpr.eqns for at, atom in enumerate(e.invars) if atom is variable]
+        if len(readers) != 1 or any(atom is variable for atom in jaxpr.outvars):
+            continue
+        ((equation, at),) = readers
+        wanted = equation.params.get("in_shardings", ()) if equation.primitive.name in JITS else ()
+        if at < len(wanted) and isinstance(wanted[at], NamedSharding):
+            yield InnerLayout(i, wanted[at], own_line(equation) or user_line(equation))
+
+
+def _moves(given: Any, wanted: Any, n_axes: int) -> bool:
+    """Is some of the array on another device then? Whoever has all of it takes his part where he is."""
+    if not isinstance(wanted, NamedSharding) or given.is_fully_replicated:
+        return False
+    if not isinstance(wanted.mesh, jax.sharding.Mesh):
+        if not isinstance(given, NamedSharding) or given.mesh.abstract_mesh != wanted.mesh:
+            return False
+        wanted = NamedSharding(given.mesh, wanted.spec)
+    # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
+    is_same_set = given.device_set == wanted.device_set
+    return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
+
+
+def note_layouts(layouts: ArgumentLayouts, leaves: Sequence[Any]) -> None:
+    """Before a call."""
+    for i, leaf in enumerate(leaves):
+        with contextlib.suppress(AttributeError):  # numbers and arrays of NumPy lie nowhere
+            if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
+                layouts.seen[i, leaf.sharding] += 1
+
+
+def _size_bytes(aval: Any) -> int:
+    return aval.size * aval.dtype.itemsize

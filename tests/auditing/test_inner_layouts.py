@@ -1,0 +1,72 @@
+"""Layouts that a function gives its own arguments, on meshes of four fake devices in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+HEAD = """
+import json
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves, note_layouts
+
+mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("d",), (None, "d"), ()))
+want = jax.lax.with_sharding_constraint
+array = jnp.ones((8, 8))
+inner = jax.jit(jnp.sin, in_shardings=rows)
+
+def moves(f, given, calls=3):
+    x, seen = jax.device_put(array, given), ArgumentLayouts(["batch['x']"])
+    for _ in range(calls):
+        note_layouts(seen, [x])
+    return [[m["name"], m["count"], m["from"], m["to"]] for m in find_moves("f", f.trace(x).jaxpr, seen)]
+"""
+FOUND = ["batch['x']", 3, "P(None, 'd') over {'d': 4}", "P('d',) over {'d': 4}"]
+
+
+def run(expressions: list[str]) -> list[list[list[object]]]:
+    text = textwrap.dedent(HEAD) + f"print(json.dumps([{', '.join(expressions)}]))\n"
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env={**os.environ, **flags}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, list[list[object]]]:
+    return dict(zip(MOVED + STAYING, run(MOVED + STAYING), strict=True))
+
+
+MOVED = [
+    "moves(jax.jit(lambda x: want(x, rows) + 1), columns)",
+    "moves(jax.jit(lambda x: jax.value_and_grad(lambda w: (w * want(x, rows)).sum())(1.0)), columns)",
+    "moves(jax.jit(lambda x: inner(x) + 1), columns)",
+]
+STAYING = [
+    "moves(jax.jit(lambda x: want(x, rows) + 1), rows)",
+    "moves(jax.jit(lambda x: want(x, rows) + 1), whole)",
+    "moves(jax.jit(lambda x: want(x, rows) + 1), jax.devices()[0])",
+    "moves(jax.jit(lambda x: want(x, whole) + 1), columns)",
+    "moves(jax.jit(lambda x: want(x, rows) + x.sum()), columns)",
+    "moves(jax.jit(lambda x: want(jnp.sin(x), rows)), columns)",
+    "moves(jax.jit(lambda x: inner(x) + x), columns)",
+]
+
+
+@pytest.mark.parametrize("expression", MOVED)
+def test_an_argument_that_is_read_in_another_layout_only_is_found(answers, expression: str) -> None:
+    assert answers[expression] == [FOUND]
+
+
+@pytest.mark.parametrize("expression", STAYING)
+def test_what_stays_or_is_wanted_as_it_comes_is_not(answers, expression: str) -> None:
+    assert answers[expression] == []
