@@ -118,14 +118,24 @@ def test_what_was_asked_for_and_cannot_be_had_is_a_row_and_else_it_is_left_out()
 
 
 def test_where_no_variant_applies_a_remark_says_why() -> None:
-    step = eqx.filter_jit(lambda model, x: (model, model(x)))
+    step = eqx.filter_jit(jax.tree_util.Partial(jnp.multiply, jnp.ones(2)))
 
-    found = tried(step, eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), jnp.ones(2), variants=None)
+    found = tried(step, jnp.ones(2), variants=None)
 
     assert (found.baseline.status, found.rows) == ("ok", ())
-    (remark,) = (remark for remark in found.remarks if remark.code == "nothing-tried")
-    assert "of equinox" in remark.message
-    assert "donate" in remark.message
+    messages = {remark.code: remark.message for remark in found.remarks}
+    assert "donate" in messages["nothing-tried"]
+    assert "holds arrays itself" in messages["wrapper-stays"]
+
+
+def test_a_step_under_a_filtering_jit_is_tried_as_one_under_jax_jit() -> None:
+    step = eqx.filter_jit(lambda model, x: (model, model(x)))
+    lab = ScriptedLab({"donate": 0.8})
+
+    found = tried(step, eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0)), jnp.ones(2), variants=None, lab=lab)
+
+    assert {"donate", "bf16"} <= {row.name for row in found.rows}
+    assert "without-wrapper" in [remark.code for remark in found.remarks]
 
 
 def test_an_unknown_variant_is_refused_before_anything_runs() -> None:

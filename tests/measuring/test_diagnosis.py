@@ -61,6 +61,18 @@ def test_an_argument_that_is_no_array_is_named_with_the_remedy():
     assert failure.advice == "If argument mode is a setting and not data, declare it static (static=...)."
 
 
+def test_a_module_of_equinox_that_holds_a_function_is_told_what_takes_it() -> None:
+    equinox = pytest.importorskip("equinox")
+    model = equinox.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
+    with pytest.raises(TypeError) as raised:
+        jax.jit(lambda model, x: model(x))(model, jnp.ones(2))
+
+    advice = diagnose(raised.value, "trace").advice
+
+    assert advice.startswith("model.activation is no array, and jax.jit takes nothing else in a module.")
+    assert "equinox.filter_jit" in advice
+
+
 def test_running_out_of_memory_is_told_from_other_errors():
     failure = failure_of(lambda x: jnp.zeros(1 << 42) + x, 1.0, stage="first run")
 

@@ -11,6 +11,7 @@ from benchax.model import Remark, Version
 from benchax.reporting import (
     display,  # noqa: F401  # what print needs
     experiment,
+    terminal,
 )
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 
@@ -42,6 +43,18 @@ def test_a_row_shows_both_times_the_ratio_with_its_interval_and_the_error() -> N
         "error": "3.0e-03",
         "verdict": "faster, confirmed",
     }
+
+
+def test_at_80_columns_it_is_a_table_with_its_head_and_its_rows() -> None:
+    long = replace(BF16, name="accumulate-f32-in-all-loops")
+
+    text = terminal.to_text(experiment.document(replace(FOUND, rows=(long, *FOUND.rows))), 80)
+
+    lines = text.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("variant"))
+    assert lines[head].split() == ["variant", "call", "speedup", "peak", "compile", "error", "verdict"]
+    assert any(line.startswith("baseline") and line.endswith("baseline") for line in lines[head:])
+    assert all(len(line) <= 80 for line in lines[head:])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from benchax.experiments import variant_rows
 from benchax.experiments.ablation import add_combination
 from benchax.experiments.batches import BATCH, CutsBatch
 from benchax.experiments.lab import BASELINE, Lab, WorkerLab
+from benchax.experiments.pure_calls import make_pure
 from benchax.experiments.study import Study, StudySide
 from benchax.experiments.variant import AnyVariant, ChangedCase, Measure, MeasuringVariant, Variant
 from benchax.experiments.variant_rows import judge_variants
@@ -136,6 +137,7 @@ def run_experiment(
     variants = _with_batch(variants, given.pop(BATCH, None))
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
+    case, about_wrapper = _open_wrapper(case, lab.options.seed)
     ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
     looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
     if BASELINE in looked.failures or BASELINE not in looked.seen:
@@ -153,7 +155,7 @@ def run_experiment(
         baseline,
         tuple(listed),
         _curves(own),
-        remarks=(*_of_chaos(baseline.errors), *_of_nothing(listed, ready.left_out)),
+        remarks=(*about_wrapper, *_of_chaos(baseline.errors), *_of_nothing(listed, ready.left_out)),
         environment=looked.environment,
     )
     if not combine and not ablation:
@@ -163,6 +165,25 @@ def run_experiment(
     except NotMeasured as error:  # no time was left
         text = f"there is no combination: {error.problem}"
         return replace(found, remarks=(*found.remarks, Remark("no-combination", "warning", text)))
+
+
+def _open_wrapper(case: Case, seed: int) -> tuple[Case, tuple[Remark, ...]]:
+    """The case without `equinox.filter_jit` or `flax.nnx.jit` around it, or why it stays as it is."""
+    try:
+        pure, wrapper = make_pure(case, seed)
+    except NotAvailable as error:
+        return case, (
+            Remark("wrapper-stays", "warning", f"Nothing that changes the function is tried: {error.problem}."),
+        )
+    except Exception:  # of the user's function, mostly: the row of the function as it is says it
+        return case, ()
+    if not wrapper:
+        return case, ()
+    text = (
+        f"All rows, and the function as it is, are measured under jax.jit, as functions of the arrays that {wrapper} "
+        f"gives to the program: the Python of {wrapper}, which each call of yours takes as well, is in none of them."
+    )
+    return pure, (Remark("without-wrapper", "info", text),)
 
 
 def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:

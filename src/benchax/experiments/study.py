@@ -28,11 +28,13 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.prepare import prepare
+from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
 from benchax.program import normalized
 from benchax.program.cost import cost
+from benchax.program.jaxpr import equations
 from benchax.program.memory_plan import memory_plan
 from benchax.results.experiment import Errors
 from benchax.workers.call_limits import limits_of
@@ -182,7 +184,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         plan=memory_plan(built.compiled, hlo_text=hlo) if built.compiled else Memory(),
         flops=counted.flops if counted else None,
         outputs=signature((subject.outputs,), {}, ()),
-        errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs)),
+        errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, random_draws(built))),
         bound=max((tolerance(leaf.dtype) for leaf in output_errors.leaves(subject.outputs).values()), default=0.0),
         observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
         absent=tuple(absent),
@@ -221,6 +223,8 @@ class _Reference:
         self.float64: list[np.ndarray] | None = None
         self.baseline: list[np.ndarray] | None = None
         self.why = why
+        self._draws: frozenset[int] | None = None
+        """Of what is compared with."""
         self._run: Callable[[str], list[np.ndarray]] | None = None
         self._rounding: dict[str, float | None] = {}
 
@@ -234,18 +238,27 @@ class _Reference:
             self._rounding[dtype] = found.max_rel
         return self._rounding[dtype]
 
-    def errors(self, outputs: Any) -> Errors:
+    def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
         """The first call is about the baseline. Raises `NotMeasured` where there is nothing to compare with."""
+        if self.baseline is None and self.float64 is not None and self._draws_others(draws):
+            self.float64 = self._run = None
+            self.why = "in float64 it draws other random numbers"
+        if (self.baseline is not None or self.float64 is not None) and self._draws_others(draws):
+            raise NotMeasured("it draws other random numbers than what it would be compared with")
         if self.float64 is not None:
             return output_errors.measure_errors(outputs, self.float64, "float64")
         if self.baseline is not None:
             return output_errors.measure_errors(outputs, self.baseline, "baseline")
-        self.baseline = output_errors.to_host(outputs)
+        self.baseline, self._draws = output_errors.to_host(outputs), draws
         raise NotMeasured(self.why)
+
+    def _draws_others(self, draws: frozenset[int] | None) -> bool:
+        # What cannot be traced, such as a loop of Python's, is compared: its numbers are looked at for what they are.
+        return draws is not None and self._draws is not None and draws != self._draws
 
     def make(self, case: Case, seed: int) -> None:
         try:
-            self._run = _float64_run(case, seed)
+            self._run, self._draws = _float64_run(case, seed)
             self.float64 = self._run("")
         except Exception as error:  # whatever the function has to say to float64; the rows say so
             first = (str(error).splitlines() or [""])[0]
@@ -253,13 +266,24 @@ class _Reference:
             self.why = f"the run in float64 failed ({kind}{first})"
 
 
-def _float64_run(case: Case, seed: int) -> Callable[[str], list[np.ndarray]]:
-    """A function that gives the outputs of a run in float64; told a dtype, of inputs that were rounded to it before."""
+def random_draws(built: BuiltProgram) -> frozenset[int] | None:
+    """How many bits wide the random numbers are that a program draws: of other bits, as for float64 or bf16, JAX makes
+    other numbers. None where its trace cannot be reached."""
+    if built.traced is None:
+        return None
+    drawn = (each.equation for each in equations(built.traced.jaxpr) if each.equation.primitive.name == "random_bits")
+    return frozenset(one.params["bit_width"] for one in drawn)
+
+
+def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray]], frozenset[int] | None]:
+    """(a function that gives the outputs of a run in float64; told a dtype, of inputs that were rounded to it before;
+    the random bits that are drawn in it)"""
     unjitted = replace(plain(case, seed), jit=True, donate=())
     made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
     fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))
     with under({"jax_enable_x64": True}):
         wide = prepare(replace(fixed, inputs=Converted(fixed, seed, "float64")), seed)
+        draws = random_draws(wide.built)
 
     def run(rounds_to: str) -> list[np.ndarray]:
         with under({"jax_enable_x64": True}):
@@ -268,7 +292,7 @@ def _float64_run(case: Case, seed: int) -> Callable[[str], list[np.ndarray]]:
                 args, kwargs = change_arrays(wide.inputs, lambda _, leaf: _round(leaf, rounds_to))
             return output_errors.to_host(wide.program.call(*args, **kwargs))
 
-    return run
+    return run, draws
 
 
 def _round(leaf: Any, dtype: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 import traceback
 from collections.abc import Callable
 
@@ -78,7 +79,13 @@ def _is_bad_argument(error: BaseException) -> bool:
 
 def _bad_argument(error: BaseException) -> tuple[FailureKind, str]:
     found = _PATH.search(str(error))
-    argument = f"argument {found[1].rstrip('.')}" if found else "it"
+    path = found[1].rstrip(".") if found else ""
+    if "." in path and "equinox" in sys.modules:
+        return "error", (
+            f"{path} is no array, and jax.jit takes nothing else in a module. Give equinox.filter_jit of the function "
+            "in place of the function: what is no array stays as it is there."
+        )
+    argument = f"argument {path}" if path else "it"
     return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
 
 

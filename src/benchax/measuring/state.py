@@ -62,6 +62,11 @@ def holds_objects(tree: Any) -> bool:
     return any(map(_is_object, jax.tree.leaves(tree, is_leaf=_is_object)))
 
 
+def without_objects(tree: Any) -> Any:
+    """`tree` with None for each object of Flax NNX; its leaves are the first of those that `take_apart` gives."""
+    return jax.tree.map(lambda leaf: None if _is_object(leaf) else leaf, tree, is_leaf=_is_object)
+
+
 def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     """`tree` is a call, `(args, kwargs)`, or anything else; `labels` are names for the positions of `args`."""
     found, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_object)
@@ -75,9 +80,11 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     # Two references that are one stay one: a write through either has to be seen through both.
     twins = _first_of_each(leaves)
 
+    count = len(found)
+
     def merge(values: Sequence[Any]) -> Any:
         new = _with_refs(values, twins)
-        filled: list[Any] = [None] * len(found)
+        filled: list[Any] = [None] * count  # of `found` it would hold all arrays
         for place, i in enumerate(others):
             filled[i] = new[place]
         if objects:

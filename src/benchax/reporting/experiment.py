@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchax.model import Remark
 from benchax.reporting.document import (
@@ -28,7 +29,16 @@ STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", 
 SPECS = ("inputs", "outputs")
 """Facts that have a part for each array: hundreds for a model. All of it is in the JSON."""
 LONGEST_SPECS = 120
-COLUMNS = (TableColumn("variant", "names"), "time per call", "speedup", "peak", "compile", "error", VERDICT)
+COLUMNS = (
+    TableColumn("variant", "names", least_width=12, breaks_words=True),
+    TableColumn("time per call", least_width=9),
+    TableColumn("speedup", least_width=15),
+    "peak",
+    "compile",
+    TableColumn("error", least_width=7),
+    replace(VERDICT, least_width=10),
+)
+"""At 80 columns times, speedups and verdicts take two lines."""
 
 
 def document(e: Experiment) -> Document:
