@@ -122,6 +122,26 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str], stored: Path) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("name", ["audit", "profile", "watch"])
+def test_a_program_keeps_its_exit_code_where_nobody_reads_the_report(name: str, tmp_path: Path) -> None:
+    """As `benchax watch -- python train.py 2>&1 | true` does."""
+    (tmp_path / "train.py").write_text("raise SystemExit(7)")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+
+    done = subprocess.run(
+        command(name, "--", sys.executable, "train.py"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=write_end,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
+    os.close(write_end)
+
+    assert done.returncode == 7
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which Linux has")
 def test_output_that_finds_no_space_is_an_error(stored: Path) -> None:
     with Path("/dev/full").open("w") as full:

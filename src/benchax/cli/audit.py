@@ -23,6 +23,7 @@ from benchax.cli.console import (
     printing_to_stderr,
     show,
     show_list,
+    while_read,
 )
 from benchax.cli.options import (
     COMMAND,
@@ -95,7 +96,8 @@ def audit(
     show_one = partial(_show, as_json=as_json, is_stdout_free=not command, is_full=is_verbose)
     if command:
         audits, code = _program(command, ids, read_duration("timeout_s", timeout, COMMAND_LINE))
-        show_one(audits[0])
+        with while_read():
+            show_one(audits[0])
     else:
         audits, code = _functions(what or ["."], pattern, params or [], ids, given, show_one)
     _write(audits, output, sarif, html)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, TypeVar
 
 from benchax.printable import show_controls
@@ -82,6 +82,19 @@ def _fold(text: str) -> str:
     from benchax.reporting.folding import fold_text  # rich takes its time to import
 
     return fold_text(text, width)
+
+
+@contextmanager
+def while_read() -> Iterator[None]:
+    """Prints as far as somebody reads it; silent from where the reader is gone on (`2>&1 | head`), and no error."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # On the descriptors: what is still in a buffer is flushed when Python ends, and would fail again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
 
 
 def print_json(rows: Sequence[Measurement]) -> None:

@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchax.cli.console import line, note
+from benchax.cli.console import line, note, while_read
 from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.waiting import at_terminal
 from benchax.cli.watch import describe_end
@@ -50,6 +50,13 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as told_in:
         settings = asdict(replace(wish, folder=str(place.folder), samples_stack=True, told_in=told_in))
         ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("profile", Path(told_in)))
+    with while_read():
+        return _report(command, ended, place, wanted)
+    return ended.exit_code
+
+
+def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder, wanted: Wanted) -> int:
+    """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
     note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for remark in ended.remarks:
         note(f"note: {remark}")
@@ -158,9 +165,10 @@ def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> 
 
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
         ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
-    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
-    for text in [*ended.remarks, *map(_describe, ended.reports)]:
-        note(f"note: {text}")
+    with while_read():
+        note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
+        for text in [*ended.remarks, *map(_describe, ended.reports)]:
+            note(f"note: {text}")
     return ended.exit_code
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import note, width_aside
+from benchax.cli.console import note, while_read, width_aside
 from benchax.cli.options import COMMAND_LINE, Html, JsonFile
 from benchax.cli.output_files import check_writable, write_documents, write_text
 from benchax.cli.waiting import at_terminal
@@ -54,7 +54,8 @@ def watch(
     limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     settings = {"transfers": transfers, "width": width_aside(), "has_page": html is not None}
     ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("watch"))
-    _tell(command, ended)
+    with while_read():
+        _tell(command, ended)
     write_documents(html, _make_documents(command, ended) if html else ())
     if output is not None:
         _write(output, command, ended)
