@@ -44,6 +44,7 @@ def sources(**changes: Any) -> Sources:
         compiled_clock=lambda: HEALTHY.compiled_clock,
         start=lambda: Reading({}, 0.0, 4),
         finish=lambda begun: HEALTHY.noise,
+        pace=lambda where: 0.03,
     )
     return replace(healthy, **changes)
 
@@ -59,7 +60,7 @@ class TestExamine:
         assert found.clock == Clock(resolution_s=50e-9, reading_s=50e-9)
         assert (found.gaps.count, found.gaps.watched_s) == (0, pytest.approx(0.001))
         assert found.spread == ReadingSpread(median_s=50e-9, relative_iqr=0.0, p99_over_median=1.0)
-        assert found.noise == HEALTHY.noise
+        assert found.noise == replace(HEALTHY.noise, pace_scatter=0.03)
         assert found.machine == HEALTHY.machine
 
     def test_a_gap_now_and_then_is_found_and_said(self) -> None:
