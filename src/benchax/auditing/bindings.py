@@ -45,8 +45,8 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
-def parameters_of(scope: ast.FunctionDef | None, *, own: bool = False) -> list[str]:
-    """Of a function, without what a method is called on; `own`: with it."""
+def parameters_of(scope: ast.FunctionDef | ast.Lambda | None, *, own: bool = False) -> list[str]:
+    """Of a function or lambda, without what a method is called on; `own`: with it."""
     if scope is None:
         return []
     names = [arg.arg for arg in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)]
