@@ -80,7 +80,7 @@ bench: $(BENCH_VENV)/.benchmarks $(PEERS_VENV)/.peers ## set up the comparison w
 
 # On a machine with a GPU whose jaxlib is in .venv. For instance: make verify-gpu VERIFY=--flush-l2
 verify-gpu: $(VENV)/.test ## check on an accelerator what tests cannot see without one; writes docs/verified/
-	BENCHAX_TEST_GPU=1 $(VENV)/bin/python benchmarks/verify_gpu.py $(VERIFY)
+	$(VENV)/bin/python benchmarks/verify_gpu.py $(VERIFY)
 
 charts: ## build the chart library of pages anew from its packages of npm; needs node
 	.ci/build_charts

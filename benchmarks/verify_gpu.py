@@ -2,13 +2,13 @@
 
     tests        those marked `gpu`
     benchmarks   accuracy, memory, device_time and deadlines, by their quick form
+    trace        kernels in a trace of `jax.profiler` beside CUPTI's
     CUPTI        the timer `device` beside a duration that is known: the slope of the wall time of a loop of products
                  between two trip counts, long enough (20 ms) that calling it is below 1 %. Within 5 % is a pass
     --flush-l2   the same kernel after a buffer of twice the L2 cache was written, beside it warm: as nvbench's cold
                  mode, the writing is in no interval
 
-Written from documents: no accelerator has run it yet. Without one it ends at once with exit code 2, says what is
-missing, and writes nothing.
+Without an accelerator it ends at once with exit code 2, says what is missing, and writes nothing.
 
     make verify-gpu [VERIFY='--flush-l2']        about ten minutes
 """
@@ -16,6 +16,7 @@ missing, and writes nothing.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -27,9 +28,14 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from benchax.machine.sharing import memory_on_demand
+
 ROOT = Path(__file__).parents[1]
+ASKS_FOR_GPU = "BENCHAX_TEST_GPU"
+"""Of the tests alone: benchax itself takes it for an option that it does not know."""
 BENCHMARKS = ("accuracy", "memory", "device_time", "deadlines")
 WITHIN = 0.05
+TRACED = 20
 L2_BYTES = 256 * 2**20
 """More than twice the cache of any GPU of today (B200: 126 MB)."""
 
@@ -65,9 +71,10 @@ def _lack(what: str) -> Any:
     raise SystemExit(2)
 
 
-def run_command(title: str, command: Sequence[str]) -> Part:
-    """What a program says; it passes with exit code 0."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run_command(title: str, command: Sequence[str], **more: str) -> Part:
+    """What a program says, with these environment variables on top; it passes with exit code 0."""
+    env = {name: value for name, value in os.environ.items() if name != ASKS_FOR_GPU} | more
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     return Part(title, done.returncode == 0, f"{done.stdout}{done.stderr}"[-4000:])
 
 
@@ -105,6 +112,26 @@ def measure_cupti() -> Part:
     if found is None:
         return Part("CUPTI beside a known duration", False, f"not measured, because {row.why_absent('samples.device')}")
     return compare_with_slope(found.median_s, slope_s)
+
+
+def read_trace() -> Part:
+    """The kernels of one call in a trace of `jax.profiler`, beside CUPTI's sum of them."""
+    import jax
+    import jax.numpy as jnp
+
+    import benchax
+
+    f = jax.jit(lambda x: jnp.tanh(x @ x))
+    x = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.float32) / 64
+    row = benchax.bench(f, x, timer="device", store="off", memory=False, verify="off")
+    jax.block_until_ready(f(x))
+    recorded = benchax.profile(f, x, runs=TRACED)
+    found = row.summary("device")
+    if found is None:
+        return Part("a trace beside CUPTI", False, f"not measured, because {row.why_absent('samples.device')}")
+    traced_s = sum(op.self_s for op in recorded.ops) / TRACED
+    text = f"trace {traced_s * 1e6:.4g} µs, CUPTI {found.median_s * 1e6:.4g} µs: ratio {traced_s / found.median_s:.4f}"
+    return Part("a trace beside CUPTI", abs(traced_s / found.median_s - 1) <= WITHIN, text)
 
 
 def measure_cold_l2() -> Part:
@@ -150,12 +177,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flush-l2", action="store_true", help="also time a kernel with a cold L2 cache")
     given = parser.parse_args(words)
+    os.environ.pop(ASKS_FOR_GPU, None)
+    os.environ.update(memory_on_demand())  # this process and those that it starts share the device
     device = find_accelerator()
     import jax
 
-    tests = run_command("tests", [sys.executable, "-m", "pytest", "-m", "gpu", "-q"])
+    tests = run_command("tests", [sys.executable, "-m", "pytest", "-m", "gpu", "-q"], **{ASKS_FOR_GPU: "1"})
     scripts = (run_command(n, [sys.executable, f"benchmarks/{n}.py", "--quick"]) for n in BENCHMARKS)
-    parts = [tests, *scripts, measure_cupti(), *([measure_cold_l2()] if given.flush_l2 else [])]
+    parts = [tests, *scripts, measure_cupti(), read_trace(), *([measure_cold_l2()] if given.flush_l2 else [])]
     folder = ROOT / "docs" / "verified"
     folder.mkdir(exist_ok=True)
     target = folder / report_name(device.device_kind, datetime.now(UTC).date())

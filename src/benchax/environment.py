@@ -8,6 +8,7 @@ How busy the machine is belongs to `machine/noise.py`; what is wrong with it, to
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -38,8 +39,11 @@ FLAGS = frozenset(
 FLAG_PREFIXES = ("JAX_", "XLA_PYTHON_", "MALLOC_", "OMP_", "TF_CPP_", "TF_XLA_")
 
 # The first four differ between the processes of one cluster, whose rows do belong side by side. The log level changes
-# no program, and `import jax` sets it itself: the same process would have two fingerprints.
-_NOT_SPEED = re.compile(r"JAX_(COORDINATOR_.*|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL")
+# no program, and `import jax` sets it itself: the same process would have two fingerprints. How an accelerator's memory
+# is taken is set for our workers (machine/sharing.py).
+_NOT_SPEED = re.compile(
+    r"JAX_(COORDINATOR_.*|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL|XLA_PYTHON_CLIENT_PREALLOCATE"
+)
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*@")
 
@@ -117,6 +121,11 @@ def host() -> Environment:
         jaxlib=installed("jaxlib"),
         numpy=installed("numpy"),
     )
+
+
+def has_jax_plugins() -> bool:
+    """Is a backend of JAX for accelerators installed? They are the modules of `jax_plugins`. Imports none of them."""
+    return importlib.util.find_spec("jax_plugins") is not None
 
 
 def jax_facts() -> dict[str, Any]:

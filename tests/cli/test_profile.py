@@ -444,7 +444,7 @@ def nsys(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(script))}.py "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent))
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent), prepend=os.pathsep)
     return project / "told.json"
 
 

@@ -10,14 +10,7 @@ import pytest
 
 from benchax.errors import NotMeasured
 from benchax.measuring import memory
-from benchax.measuring.memory import (
-    DeviceUsage,
-    device_rise,
-    device_usage,
-    is_one_figure,
-    observed_range,
-    observed_rise,
-)
+from benchax.measuring.memory import is_one_figure, observed_range, observed_rise
 from benchax.reporting.measurement import document
 from benchax.reporting.terminal import to_text
 
@@ -108,35 +101,6 @@ def test_another_system_is_named(monkeypatch):
         observed_rise(lambda: None)
 
     memory._glibc.cache_clear()
-
-
-class Device:
-    device_kind = "fake"
-
-    def __init__(self, stats):
-        self.memory_stats = lambda: stats
-
-
-def test_an_allocator_that_reports_no_peak_is_a_reason():
-    assert device_usage(Device({"bytes_in_use": 3, "peak_bytes_in_use": 7})) == DeviceUsage(3, 7)
-    with pytest.raises(NotMeasured, match="the allocator of fake reports no peak"):
-        device_usage(Device(None))
-
-
-def test_a_mark_that_cannot_be_set_back_tells_only_what_exceeds_it():
-    assert device_rise(DeviceUsage(100, 150), DeviceUsage(120, 400)) == 300
-    with pytest.raises(NotMeasured, match="the allocator's mark was higher before the call"):
-        device_rise(DeviceUsage(100, 400), DeviceUsage(120, 400))
-
-
-@pytest.mark.gpu
-def test_a_fresh_process_tells_the_rise_on_a_gpu():
-    import benchax
-
-    m = benchax.bench(lambda x: x @ x, "f32[2048,2048]", cold_process=True, store="off")
-
-    assert m.memory.method == "memory_stats"
-    assert m.memory.compiled_rise_bytes >= 16 * MIB
 
 
 @linux

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 
 from benchax.errors import UsageError
 from benchax.profiling import preflight
-from benchax.profiling.preflight import Here, about, about_folder
+from benchax.profiling.preflight import Here, about, about_folder, kernels_apart
 
 GPU = Here("gpu", "cuda 12090", xla_flags=preflight.NO_COMMAND_BUFFERS)
+APART = ("no-command-buffers", "info")
 ADMIN_ONLY = "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n"
 
 
@@ -42,17 +44,17 @@ def test_nsight_around_us_takes_the_kernels_on_a_gpu_only() -> None:
     nsys = preflight.running({"NSYS_PROFILING_SESSION_ID": "7"})
 
     assert nsys == "Nsight Systems"
-    assert codes(about(replace(GPU, running=nsys))) == [("profiler-running", "error")]
+    assert codes(about(replace(GPU, running=nsys))) == [("profiler-running", "error"), APART]
     assert about(Here("cpu", running=nsys)) == []
 
 
 def test_kernels_that_only_root_may_see_are_an_error_with_the_way_out() -> None:
-    (remark,) = about(replace(GPU, nvidia_params=ADMIN_ONLY))
+    remark, _ = about(replace(GPU, nvidia_params=ADMIN_ONLY))
 
     assert (remark.code, remark.severity) == ("no-gpu-permission", "error")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in remark.message
-    assert about(replace(GPU, nvidia_params=ADMIN_ONLY, may_administrate=True)) == []
-    assert about(replace(GPU, nvidia_params=ADMIN_ONLY.replace(": 1", ": 0"))) == []
+    assert codes(about(replace(GPU, nvidia_params=ADMIN_ONLY, may_administrate=True))) == [APART]
+    assert codes(about(replace(GPU, nvidia_params=ADMIN_ONLY.replace(": 1", ": 0")))) == [APART]
 
 
 def test_command_buffers_are_a_warning_with_the_flag_that_turns_them_off() -> None:
@@ -64,6 +66,15 @@ def test_command_buffers_are_a_warning_with_the_flag_that_turns_them_off() -> No
         ("command-buffers", "warning")
     ]
     assert about(replace(GPU, xla_flags="", platform_version="rocm 6.3")) == []
+
+
+def test_the_kernels_of_a_function_are_recorded_one_by_one_unless_the_user_decided(monkeypatch: Any) -> None:
+    monkeypatch.setattr(preflight, "has_jax_plugins", lambda: True)
+
+    assert kernels_apart({"XLA_FLAGS": "--a=1"}) == {"XLA_FLAGS": "--a=1 --xla_gpu_enable_command_buffer="}
+    assert kernels_apart({"XLA_FLAGS": "--xla_gpu_enable_command_buffer=FUSION"}) == {}
+    monkeypatch.setattr(preflight, "has_jax_plugins", lambda: False)
+    assert kernels_apart({}) == {}
 
 
 def test_an_old_jax_is_a_warning() -> None:

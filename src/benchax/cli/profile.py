@@ -8,6 +8,7 @@ is no profile to show, or one of no operations, which is never shown as a table;
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from benchax.cli.profile_output import Wanted
     from benchax.profiling.program_recorder import ProgramRequest
     from benchax.results.profile import Profile
+    from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingOutcome, ProfilingRequest
 
 TIMEOUT, DURATION_S, STEPS = "5min", 5.0, 10
@@ -218,24 +220,28 @@ def profile_cases(
 ) -> int:
     """Records each in a worker, shows it, and returns the exit code."""
     from benchax.cli.profile_output import show_all, write_profiles
+    from benchax.profiling.preflight import kernels_apart
+    from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingRequest
 
     code, profiles = 0, list["Profile"]()
-    for case in cases:
-        found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted)
-        profiles += [found] if found else []
-        # Each is shown when it is there; a page is of all.
-        shown = show_all([found] if found else [], replace(wanted, html=None))
-        code = max(code, shown, 2 if has_failed else 0)
+    with Pool(environ=kernels_apart(os.environ)) as pool:
+        for case in cases:
+            found, has_failed = _record(ProfilingRequest(case, wish, seed, runs), limit_s, wanted, pool)
+            profiles += [found] if found else []
+            # Each is shown when it is there; a page is of all.
+            shown = show_all([found] if found else [], replace(wanted, html=None))
+            code = max(code, shown, 2 if has_failed else 0)
     write_profiles(profiles, wanted)
     return code
 
 
-def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) -> tuple[Profile | None, bool]:
+def _record(
+    request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
+) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
     from benchax.progress import ProgressEvent, show_progress
-    from benchax.workers.pool import shared_pool
     from benchax.workers.profiled import record
 
     label = request.case.id.label
@@ -247,7 +253,7 @@ def _record(request: ProfilingRequest, limit_s: float | None, wanted: Wanted) ->
             outcome = record(
                 replace(request, wish=wish),
                 limit_s or parse_seconds(TIMEOUT),
-                shared_pool(),
+                pool,
                 lambda stage: report(ProgressEvent(item, stage)),
             )
     finally:  # also at Ctrl-C

@@ -23,10 +23,11 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments import output_errors
 from benchax.experiments.functions import Converted, change_arrays, is_float, plain
 from benchax.json_values import Json
-from benchax.measuring import memory
+from benchax.measuring import device_memory, memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import without_cache
+from benchax.measuring.memory_rises import device_of
 from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
@@ -209,11 +210,11 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
 
 
 def _observed_bytes(subject: Subject) -> int:
-    if jax.default_backend() != "cpu":
-        raise NotMeasured("an accelerator's mark tells only the first call of a process")
     # Copies for a donating function are made before the reading begins.
     calls = iter([subject.ready() for _ in range(memory.CALLS + 1)])
-    return memory.observed_rise(lambda: next(calls)())
+    if jax.default_backend() == "cpu":
+        return memory.observed_rise(lambda: next(calls)())
+    return device_memory.observed_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[1]
 
 
 class _Reference:

@@ -31,7 +31,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
 from benchax.measuring.floor import call_floor
-from benchax.measuring.memory_rises import observe_device, observe_memory, observe_next_call
+from benchax.measuring.memory_rises import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
@@ -187,7 +187,7 @@ def _stages(built: BuiltProgram, cold: Cold) -> Stages:
 
 def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
     """The first run, and whether it is right."""
-    first = prepared.call_first(observe_device(record, _rise_of(subject)))
+    first = prepared.call_first()
     if first.compiles:
         why = f"the first call compiled {plural(first.compiles, 'program')} itself"
         record.absent.append(Absent("stages.first_run_s", why))
@@ -213,10 +213,6 @@ def _record_shares(record: Record, subject: Subject) -> None:
     record.enter("devices")
     with record.or_absent("devices.shares"):
         record.devices = replace(record.devices, shares=record_shares(subject, record.devices.count))
-
-
-def _rise_of(subject: Subject) -> str:
-    return "eager_rise_bytes" if subject.program.kind == "eager" else "compiled_rise_bytes"
 
 
 def _called_and_observed(

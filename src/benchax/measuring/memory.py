@@ -7,9 +7,8 @@ mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page fau
 timed; afterwards the thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has
 freed one big array.
 
-The mark belongs to the whole process: what other threads allocate meanwhile counts. On an accelerator the allocator's
-own mark is read around the first call instead; it cannot be set back, so it tells only what exceeded all before it,
-as the first call of a fresh process does (unverified: never run on a GPU).
+The mark belongs to the whole process: what other threads allocate meanwhile counts. The memory of accelerators is
+observed in `device_memory.py`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -65,7 +64,7 @@ def observed_rise(call: Callable[[], Any]) -> int:
     with mapping_every_block():
         # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
         # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
-        _call_without_compiling(call)
+        call_without_compiling(call)
         # A reading errs downwards, where something else is freed during the call: the greater of two.
         return believed(max((read_rise(call) for _ in range(CALLS - 1)), key=lambda rise: rise.rise_bytes))
 
@@ -83,7 +82,7 @@ def observed_range(
         NotMeasured: as `observed_rise`.
     """
     with mapping_every_block():
-        _call_without_compiling(call)
+        call_without_compiling(call)
         return read_range(call, longest_s, most_readings)
 
 
@@ -147,36 +146,6 @@ def believed(rise: Rise) -> int:
     return rise.rise_bytes
 
 
-@dataclass(frozen=True)
-class DeviceUsage:
-    """What an accelerator's allocator says: bytes in use now, and at their highest since the process began."""
-
-    in_use: int
-    peak: int
-
-
-def device_usage(device: Any) -> DeviceUsage:
-    """Raises `NotMeasured` where the device's allocator does not say (on CPU it never does)."""
-    stats = device.memory_stats() or {}
-    if "bytes_in_use" not in stats or "peak_bytes_in_use" not in stats:
-        raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
-    return DeviceUsage(stats["bytes_in_use"], stats["peak_bytes_in_use"])
-
-
-def device_rise(before: DeviceUsage, after: DeviceUsage) -> int:
-    """Bytes by which a call rose above what was in use before it.
-
-    Raises:
-        NotMeasured: something earlier had reached higher, and the mark cannot be set back.
-    """
-    if after.peak <= before.peak:
-        raise NotMeasured(
-            "the allocator's mark was higher before the call and cannot be set back; a fresh process (--cold-process) "
-            "has a better chance"
-        )
-    return after.peak - before.in_use
-
-
 @lru_cache(maxsize=1)
 def _glibc() -> Any:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
@@ -208,7 +177,7 @@ def _settled(libc: Any) -> int:
     return readings[-1]
 
 
-def _call_without_compiling(call: Callable[[], Any]) -> None:
+def call_without_compiling(call: Callable[[], Any]) -> None:
     """Raises `NotMeasured` for a call that compiles though it is warm."""
     with watch_compiles() as log:
         jax.block_until_ready(call())

@@ -1,21 +1,20 @@
 """How far the calls of a case rise above what was there before: when they are observed, and of which calls.
 
-On CPU in passes of their own (`memory.py`), on an accelerator around the first call. A part that cannot be observed
-says why, and the rest goes on.
+In passes of their own: of resident memory on CPU (`memory.py`), of the device's on an accelerator
+(`device_memory.py`). A part that cannot be observed says why, and the rest goes on.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 
-from benchax.measuring import memory
+from benchax.measuring import device_memory, memory
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Options
@@ -25,7 +24,7 @@ QUICK_CALL_S = 0.3
 
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:
-    """The observed rises of both calls on CPU, in passes of their own."""
+    """The observed rises of both calls, in passes of their own."""
     if not options.memory:
         record.absent += [
             Absent(f"memory.{name}", "switched off", is_by_choice=True)
@@ -34,9 +33,7 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
         return
     record.enter("memory")
     if jax.default_backend() != "cpu":
-        if subject.program.kind != "eager":
-            why = "an accelerator's mark tells only the first call, which was the compiled one"
-            record.absent.append(Absent("memory.eager_rise_bytes", why))
+        _observe_on_device(record, subject)
         return
     if subject.program.kind != "eager":
         _observe(record, "compiled_rise_bytes", subject, subject.program.call)
@@ -47,16 +44,35 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
             _note_eager(record, memory.observed_range(calls, QUICK_CALL_S, _readings(subject) - 1))
 
 
+def _observe_on_device(record: Record, subject: Subject) -> None:
+    program, device = subject.program, device_of(subject)
+    if program.kind != "eager":
+        with record.or_absent("memory.compiled_rise_bytes"):
+            call = _call_on_fresh_buffers(subject, program.call)
+            _, rise = device_memory.observed_range(call, device, memory.CALLS - 1)
+            record.memory = replace(record.memory, method=device_memory.METHOD, compiled_rise_bytes=rise)
+    if program.kind == "eager" or _eager_has_run(record, subject):
+        with record.or_absent("memory.eager_rise_bytes"):
+            call = _call_on_fresh_buffers(subject, program.eager or program.call, memory.AGREEING + 1)
+            _note_eager(record, device_memory.observed_range(call, device, memory.AGREEING), device_memory.METHOD)
+
+
+def device_of(subject: Subject) -> Any:
+    """One of the devices that it runs on, which are alike."""
+    used = [device for leaf in subject.inputs.data for device in leaf.sharding.device_set]
+    return min(used, key=lambda device: device.id, default=jax.devices()[0])
+
+
 def _readings(subject: Subject) -> int:
     """Returns how often an eager call is made, the unread one included: seldom where each has buffers of its own, which
     all wait in memory."""
     return memory.CALLS if subject.needs_renewal else memory.MOST_EAGER_READINGS + 1
 
 
-def _note_eager(record: Record, ends: tuple[int, int]) -> None:
+def _note_eager(record: Record, ends: tuple[int, int], method: str = memory.METHOD) -> None:
     least, most = ends
     low = None if memory.is_one_figure(least, most) else least
-    record.memory = replace(record.memory, method=memory.METHOD, eager_rise_bytes=most, eager_rise_low_bytes=low)
+    record.memory = replace(record.memory, method=method, eager_rise_bytes=most, eager_rise_low_bytes=low)
 
 
 def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
@@ -97,20 +113,3 @@ def observe_next_call(record: Record, subject: Subject) -> float | None:
             rise_bytes = memory.believed(rise)
             _note_eager(record, (rise_bytes, rise_bytes))
     return last_s
-
-
-@contextmanager
-def observe_device(record: Record, name: str) -> Iterator[None]:
-    """On an accelerator, the rise of its allocator's mark around the first call; later ones cannot exceed it."""
-    if jax.default_backend() == "cpu":
-        yield
-        return
-    device = jax.devices()[0]
-    before = None
-    with record.or_absent(f"memory.{name}"):
-        before = memory.device_usage(device)
-    yield
-    if before is not None:
-        with record.or_absent(f"memory.{name}"):
-            rise = memory.device_rise(before, memory.device_usage(device))
-            record.memory = replace(record.memory, method="memory_stats", **{name: rise})

@@ -10,7 +10,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -128,19 +127,15 @@ class Prepared:
         """By which XLA:CPU decides where the program runs; None where it cannot be reached, or XLA does not say."""
         return inline_flops(self.built.compiled) if self.built.compiled is not None else None
 
-    def call_first(self, watch: AbstractContextManager[Any] | None = None) -> FirstRun:
-        """The first ordinary call, which finds the executable.
-
-        Args:
-            watch: entered around the call; what the call needs is made before.
-        """
+    def call_first(self) -> FirstRun:
+        """The first ordinary call, which finds the executable."""
         subject = self.subject  # built first, if it is not
         self.enter("first run")
         is_eager = self.program.kind == "eager"
         # What an eager function donates only shows in what it leaves of its arguments, so it is given copies.
         copied = is_eager and self.inputs.anew is None
         ready = Ready(subject, self.program.call, *(self.inputs.renewed() if copied else subject.calls(1)[0]))
-        with watch or nullcontext(), watch_compiles() as log:
+        with watch_compiles() as log:
             result, elapsed_s = stages.first_run(ready)
         donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))
         return FirstRun(replace(subject, outputs=ready.outcome(result), donates=donates), elapsed_s, log.compiles)

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.machine.noise import clock_resolution_s, paused_gc, preemptions
+from benchax.machine.noise import paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Samples
@@ -87,7 +87,7 @@ def collect(
         disturbed=None
         if prepared.take or switches[0] is None
         else tuple(after != before for before, after in pairwise(switches)),
-        resolution_s=clock_resolution_s(),
+        resolution_s=prepared.resolution_s(),
         overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
         clock_tier=prepared.clock_tier,
         regime=prepared.regime,

@@ -148,8 +148,9 @@ def _cuda_runtime() -> Any:
 
 
 def _wheel_folders() -> list[Path]:
+    """Of the wheels for CUDA 13 and those for CUDA 12."""
     try:
-        spec = importlib.util.find_spec("nvidia.cuda_runtime")
+        specs = [importlib.util.find_spec(name) for name in ("nvidia.cu13", "nvidia.cuda_runtime")]
     except ModuleNotFoundError:  # there is no package nvidia at all
         return []
-    return [Path(folder) / "lib" for folder in (spec.submodule_search_locations or [])] if spec else []
+    return [Path(folder) / "lib" for spec in specs if spec for folder in (spec.submodule_search_locations or [])]

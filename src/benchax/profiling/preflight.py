@@ -2,8 +2,7 @@
 
 A trace without device events looks like success. What can be known beforehand is looked at here and said as remarks: an
 error means that profiling must not begin, a warning that the table may be incomplete. Nothing is started but JAX's
-backend, which the profiled call needs anyway. The NVIDIA checks are written from JAX's documentation and the driver's
-files; they were not tried on a GPU.
+backend, which the profiled call needs anyway.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import jax
 
+from benchax.environment import has_jax_plugins
 from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.units import size
@@ -47,6 +47,17 @@ class Here:
     jax_version: str = ""
     running: str = ""
     """What is profiling this process already; empty: nothing that we know of."""
+
+
+def kernels_apart(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a process whose kernels shall be seen one by one; empty where the user has decided about it.
+
+    A loop of an H100 is one "command_buffer" otherwise, without a line of anybody's.
+    """
+    flags = environ.get("XLA_FLAGS", "")
+    if NO_COMMAND_BUFFERS in flags or not has_jax_plugins():
+        return {}
+    return {"XLA_FLAGS": f"{flags} {NO_COMMAND_BUFFERS}".strip()}
 
 
 def check(folder: Path | None = None) -> list[Remark]:
@@ -145,7 +156,10 @@ def _about_nvidia(found: Here) -> list[Remark]:
             "/etc/modprobe.d/nvidia-profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
         )
         remarks.append(Remark("no-gpu-permission", "error", text))
-    if NO_COMMAND_BUFFERS not in found.xla_flags.split():
+    if NO_COMMAND_BUFFERS in found.xla_flags.split():
+        text = "command buffers (CUDA graphs) are off, so that each kernel is seen: starting a program takes longer"
+        remarks.append(Remark("no-command-buffers", "info", text))
+    else:
         text = (
             "command buffers (CUDA graphs) are on, and kernels inside them may lack their HLO names; to see each of "
             f"them: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower"

@@ -54,8 +54,8 @@ def of(
     if space.n_events >= VIEWER_EVENTS:
         text = f"{space.n_events} events: this table counts all of them, but the files for Perfetto hold about "
         yield Remark("viewer-cut", "warning", f"{text}{VIEWER_EVENTS}, as JAX cuts them there")
-    if len(found) and _is_accelerator(found):
-        text = "reading traces of GPUs and TPUs is written from the source of XLA and was not tried on such a device"
+    if len(found) and _is_of_tpu(found):
+        text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
         yield Remark("unverified", "warning", text)
 
 
@@ -95,6 +95,5 @@ def _has_accelerator(space: Space) -> bool:
     return any(name.endswith("_version") and name.split("_")[0] in ("cuda", "gpu", "rocm", "tpu") for name in words)
 
 
-def _is_accelerator(found: Operations) -> bool:
-    used = {found.devices[int(i)].split(":")[0] for i in np.unique(found.device)}
-    return bool(used & {"gpu", "tpu"})
+def _is_of_tpu(found: Operations) -> bool:
+    return any(found.devices[int(i)].startswith("tpu") for i in np.unique(found.device))

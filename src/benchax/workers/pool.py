@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchax.errors import UsageError
+from benchax.machine.sharing import memory_on_demand
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
@@ -65,7 +66,7 @@ class Pool:
         self.warm = warm
         self.reuse = reuse
         self.preload = tuple(preload)
-        self.environ = check_environ(environ or {})
+        self.environ = memory_on_demand() | check_environ(environ or {})
         self.jax_config = check_jax_config(jax_config or {})
         self.how: Start = start
         self._lock = threading.Lock()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import jax
 
+from benchax.machine.noise import clock_resolution_s
 from benchax.measuring import state
 from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
@@ -228,6 +229,8 @@ class PreparedTimer:
     """How long a sample should be, in multiples of `Options.sample_time_s`."""
     sample_time_s: float | None = None
     """How long a sample should be, where the timer knows better than the options."""
+    resolution_s: Callable[[], float | None] = clock_resolution_s
+    """The smallest step of its clock that was seen; None: none was."""
 
 
 class Timer(Protocol):
