@@ -33,7 +33,7 @@ RERUNS := --reruns 2 -rR
 PARALLEL = -n $(WORKERS) --dist worksteal
 
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
-UNOPTIMIZED := $(if $(BENCHAX_TEST_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
+UNOPTIMIZED := $(if $(TEST_ON_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
 
 test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=3 processes)
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)

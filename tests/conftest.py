@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-ON_GPU = os.environ.get("BENCHAX_TEST_GPU") == "1"
+ON_GPU = os.environ.get("TEST_ON_GPU") == "1"
 HAS_DIST = "BENCHAX_TEST_DIST" in os.environ
 
 # Before anything imports JAX; child processes inherit it.
@@ -32,7 +32,7 @@ settings.load_profile("benchax")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reasons = {}
     if not ON_GPU:
-        reasons["gpu"] = "needs a GPU; where there is one, ask for it with BENCHAX_TEST_GPU=1"
+        reasons["gpu"] = "needs a GPU; where there is one, ask for it with TEST_ON_GPU=1"
     if not HAS_DIST:
         reasons["dist"] = "needs the archives of `make dist`, which runs these tests"
     for item in items:

@@ -116,3 +116,11 @@ print(short.summary("device").median_s * 10 < long.summary("device").median_s)
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
     assert out == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("seen_ns", "step_s"),
+    [({1056, 1087, 1088, 1120, 1184}, 31e-9), ({1088}, None), ({1087, 1088}, None), (set(), None)],
+)
+def test_the_step_of_its_clock_is_what_readings_differ_by(seen_ns: set[int], step_s: float | None) -> None:
+    assert cupti._step_s(seen_ns) == step_s

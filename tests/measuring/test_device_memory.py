@@ -96,5 +96,6 @@ def test_on_a_gpu_both_calls_rise_by_their_arrays_though_compiling_reached_highe
     )
 
     assert m.memory.method == "memory_stats", m.absent
-    assert 16 * MIB <= m.memory.compiled_rise_bytes <= 128 * MIB
+    planned = m.memory.output_bytes + m.memory.temp_bytes
+    assert planned <= m.memory.compiled_rise_bytes <= 2 * planned  # blocks are up to twice as large
     assert m.memory.eager_rise_bytes >= 32 * MIB

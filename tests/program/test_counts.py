@@ -203,6 +203,34 @@ def test_a_custom_call_leaves_a_hole_and_a_sum_with_a_hole_is_none() -> None:
     assert found.opaque_calls[0][0] in found.restrictions[0]
 
 
+# As jax 0.11.2 wrote them for an H100.
+BY_LIBRARIES = """HloModule jit_f
+
+ENTRY %main.1 (x.1: f32[1024,512], y.1: f32[512,256], i.1: f32[8,32,32,16], k.1: f32[32,3,3,16]) -> (f32[1024,256], f32[8,32,32,32]) {
+  %x.1 = f32[1024,512]{1,0} parameter(0)
+  %y.1 = f32[512,256]{1,0} parameter(1)
+  %i.1 = f32[8,32,32,16]{3,2,1,0} parameter(2)
+  %k.1 = f32[32,3,3,16]{3,2,1,0} parameter(3)
+  %custom-call.1 = (f32[1024,256]{1,0}, s8[33554432]{0}) custom-call(%x.1, %y.1), custom_call_target="__cublas$lt$matmul", metadata={op_name="jit(f)/dot_general"}, backend_config={"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":"DEFAULT"}}
+  %cudnn-conv.1 = (f32[8,32,32,32]{3,2,1,0}, u8[0]{0}) custom-call(%i.1, %k.1), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convForward", backend_config={}
+  %a.1 = f32[1024,256]{1,0} get-tuple-element(%custom-call.1), index=0
+  %b.1 = f32[8,32,32,32]{3,2,1,0} get-tuple-element(%cudnn-conv.1), index=0
+  ROOT %tuple.1 = (f32[1024,256]{1,0}, f32[8,32,32,32]{3,2,1,0}) tuple(%a.1, %b.1)
+}
+"""  # noqa: E501
+
+
+def test_products_and_convolutions_by_libraries_of_a_gpu_are_counted_without_their_workspace() -> None:
+    found = counts(BY_LIBRARIES)
+
+    assert found is not None
+    # Of the 32 places along an axis 31 meet the image at each side of the window.
+    assert found.flops == 2 * 1024 * 512 * 256 + 2 * 8 * 32 * 16 * (3 * 32 - 2) ** 2
+    arrays = 1024 * 512 + 512 * 256 + 1024 * 256 + 8 * 32 * 32 * 16 + 32 * 3 * 3 * 16 + 8 * 32 * 32 * 32
+    assert found.bytes_accessed == 4 * arrays
+    assert found.opaque_calls == ()
+
+
 def test_sorting_rows_is_not_sorting_all() -> None:
     """64 rows of 64: log2(64) comparisons per element, where XLA takes log2(4096)."""
     assert counted(jnp.sort, X).flops == 64 * 64 * 6

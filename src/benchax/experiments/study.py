@@ -214,7 +214,7 @@ def _observed_bytes(subject: Subject) -> int:
     calls = iter([subject.ready() for _ in range(memory.CALLS + 1)])
     if jax.default_backend() == "cpu":
         return memory.observed_rise(lambda: next(calls)())
-    return device_memory.observed_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[1]
+    return device_memory.observed_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[0]
 
 
 class _Reference:

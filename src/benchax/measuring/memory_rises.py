@@ -49,7 +49,7 @@ def _observe_on_device(record: Record, subject: Subject) -> None:
     if program.kind != "eager":
         with record.or_absent("memory.compiled_rise_bytes"):
             call = _call_on_fresh_buffers(subject, program.call)
-            _, rise = device_memory.observed_range(call, device, memory.CALLS - 1)
+            rise, _ = device_memory.observed_range(call, device, memory.CALLS - 1)
             record.memory = replace(record.memory, method=device_memory.METHOD, compiled_rise_bytes=rise)
     if program.kind == "eager" or _eager_has_run(record, subject):
         with record.or_absent("memory.eager_rise_bytes"):

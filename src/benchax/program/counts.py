@@ -8,8 +8,9 @@ same to it. Here every instruction is counted by the rules of `instruction_work`
     loops         body times trip count, condition once more than that; nested ones multiply. Where the trip count
                   is decided while the program runs, the body is counted once, and said to be.
     conditionals  the most that any branch does, and said where the branches differ.
-    custom calls  are work that nobody can look into (LAPACK, cuBLAS, Python callbacks). A sum with a hole in it is no
-                  count: it is None, and what was counted beside the hole stands in the restriction.
+    custom calls  are work that nobody can look into (LAPACK, Python callbacks), but for products by cuBLAS and
+                  convolutions by cuDNN, which say what they do. A sum with a hole in it is no count: it is None, and
+                  what was counted beside the hole stands in the restriction.
 
 Still a static count, of one device, taken from the program and never from a run.
 """
@@ -46,7 +47,7 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
     found_loops = find_loops(module)
     adder = Adder(module, found_loops)
     work = adder.computation(module.entry)
-    opaque = _opaque(module, hlo.opaque_calls(hlo_text))
+    opaque = _opaque(module)
     opcodes = Counter(each.opcode for each in _instructions(module))
     hole = [_hole(opaque, work)] if opaque else []
     return Counts(
@@ -160,18 +161,16 @@ class Adder:
 def is_opaque(instruction: Instruction) -> bool:
     """No rule of ours counts its work: a custom call, or what XLA usually turns into one."""
     target = hlo.custom_call_target(instruction)
-    return instruction.opcode in _UNCOUNTED or bool(target and not hlo.is_annotation(target))
+    return instruction.opcode in _UNCOUNTED or bool(target and _hides_its_work(target))
 
 
-def _opaque(module: Module, targets: tuple[str, ...]) -> Counter[str]:
+def _hides_its_work(target: str) -> bool:
+    return not hlo.is_annotation(target) and not hlo.is_library_product(target)
+
+
+def _opaque(module: Module) -> Counter[str]:
     """What no rule of ours can count, by target of the custom call or by opcode."""
-    found: Counter[str] = Counter()
-    for each in _instructions(module):
-        if each.opcode in _UNCOUNTED:
-            found[each.opcode] += 1
-        elif (target := hlo.custom_call_target(each)) in targets:
-            found[target] += 1
-    return found
+    return Counter(hlo.custom_call_target(each) or each.opcode for each in _instructions(module) if is_opaque(each))
 
 
 def _hole(opaque: Counter[str], work: Work) -> str:

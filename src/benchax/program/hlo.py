@@ -97,6 +97,11 @@ def custom_call_target(instruction: Instruction) -> str:
     return found[1] if found else ""
 
 
+def is_library_product(target: str) -> bool:
+    """A product by cuBLAS or a convolution by cuDNN, which says in its text what it does ("__cublas$lt$matmul")."""
+    return target.startswith(("__cublas$", "__cudnn$convForward"))
+
+
 def is_annotation(target: str) -> bool:
     """A custom call that only says where data belong. Everything else behind one is work that XLA cannot look into."""
     return target.startswith(_ANNOTATIONS)

@@ -47,6 +47,7 @@ FREE = _names(
 )
 
 _SHAPE = re.compile(r"\b[a-z]\w*\[([^\]]*)\]")
+_CONTRACTED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
 _WINDOW = re.compile(r"(\w+)=([\w\-]+)")
 
 
@@ -75,6 +76,8 @@ def arithmetic(computation: Computation, instruction: Instruction, applied: Appl
         return Work(flops=size)
     if opcode in TRANSCENDENTAL:
         return Work(transcendentals=size)
+    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
+        return _library_product(computation, instruction)
     rule = _RULES.get(opcode)
     return rule(computation, instruction, applied) if rule else Work()
 
@@ -95,6 +98,20 @@ def _dot(computation: Computation, instruction: Instruction, applied: Applied) -
     left = _operand_dimensions(computation, instruction, 0)
     reduced = math.prod(left[d] for d in contracted if d < len(left))
     return Work(flops=2.0 * reduced * elements(instruction.shape))
+
+
+def _library_product(computation: Computation, instruction: Instruction) -> Work:
+    """By cuBLAS: `(f32[m,n], s8[workspace]) custom-call(f32[m,k], f32[k,n], ...)`, whose configuration names the axes
+    that are summed over; by cuDNN, with the attributes of a convolution. What they add to it is not counted.
+
+    Seen in programs of jax 0.11.2 for an H100.
+    """
+    if "dim_labels" in hlo_module.attributes(instruction):
+        return _convolution(computation, instruction, lambda _: Work())
+    written = _CONTRACTED.search(instruction.attributes)
+    left = _operand_dimensions(computation, instruction, 0)
+    axes = [int(axis) for axis in re.findall(r"\d+", written[1])] if written else []
+    return Work(flops=2.0 * math.prod(left[d] for d in axes if d < len(left)) * elements(instruction.shape))
 
 
 def _convolution(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
@@ -219,6 +236,9 @@ def moved_bytes(computation: Computation, instruction: Instruction) -> int:
     if opcode == "dynamic-update-slice" and len(operands) > 1:
         # In place: the update and its indices are read, the update is written; the array around them stays.
         return sum(hlo.shape_bytes(each.shape) for each in operands[1:]) + hlo.shape_bytes(operands[1].shape)
+    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
+        # The second result is room to work in.
+        result = elements(instruction.shape) * hlo.shape_bytes(instruction.shape.lstrip("(").partition("[")[0] + "[]")
     if opcode == "scatter" and operands:
         # Per element of the updates: the update and the old value are read, the new value is written.
         return 3 * hlo.shape_bytes(operands[-1].shape) + hlo.shape_bytes(operands[len(operands) // 2].shape)
