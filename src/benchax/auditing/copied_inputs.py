@@ -12,7 +12,7 @@ from benchax.watching.frames import JaxCall
 from benchax.watching.signatures import name_arguments
 from benchax.watching.transfers import reads_unseen
 
-MOST_COPIED_OF_CALL, MOST_COPIED = 1 << 25, 1 << 27
+MOST_COPIED_OF_CALL, MOST_COPIED = 1 << 26, 1 << 27
 """Bytes of the arguments of one call that are copied, and of those of all functions."""
 
 

@@ -56,8 +56,11 @@ IN_SOME = {
     "dynamic_slice": (0,),
     "dynamic_update_slice": (0, 1),
     "gather": (0,),
+    "scatter": (0, 2),
     "scatter-add": (0, 2),
+    "scatter-mul": (0,),
     "triangular_solve": (1,),
+    "tridiagonal_solve": (3,),
 }
 """Linear in the operands at these positions, which may depend on it."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchax.auditing.bindings import (
@@ -238,10 +238,18 @@ class _Reader:
         for scope in (*scopes_around(self.tree, node.lineno), self.tree):
             bound = [one for one in bindings_of(scope, node.id) if not self._is_own_result(one[0])]
             if bound:
-                return self.follow(bound[0][0], bound[0][1] + path) if len(bound) == 1 else None
+                nearest = bound if len(bound) == 1 else self._in_same_loop(bound, node)
+                return self.follow(nearest[0][0], nearest[0][1] + path) if len(nearest) == 1 else None
             if isinstance(scope, ast.FunctionDef) and node.id in parameters_of(scope, own=True):
                 return self._follow_parameter(scope, node.id, path)
         return None
+
+    def _in_same_loop(self, bound: Sequence[tuple[ast.expr, Path]], node: ast.Name) -> list[tuple[ast.expr, Path]]:
+        """Those that stand before it in the innermost loop around it, whose values it has there."""
+        loop = max(loops_around(self.tree, node.lineno), key=lambda one: one.lineno, default=None)
+        return [
+            one for one in bound if loop is not None and holds(loop, one[0].lineno) and one[0].lineno <= node.lineno
+        ]
 
     def _is_own_result(self, value: ast.expr) -> bool:
         """Is it made of what the function in question gives back, so that it goes round?"""

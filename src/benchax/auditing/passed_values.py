@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from benchax.auditing.syntax import callee_name, calls, def_of, holds, last_name, loops_around, tree_of
+from benchax.auditing.syntax import callee_name, calls, def_of, holds, last_name, loops_around, scopes_around, tree_of
 from benchax.results.audit import Where
 
+JITS = ("jit", "filter_jit", "pjit")
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*")
 _BEGINNING = re.compile(rf"({_PATH.pattern}): (?:weak type|committed|sharding)")
 _CHANGE = re.compile(rf"({_PATH.pattern}): (?!tree structure)(.+) → ", re.DOTALL)
@@ -99,6 +100,20 @@ def declared_static_at(defined: Where | None, function: str) -> Where | None:
     given = [call for call in ast.walk(tree) if isinstance(call, ast.Call) and _declares(call) and call.args]
     lines = [call.lineno for call in given if _is_of(call.args[0], function, defined[1])]
     return (defined[0], lines[0]) if lines else None
+
+
+def jitted_at(defined: Where | None, function: str) -> Where | None:
+    """The one line that jits a function of the user's: its decorator's, or that of a call of jit; else None."""
+    tree = tree_of(defined[0]) if defined is not None else None
+    if defined is None or tree is None:
+        return None
+    around = scopes_around(tree, defined[1])
+    decorators = around[0].decorator_list if around and isinstance(around[0], ast.FunctionDef) else []
+    lines = {one.lineno for one in decorators if any(last_name(part) in JITS for part in ast.walk(one))}
+    lines = lines or {
+        call.lineno for call in calls(tree, *JITS) if call.args and _is_of(call.args[0], function, defined[1])
+    }
+    return (defined[0], lines.pop()) if len(lines) == 1 else None
 
 
 def takes_all_but_arrays_as_static(defined: Where | None) -> bool:

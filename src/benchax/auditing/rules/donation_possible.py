@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from benchax.auditing.dataflow import Body
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.passed_values import jitted_at
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant, with_bytes
+from benchax.auditing.traced import TracedValue, closed_jaxpr, flow
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case
@@ -14,6 +17,14 @@ from benchax.units import size
 
 LARGE_BYTES = 1 << 20
 """What is smaller comes out of the allocator's own stock and costs nothing to speak of."""
+
+
+LARGE_COPY = 8 << 20
+"""Of what comes back at each call: a tenth of a millisecond and more, in calls that may take less."""
+UPDATES = {"scatter": 2, "scatter-add": 2, "dynamic_update_slice": 1}
+"""Operations that change a part of their first operand, and the position of that part."""
+PART = 16
+"""The part is at most so small a share of the whole."""
 
 
 @rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
@@ -38,11 +49,34 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     if result.comparison is not None and result.comparison.verdict == "slower":
         raise NotApplicable(f"nothing is donated, and donating {size(saved)} would not pay: {result.sentence}")
     named = ", ".join(str(argument) for argument in variant.donate)
+    copied = _copied_bytes(e)
+    if copied >= LARGE_COPY:
+        seen.append(f"{size(copied)} of them are copied as a whole in each call, to change a part")
     yield donation_possible.finding(
-        f"{size(saved)} of its arguments could be donated",
+        f"copies {size(copied)} in each call, to change a part of it"
+        if copied >= LARGE_COPY
+        else f"{size(saved)} of its arguments could be donated",
         [*seen, result.sentence],
         f"If the caller needs them no more afterwards, donate them (arguments {named}): "
         "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
-        where=e.def_where,
+        where=jitted_at(e.def_where, e.case.id.name) or e.def_where,
+        severity="warning" if copied >= LARGE_COPY else None,
         gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
     )
+
+
+def _copied_bytes(e: Evidence) -> int:
+    """Of results that its program gives back to it, and that are an argument with a part of it changed."""
+    body = Body(flow(closed_jaxpr(e)))
+    outputs, inputs = body.program.outputs, body.program.inputs
+    pairs = [(inputs[at], outputs[result]) for at, result in e.carried.positions if result < len(outputs)]
+    return sum(given.size_bytes for given, output in pairs if _is_updated(body, given, output))
+
+
+def _is_updated(body: Body, given: TracedValue, output: TracedValue) -> bool:
+    value = output
+    while (step := body.maker(value)) is not None and step.name in UPDATES:
+        if PART * step.reads[UPDATES[step.name]].size_bytes > value.size_bytes:
+            return False
+        value = step.reads[0]
+    return value is given and value is not output

@@ -10,6 +10,9 @@ from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
 
+LARGE_BYTES = 1 << 20
+"""With less, such as the batch or a key beside a model whose every argument is donated, nothing to speak of is lost."""
+
 
 @rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
 def donation_unused(e: Evidence) -> Iterable[Finding]:
@@ -33,4 +36,5 @@ def donation_unused(e: Evidence) -> Iterable[Finding]:
         "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
         "array either way where a backend frees it, and memory is not saved.",
         where=e.def_where,
+        severity="info" if lost < LARGE_BYTES else None,
     )

@@ -8,12 +8,13 @@ from itertools import pairwise
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
+from benchax.auditing.sizes import sized_at
 from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding
 from benchax.results.watch import Compile
 from benchax.units import count, seconds
 
-OFTEN = 5
+OFTEN = 4
 """Sizes in a row, each larger than the one before."""
 _SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
 ADVICE = (
@@ -72,6 +73,6 @@ def _finding(compiles: Sequence[Compile], axis: str, sizes: list[int]) -> Findin
             *list_some([f"called at {line}" for line in lines]),
         ],
         ADVICE,
-        where=where_of(first.where) or where_of(first.defined),
+        where=sized_at(compiles[1:]) or where_of(first.where) or where_of(first.defined),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all sizes"),
     )

@@ -18,11 +18,12 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule
-from benchax.auditing.syntax import Source, calls
+from benchax.auditing.syntax import Source, calls, where_of
 from benchax.measuring import program as programs
 from benchax.measuring.clock_reads import ClockRead, watch_clock_reads
 from benchax.measuring.program import program_of
 from benchax.measuring.surroundings import State, changes, state_of
+from benchax.program.jaxpr import own_line
 from benchax.results.audit import Finding, Where
 
 TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
@@ -35,6 +36,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True)
 class _Trace:
+    closed: Any
+    """The program."""
     text: str
     constants: list[Any]
     printed: str
@@ -78,14 +81,15 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
             where=(read.file, read.line),
             severity=severity,
         )
-    if (difference := _difference(first, second)) is not None:
+    if (found := _difference(first, second)) is not None:
+        difference, line = found
         yield impure_function.finding(
             "gives another program each time it is traced",
             [difference, TRACED_TWICE],
             "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
             "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key "
             "of jax.random.",
-            where=_random_where(e.source) or _stored_where(e.source) or e.def_where,
+            where=_random_where(e.source) or _stored_where(e.source) or where_of(line) or e.def_where,
         )
 
 
@@ -97,6 +101,7 @@ def _trace(e: Evidence) -> _Trace:
         traced = programs.trace(program, e.inputs.args, e.inputs.kwargs)
     after = state_of(case.fn)
     return _Trace(
+        traced.jaxpr,
         _ADDRESS.sub("0x", str(traced.jaxpr)),
         list(getattr(traced.jaxpr, "consts", [])),
         printed.getvalue(),
@@ -106,16 +111,32 @@ def _trace(e: Evidence) -> _Trace:
     )
 
 
-def _difference(first: _Trace, second: _Trace) -> str | None:
-    """The first line in which two traces differ; None where they are the same program."""
+def _difference(first: _Trace, second: _Trace) -> tuple[str, str] | None:
+    """(the first line in which two traces differ, the user's line that wrote it); None where they are the same
+    program."""
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         one, other = next(((a, b) for a, b in pairs if a != b), ("a shorter one", "a longer one"))
-        return f"the first trace gives {one.strip()[:100]!r}, the second {other.strip()[:100]!r}"
-    for one, other in zip(first.constants, second.constants, strict=False):
+        text = f"the first trace gives {one.strip()[:100]!r}, the second {other.strip()[:100]!r}"
+        return text, _line_of_number(first.closed, second.closed)
+    for at, (one, other) in enumerate(zip(first.constants, second.constants, strict=False)):
         if one is not other and not _is_equal(one, other):
-            return f"an array that it closes over, {one.dtype}{list(one.shape)}, has other values in the second trace"
+            text = f"an array that it closes over, {one.dtype}{list(one.shape)}, has other values in the second trace"
+            return text, _line_reading_constant(second.closed, at)
     return None
+
+
+def _line_of_number(first: Any, second: Any) -> str:
+    """Of the first operation that is given another number in the second trace."""
+    numbers = ([[getattr(v, "val", None) for v in eqn.invars] for eqn in one.jaxpr.eqns] for one in (first, second))
+    pairs = zip(*numbers, second.jaxpr.eqns, strict=False)
+    return next((own_line(eqn) for one, other, eqn in pairs if repr(one) != repr(other)), "")
+
+
+def _line_reading_constant(closed: Any, at: int) -> str:
+    constant = closed.jaxpr.constvars[at]
+    readers = (eqn for eqn in closed.jaxpr.eqns if any(v is constant for v in eqn.invars))
+    return next((own_line(eqn) for eqn in readers), "")
 
 
 def _is_equal(one: Any, other: Any) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.origins import size_made_by
 from benchax.auditing.passed_values import changed_path, made_at
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.rules import compiled_twice, growing_shapes
+from benchax.auditing.sizes import sized_at
 from benchax.auditing.syntax import where_of
 from benchax.results.audit import Finding, Where
 from benchax.results.watch import Compile
@@ -68,22 +68,12 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
         if path
         else " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in kinds)),
         where=(path and made_at(where_of(compiles[0].where), path))
-        or _sized_at(compiles, kinds)
+        or sized_at(compiles)
         or _where(defined, compiles, kinds),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
         # A second or third size, as of another batch for evaluation, is often what is wanted, however long it takes.
         severity="info" if wall_s is not None and len(compiles) < OFTEN else None,
     )
-
-
-def _sized_at(compiles: list[Compile], kinds: Iterable[str]) -> Where | None:
-    """The line that gives an argument another size each time, if all of them are called from one line."""
-    if set(kinds) != {"shape"} or len({c.where for c in compiles}) != 1:
-        return None
-    called, function = where_of(compiles[0].where), compiles[0].function
-    paths = dict.fromkeys(path for c in compiles for reason in c.reasons if (path := changed_path([reason.text])))
-    made = {size_made_by(called, function, path) for path in paths} - {None}
-    return made.pop() if len(made) == 1 else None
 
 
 def _where(defined: str | None, compiles: list[Compile], kinds: Iterable[str]) -> Where | None:

@@ -1,0 +1,34 @@
+"""Where the sizes are chosen for which a function is compiled again: read from the user's file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchax.auditing.origins import size_made_by
+from benchax.auditing.passed_values import changed_path
+from benchax.auditing.syntax import scopes_around, tree_of, where_of
+from benchax.results.audit import Where
+from benchax.results.watch import Compile
+
+OF_SIZES = frozenset({"shape", "weak type"})
+"""A carry that begins weakly typed may come with sizes that change, once."""
+
+
+def sized_at(compiles: Sequence[Compile]) -> Where | None:
+    """The line that gives an argument another size each time, if all of them are called from one line: of several
+    arrays that one function makes, the first."""
+    if not all(any(reason.kind == "shape" for reason in c.reasons) for c in compiles):
+        return None
+    kinds = {reason.kind for c in compiles for reason in c.reasons}
+    if len({c.where for c in compiles}) != 1 or not OF_SIZES.issuperset(kinds):
+        return None
+    called, function = where_of(compiles[0].where), compiles[0].function
+    shapes = (reason.text for c in compiles for reason in c.reasons if reason.kind == "shape")
+    paths = dict.fromkeys(path for text in shapes if (path := changed_path([text])))
+    made = sorted({line for path in paths if (line := size_made_by(called, function, path)) is not None})
+    return made[0] if made and len({_function_of(line) for line in made}) == 1 else None
+
+
+def _function_of(where: Where) -> int:
+    tree = tree_of(where[0])
+    return next((scope.lineno for scope in scopes_around(tree, where[1])), 0) if tree is not None else 0
