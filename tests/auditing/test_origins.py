@@ -40,6 +40,9 @@ FOUND = {
     "by zip and enumerate": (
         f"{STEP}a = [\n    load()  # made\n]\nfor i, (x, y) in enumerate(zip(other, a)):\n    step(x, y)  # call\n"
     ),
+    "in the loop around it, not behind": (
+        f"{STEP}for r in rows:\n    b = load(r)  # made\n    step(0, b)  # call\nb = load(test)\n"
+    ),
     "a parameter": f"{STEP}def run(x):\n    step(0, x)  # call\ndef main():\n    x = load()  # made\n    run(x)\n",
     "as far as one way leads": (
         f"{STEP}class Table:\n    def __init__(self, x):\n        self.train = self.pack(x)\n"

@@ -87,6 +87,8 @@ class Unrolled:
     within: Sequence[Key] = ()
     """The loops that call what it stands in, from it outwards."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+    turns: int = 0
+    """How often it turned, where that is known; 0: read it of its equations."""
 
     @property
     def kind(self) -> str:
@@ -100,6 +102,8 @@ class Unrolled:
     @property
     def iterations(self) -> int:
         """How often the body was traced: as often as half of its places occur, or some times as often."""
+        if self.turns:
+            return self.turns
         counts = Counter(Counter(site for site, _ in self.equations).values())
         # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
         # turn came to are one fewer.
@@ -237,6 +241,7 @@ def _with_short_inner_loops(loops: Mapping[Key, Unrolled]) -> list[Unrolled]:
     for key, inner in loops.items():
         outer = next((left[around] for around in inner.within if around in left), None)
         if outer is not None and outer.iterations**2 > inner.iterations:
+            outer.turns = outer.iterations  # places of the inner one occur more often
             outer.equations += left.pop(key).equations
     return list(left.values())
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from benchax.auditing.fed_back import Carried
+from benchax.auditing.passed_values import jitted_at
 
 ID = "donation-possible"
 
@@ -52,3 +58,51 @@ def test_a_sum_can_take_over_nothing(ask_about: Any) -> None:
 
 def test_a_function_that_donates_is_another_rules(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a + 1, "f32[1024,1024]", donate=(0,)).outcome == "not applicable"
+
+
+def stored(buffer: Any, row: Any) -> Any:
+    return buffer.at[3].set(row), row.sum()
+
+
+def rewritten(buffer: Any, row: Any) -> Any:
+    return buffer * row, row.sum()
+
+
+@pytest.mark.parametrize(
+    ("fn", "title"),
+    [
+        (stored, "copies 16.0 MiB in each call, to change a part of it"),
+        (rewritten, "16.0 MiB of its arguments could be donated"),
+    ],
+)
+def test_what_comes_back_with_a_part_changed_is_copied_in_each_call_and_a_warning(
+    ask_about: Any, fn: Any, title: str
+) -> None:
+    parts = {"carried": Carried(50, ((0, 0),))}
+
+    found = ask_about(ID, fn, "f32[4096,1024]", "f32[1024]", ratio=1.0, parts=parts).one
+
+    assert found.title == title
+    assert found.severity == ("warning" if fn is stored else "info")
+
+
+def test_without_coming_back_it_is_an_info(ask_about: Any) -> None:
+    assert ask_about(ID, stored, "f32[4096,1024]", "f32[1024]", ratio=1.0).one.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("@jax.jit\ndef store(x):\n    return x\n", 1),
+        ("@log\n@partial(jax.jit, static_argnums=1)\ndef store(x):\n    return x\n", 2),
+        ("def store(x):\n    return x\nfast = jax.jit(store)\n", 3),
+        ("def store(x):\n    return x\n", None),
+        ("def store(x):\n    return x\na = jax.jit(store)\nb = jax.jit(store)\n", None),
+    ],
+)
+def test_the_line_that_jits_a_function_is_found(tmp_path: Path, text: str, line: int | None) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(text)
+    defined = next(n for n, each in enumerate(text.splitlines(), 1) if each.startswith("def"))
+
+    assert jitted_at((str(train), defined), "store") == (line and (str(train), line))

@@ -13,6 +13,11 @@ def test_a_donated_array_that_fits_no_output_is_named_with_the_reason(ask_about:
     assert finding.title == "1 of 2 donated arrays are not reused"
     assert finding.seen[0].startswith("args[1] f32[1024], 4.00 KiB: no output has its shape and dtype")
     assert finding.seen[1] == "donated were 5.00 KiB, 4.00 KiB of them in vain"
+    assert finding.severity == "info"
+
+
+def test_a_large_one_is_a_warning(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a: a.sum(), "f32[512,1024]", donate=(0,)).one.severity == "warning"
 
 
 def test_donations_that_are_used_are_fine(ask_about: Any) -> None:

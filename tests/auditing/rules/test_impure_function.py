@@ -160,6 +160,19 @@ def test_the_line_that_draws_random_numbers_of_numpy_is_named() -> None:
     assert finding.where == (__file__, noisy.__code__.co_firstlineno + 2)
 
 
+def corrupt(rng: np.random.Generator, x: Any) -> Any:
+    return x + rng.standard_normal(x.shape)
+
+
+def test_an_array_that_is_drawn_while_it_is_traced_is_told_where_it_is_used() -> None:
+    rng = np.random.default_rng(0)
+
+    (finding,), _ = asked(jax.jit(lambda x: corrupt(rng, x) * 2))
+
+    assert finding.where == (__file__, corrupt.__code__.co_firstlineno + 1)
+    assert "has other values in the second trace" in finding.seen[0]
+
+
 def test_of_what_is_not_jitted_it_is_a_hint_only() -> None:
     (finding,), _ = asked(appends)
 

@@ -150,6 +150,29 @@ def test_a_tree_of_another_shape_is_no_field() -> None:
     assert finding.advice.startswith("Pass the same tree")
 
 
+def test_of_several_arrays_that_one_function_makes_the_first_is_named(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(
+        "def fit(hp, x, mask): ...\ndef padded(xs):\n    x = np.zeros((len(xs), 3))\n    mask = np.zeros(len(xs))\n"
+        "    return x, mask\nfor xs in data:\n    fit(0, *padded(xs))\n"
+    )
+    compiles = [
+        Compile("fit", f"{train}:1", f"{train}:7", False, False, 0.1, 0.1, 0.1, "", reasons, "main")
+        for n in (9, 7, 8)
+        for reasons in [
+            (
+                *((Reason("weak type", "hp: weak type: f32 now, weakly typed before"),) if n == 9 else ()),
+                Reason("shape", f"x: shape f32[{n},3] → f32[{n + 2},3]"),
+                Reason("shape", f"mask: shape f32[{n}] → f32[{n + 2}]"),
+            )
+        ]
+    ]
+
+    (finding,), _ = ask(recompile_hot_spot, ProgramEvidence("", Watch("all", compiles=compiles)))
+
+    assert finding.where == (str(train), 3)
+
+
 def test_the_line_that_gives_an_argument_another_size_is_named(tmp_path: Path) -> None:
     train = tmp_path / "train.py"
     train.write_text(

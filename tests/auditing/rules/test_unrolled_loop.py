@@ -66,6 +66,35 @@ def test_a_long_loop_is_told_with_its_turns_its_share_and_what_building_takes() 
     assert finding.gain_s is None
 
 
+def two_layers(x: Any) -> Any:
+    x = jnp.cos(x) * 3
+    for _ in range(2):
+        x = layer(x)
+    return x
+
+
+def sampled(x: Any) -> Any:
+    for _ in range(16):
+        x = two_layers(x)
+    return x
+
+
+def hundred_twice(x: Any) -> Any:
+    for _ in range(2):
+        x = hundred(jnp.cos(x))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "of", "iterations"), [(sampled, sampled, 16), (hundred_twice, hundred, 60)], ids=["short", "long"]
+)
+def test_a_short_loop_is_part_of_the_long_one_that_calls_it(fn: Any, of: Any, iterations: int) -> None:
+    (finding,), _ = asked(fn, X)
+
+    assert finding.where == (__file__, line_of(of, "for _"))
+    assert finding.title == f"the for loop is unrolled {iterations} times"
+
+
 def test_of_a_loop_of_many_iterations_a_tenth_of_the_program_is_enough() -> None:
     def kept_in_a_list(x: Any, n: int) -> Any:
         parts = []
