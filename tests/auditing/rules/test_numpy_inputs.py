@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.watch import Watch
 from benchax.watching.transfers import watch_transfers
 
 ID = "numpy-inputs"
@@ -72,6 +74,17 @@ def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_progr
     assert finding.title == "step takes NumPy arrays in each call: 1.56 MiB"
     assert finding.seen == ("NumPy f32[64,64]: 100 times, 1.56 MiB",)
     assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(("wall_s", "severity"), [(0.1, "warning"), (10.0, "info")])
+def test_what_takes_no_time_to_speak_of_is_an_info(ask_about_program: Any, wall_s: float, severity: str) -> None:
+    transfers = Transfers(sees=("host to device",))
+    transfers.add(ObservedTransfer("host to device", "train.py:7", "NumPy f32[64,64]", "step", 100, 100 * 16384, None))
+
+    finding = ask_about_program(ID, transfers, seen=Watch("all", wall_s=wall_s)).one
+
+    assert finding.severity == severity
+    assert ("at 1 GB a second less than 1.0 % of the 10.0 s" in finding.seen) == (severity == "info")
 
 
 def test_all_that_one_line_of_a_program_sends_is_one_finding(ask_about_program: Any) -> None:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchax.auditing.fed_back import Carried
+
 ID = "permuted-draw"
 KEY = jax.random.key(0)
 X = jnp.zeros((60000, 2))
@@ -33,6 +35,13 @@ def test_a_permutation_of_which_a_few_rows_are_used_is_found(ask_about: Any, fn:
 
 def test_the_line_of_the_permutation_is_named(ask_about: Any) -> None:
     assert ask_about(ID, batch, X, KEY).one.where == (__file__, batch.__code__.co_firstlineno + 1)
+
+
+@pytest.mark.parametrize(("calls", "fn", "count"), [(0, batch, 0), (20, batch, 1), (0, in_a_loop, 1)])
+def test_what_a_program_does_once_may_cost_a_permutation(ask_about: Any, calls: int, fn: Any, count: int) -> None:
+    parts = {"why_not_called": "its program has ended", "carried": Carried(calls, ())}
+
+    assert len(ask_about(ID, fn, X, KEY, parts=parts).findings) == count
 
 
 def an_epoch(x: Any, key: Any) -> Any:
