@@ -49,7 +49,7 @@ class ArrayElement(NamedTuple):
     start: int
 
 
-class Key(NamedTuple):
+class LoopKey(NamedTuple):
     """Which loop it is: two calls of one function have two."""
 
     where: Where
@@ -58,11 +58,11 @@ class Key(NamedTuple):
     """The calls around it."""
 
 
-class Place(NamedTuple):
+class LoopPlace(NamedTuple):
     """Where an equation stands in a loop."""
 
     loop: Repeat
-    key: Key
+    key: LoopKey
     site: Site
 
 
@@ -84,7 +84,7 @@ class Unrolled:
     loop: Repeat
     rows: Mapping[int, ArrayElement] = field(default_factory=dict[int, ArrayElement])
     """What stands before the loop and is taken apart for it: the id of a variable → the part that it is."""
-    within: Sequence[Key] = ()
+    within: Sequence[LoopKey] = ()
     """The loops that call what it stands in, from it outwards."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
     turns: int = 0
@@ -222,7 +222,7 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
         rows = _rows(level)
-        loops: dict[Key, Unrolled] = {}
+        loops: dict[LoopKey, Unrolled] = {}
         for eqn in level.eqns:
             places = _places_of(eqn, source)
             for loop, key, site in places[:1]:
@@ -234,7 +234,7 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
     return sorted(found, key=lambda loop: -loop.size)
 
 
-def _with_short_inner_loops(loops: Mapping[Key, Unrolled]) -> list[Unrolled]:
+def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]:
     """A loop that turns less often than the one around it is part of its body: two layers of a model that is called in
     a loop of 16 were traced 32 times."""
     left = dict(loops)
@@ -275,9 +275,9 @@ class _Source:
         return self._loops[file, line]
 
 
-def _places_of(eqn: Any, source: _Source) -> list[Place]:
+def _places_of(eqn: Any, source: _Source) -> list[LoopPlace]:
     """In the loop that it stands in, and in those that call what that stands in, from there outwards."""
-    found: list[Place] = []
+    found: list[LoopPlace] = []
     inwards: list[tuple[Any, int]] = []
     frames = _frames(eqn)  # innermost first
     for i, (code, at, line) in enumerate(frames):
@@ -294,8 +294,8 @@ def _places_of(eqn: Any, source: _Source) -> list[Place]:
         loop = source.loop(file, line)
         if loop is not None:
             around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
-            key = Key((file, loop.lineno), kind_of(loop), around)
-            found.append(Place(loop, key, (*inwards, eqn.primitive.name)))
+            key = LoopKey((file, loop.lineno), kind_of(loop), around)
+            found.append(LoopPlace(loop, key, (*inwards, eqn.primitive.name)))
     return found
 
 
