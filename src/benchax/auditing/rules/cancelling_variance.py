@@ -15,7 +15,7 @@ from benchax.auditing.rule import NotApplicable, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.tolerance_loops import constants_as_inputs
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr, first_of_each_line
-from benchax.program.jaxpr import is_users_own
+from benchax.program.jaxpr import is_users_own, nested_in
 from benchax.results.audit import Finding
 from benchax.units import percent
 
@@ -79,10 +79,17 @@ def _is_made_of_squares(body: Body, value: TracedValue) -> bool:
         if _is_square(body, one):
             return True
         step = body.maker(one)
-        if step is not None and step.name in LINEAR and id(step) not in seen:
+        if step is not None and (step.name in LINEAR or _adds_windows(step)) and id(step) not in seen:
             seen.add(id(step))
             waiting += step.reads
     return False
+
+
+def _adds_windows(step: TracedEquation) -> bool:
+    """`jax.lax.reduce_window` with a first value that is computed keeps the name of what it does inside."""
+    if step.name != "reduce_window":
+        return False
+    return [inner.primitive.name for body in nested_in(step.equation) for inner in body.eqns] == ["add"]
 
 
 def _share_lost(squares: np.ndarray, result: np.ndarray) -> float:
