@@ -92,10 +92,10 @@ def _of_line(e: ProgramEvidence, by: str, where: str | None, sent: Sequence[Obse
     made, names = _made_at(e, by, where)
     if made is not None:
         seen += [f"given at {where} as {', '.join(names)}, the same each time"]
-    share = total / RATE / e.watch.wall_s if e.watch.wall_s else None
-    is_quick = made is None and share is not None and share < LEAST_SHARE
-    if is_quick:
-        seen += [f"at {RATE / 1e9:g} GB a second less than {percent(LEAST_SHARE)} of the {seconds(e.watch.wall_s)}"]
+    wall_s, is_quick = e.watch.wall_s, False
+    if made is None and wall_s is not None and total / RATE < LEAST_SHARE * wall_s:
+        is_quick = True
+        seen += [f"at {RATE / 1e9:g} GB a second less than {percent(LEAST_SHARE)} of the {seconds(wall_s)}"]
     return numpy_inputs.finding(
         f"{by} takes NumPy arrays in each call: {size(total)}",
         seen,
