@@ -89,8 +89,7 @@ def grid(
         compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
         fill: stand-in for missing outputs, with `timeout_s` for missing times. Default: masked, never a number.
         clip, nan_to_num: what `.outputs` and `.stacked()` do to outputs; the measured ones stay in the cells.
-        memory: observe by how much one call raises the process's memory, before the trials (on CPU; on an accelerator
-            during the first call).
+        memory: observe by how much one call raises the process's memory, or that of an accelerator, before the trials.
         memory_limit_bytes: for each cell, such as "4GiB".
         output_limit_bytes: for the outputs of the whole grid; beyond that they are let go, and their place says so.
         resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name: only
