@@ -119,6 +119,6 @@ def test_a_program_is_not_told_to_donate_what_it_needs_again(tmp_path: Path) -> 
         ]
 
     assert [(finding.where and finding.where[1], finding.seen[0]) for finding in found] == [
-        (9, "args[1] f32[512,512] → result, 1.00 MiB")
+        (8, "args[1] f32[512,512] → result, 1.00 MiB")  # the line of its jit
     ]
     assert "(arguments 1)" in found[0].advice
