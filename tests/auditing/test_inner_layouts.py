@@ -21,6 +21,7 @@ rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("d",), (None
 want = jax.lax.with_sharding_constraint
 array = jnp.ones((8, 8))
 inner = jax.jit(jnp.sin, in_shardings=rows)
+parts = jax.shard_map(jnp.sin, mesh=mesh, in_specs=P("d"), out_specs=P("d"))
 
 def moves(f, given, calls=3):
     x, seen = jax.device_put(array, given), ArgumentLayouts(["batch['x']"])
@@ -50,8 +51,11 @@ MOVED = [
     "moves(jax.jit(lambda x: want(x, rows) + 1), columns)",
     "moves(jax.jit(lambda x: jax.value_and_grad(lambda w: (w * want(x, rows)).sum())(1.0)), columns)",
     "moves(jax.jit(lambda x: inner(x) + 1), columns)",
+    "moves(jax.jit(lambda x: jax.jit(parts)(x) + 1), columns)",
 ]
 STAYING = [
+    "moves(jax.jit(lambda x: parts(x) + 1), rows)",
+    "moves(jax.jit(lambda x: parts(x) + x.sum()), columns)",
     "moves(jax.jit(lambda x: want(x, rows) + 1), rows)",
     "moves(jax.jit(lambda x: want(x, rows) + 1), whole)",
     "moves(jax.jit(lambda x: want(x, rows) + 1), jax.devices()[0])",

@@ -22,7 +22,7 @@ from benchax.auditing.stale_values import StaleValues
 from benchax.auditing.wait_notes import WaitNotes
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, owner_of
-from benchax.watching.frames import JaxCall, calling, compiling, is_of_jax
+from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.transfers import watch_transfers
 
 MOST_LINES = 10
@@ -140,10 +140,10 @@ class CallCounter:
             if self.opened is not None:
                 self.eager_calls.note_read(sys._getframe(1), where)
 
-    def note_compile(self, call: JaxCall) -> None:
+    def note_compile(self, call: JaxCall, jaxpr: Any) -> None:
         with self.lock:
             self.stale.note_compile(call)
-            self.shared.note_compile(call.fun, name_of(call), compiling())
+            self.shared.note_compile(call.fun, name_of(call), jaxpr)
 
     def _count_call(self, where: str | None) -> None:
         # What came before the first call has set the program up, each line once, however many operations it sent.

@@ -17,9 +17,10 @@ import jax
 import numpy as np
 
 from benchax.auditing.argument_lifetimes import Reference
+from benchax.auditing.copied_inputs import name_inputs
 from benchax.auditing.inner_layouts import ArgumentLayouts, note_layouts
 from benchax.watching.frames import JaxCall, is_of_jax
-from benchax.watching.signatures import describe_placement, name_arguments
+from benchax.watching.signatures import describe_placement
 
 
 @dataclass
@@ -178,15 +179,10 @@ def name_of(call: JaxCall) -> str:
 def _names(line: CallLine, leaves: Sequence[Any], call: JaxCall) -> Sequence[str]:
     """Of the leaves, as the function calls its arguments; asked of a line once for each number of leaves."""
     if len(line.names) != len(leaves):
-        names = _paths(call)
+        static = {*(call.settings.get("static_argnums") or ()), *(call.settings.get("static_argnames") or ())}
+        names = name_inputs(call, static)
         line.names = names if len(names) == len(leaves) else [f"argument {i}" for i in range(len(leaves))]
     return line.names
-
-
-def _paths(call: JaxCall) -> list[str]:
-    static = {*(call.settings.get("static_argnums") or ())}
-    names = [(name, value) for i, (name, value) in enumerate(name_arguments(call)) if i not in static]
-    return [name + jax.tree_util.keystr(path) for name, v in names for path, _ in jax.tree.leaves_with_path(v)]
 
 
 def _refer(leaf: Any) -> Reference | Any:

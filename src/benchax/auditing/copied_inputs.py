@@ -62,6 +62,8 @@ def _is_integer(leaf: Any) -> bool:
 
 
 def _copy(leaf: Any) -> Any:
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return None
     if not isinstance(leaf, jax.Array | np.ndarray):
         return leaf
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):  # a random key: nothing changes it

@@ -1,5 +1,5 @@
-"""Layouts that a jitted function gives its own arguments: by a constraint inside of it, or by the `in_shardings` of a
-jitted function that it calls.
+"""Layouts that a jitted function gives its own arguments: by a constraint inside of it, by the `in_specs` of a
+`shard_map`, or by the `in_shardings` of a jitted function that it calls.
 
 An argument that comes in another layout is moved between devices in each call, and no line outside of the function
 shows it. Only arguments that nothing else reads are looked at: what else reads one may want it as it comes. A layout
@@ -18,7 +18,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from benchax.auditing.dataflow import Body
-from benchax.auditing.traced import flow
+from benchax.auditing.traced import TracedEquation, TracedValue, flow
 from benchax.program.jaxpr import own_line, user_line
 from benchax.watching.signatures import describe_placement
 
@@ -66,11 +66,22 @@ def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
     body = Body(flow(closed))
     for i, value in enumerate(body.program.inputs):
         readers = body.readers(value)
-        if readers and not body.is_output(value) and all(step.name in CONSTRAINTS for step in readers):
-            params = readers[0].equation.params
-            if not params.get("unconstrained_dims"):
-                yield InnerLayout(i, params.get("sharding", params.get("dst_sharding")), readers[0].line)
+        wanted = [_wanted(step, value) for step in readers]
+        if wanted and not body.is_output(value) and all(one is not None for one in wanted):
+            yield InnerLayout(i, wanted[0], readers[0].line)
     yield from _of_inner_jits(closed.jaxpr)
+
+
+def _wanted(step: TracedEquation, value: TracedValue) -> Any:
+    """The layout that an equation gives what it reads; None where it does not say, or leaves some of it open."""
+    params = step.equation.params
+    if step.name in CONSTRAINTS and not params.get("unconstrained_dims"):
+        return params.get("sharding", params.get("dst_sharding"))
+    # Before jax 0.7 its specs are called otherwise: then it is not seen.
+    if step.name == "shard_map" and isinstance(params["mesh"], jax.sharding.Mesh) and "in_specs" in params:
+        at = next(i for i, read in enumerate(step.reads) if read is value)
+        return NamedSharding(params["mesh"], params["in_specs"][at])
+    return None
 
 
 def _of_inner_jits(jaxpr: Any) -> Iterator[InnerLayout]:

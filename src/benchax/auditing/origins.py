@@ -62,8 +62,8 @@ def made_by(called: Where | None, function: str, path: str, *, as_kept: bool = F
 
 
 def size_made_by(called: Where | None, function: str, path: str) -> Where | None:
-    """The line that makes the size of such an argument, where that is another one each time: of
-    `np.zeros((n, width))` in a loop the one line that gives width its value there; else the line that makes it."""
+    """The line that makes the size of such an argument, where that is another one each time: of `np.zeros((n, width))`
+    the one line that gives n its value, in the loop or the function; else the line that makes it."""
     made = made_by(called, function, path)
     tree = tree_of(made[0]) if made is not None else None
     if made is None or tree is None:
@@ -78,10 +78,13 @@ def size_made_by(called: Where | None, function: str, path: str) -> Where | None
 
 
 def _lines_of_size(tree: ast.AST, line: int) -> set[int]:
-    """Lines of the loops around one that give a value to what says how large an array of that line is."""
+    """Lines of the loops around one that give a value to what says how large an array of that line is; outside of
+    loops, those of its function that stand before it."""
     loops = loops_around(tree, line)
     names = {name for node in _shapes_on(tree, line) for name in map(last_name, ast.walk(node)) if name}
-    return {value.lineno for loop in loops for name in names for value, _ in bindings_of(loop, name)} - {line}
+    around = loops or scopes_around(tree, line)[:1]
+    lines = {value.lineno for scope in around for name in names for value, _ in bindings_of(scope, name)} - {line}
+    return lines if loops else {one for one in lines if one < line}
 
 
 def dtype_written_at(made: Where | None, dtype: str) -> Where | None:
@@ -198,7 +201,13 @@ class _Reader:
         found = [call for call in calls_on(self.tree, line) if self._calls(call)]
         if len(found) != 1:
             return None
-        return argument_of(found[0], name, parameters_of(definition_of(self.tree, self.function)))
+        return argument_of(found[0], name, parameters_of(definition_of(self.tree, self.function))[self._n_bound() :])
+
+    def _n_bound(self) -> int:
+        """How many arguments the one `functools.partial(f, ...)` of the file gives it."""
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and callee_name(node) == "partial")
+        found = [node for node in nodes if node.args and last_name(node.args[0]) == self.function]
+        return len(found[0].args) - 1 if len(found) == 1 else 0
 
     def _calls(self, call: ast.Call) -> bool:
         """Is this a call of it, by its name or by one that the file gives it: `self._step = jax.jit(step)`?"""

@@ -8,9 +8,10 @@ made is kept with it: rules that need no more than that need neither trace nor c
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from benchax.watching import frames
 from benchax.watching.compiles import KINDS, unregister
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, place_of
+from benchax.watching.lowering import watch_lowering
 
 MOST_KEPT = 20
 """Functions; each is kept alive, with the program that JAX traced."""
@@ -98,19 +100,23 @@ class FunctionRecorder:
     """Listens to JAX from now on. Costs nothing on a warm call, of which JAX tells nothing.
 
     Args:
-        on_compile: told of each call of a user's function that a program was compiled for.
+        on_compile: told of each call of a user's function that a program was compiled for, and of the closed jaxpr, or
+            None where that could not be seen.
     """
 
-    def __init__(self, on_compile: Callable[[JaxCall], None] = lambda call: None) -> None:
+    def __init__(self, on_compile: Callable[[JaxCall, Any], None] = lambda call, jaxpr: None) -> None:
         self._on_compile = on_compile
         self._kept: dict[FunctionLocation, RecordedFunction] = {}
         """By place: the lambdas that one line makes anew in each iteration are one function here."""
         self._lock = threading.Lock()
         jax.monitoring.register_event_duration_secs_listener(self._on_event)
+        self._block = contextlib.ExitStack()
+        self._block.enter_context(watch_lowering(self._on_lower))
 
     def close(self) -> list[RecordedFunction]:
         """No more is kept; those that were, longest first."""
         unregister("event_duration", self._on_event)
+        self._block.close()
         with self._lock:
             kept, self._kept = self._kept, {}
         return sorted(kept.values(), key=lambda function: -function.compile_s)
@@ -118,24 +124,38 @@ class FunctionRecorder:
     def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
         if KINDS.get(event) != "compile":
             return
-        try:
-            self._remember(frames.calling(frozenset()), duration_secs)
-        except Exception:  # it would surface in the user's call; then this one is not looked at
-            return
+        with contextlib.suppress(Exception):  # it would surface in the user's call; then this one is not looked at
+            call = frames.calling(frozenset())
+            if call.fun is None or call.is_nested or frames.is_of_jax(call.fun):
+                return
+            jaxpr = frames.compiling()
+            self._on_compile(call, jaxpr)
+            if self._is_longest(place_of(call, None), duration_secs):
+                self._keep(self._record(call, jaxpr, duration_secs))
 
-    def _remember(self, call: JaxCall, compile_s: float) -> None:
-        if call.fun is None or call.is_nested or frames.is_of_jax(call.fun):
-            return
-        self._on_compile(call)
-        place = place_of(call, None)
+    def _on_lower(self, call: JaxCall, jaxpr: Any) -> Callable[[float], None]:
+        """By hand. Its arguments are looked at now: they are gone when it is compiled."""
+        self._on_compile(call, jaxpr)
+        lowered = self._record(call, jaxpr, 0.0)
+        return lambda compile_s: self._keep(replace(lowered, compile_s=compile_s))
+
+    def _is_longest(self, place: FunctionLocation, compile_s: float) -> bool:
+        """Of several programs of one function the one that took longest is the one to be looked at."""
         with self._lock:
-            # Of several programs of one function the one that took longest, which is the one to be looked at.
             known = self._kept.get(place)
-            if known is None or known.compile_s < compile_s:
-                rest_bytes = MOST_COPIED - sum(size_of(one.inputs) for one in self._kept.values())
-                self._kept[place] = _record(call, place, compile_s, frames.compiling(), rest_bytes)
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[min(self._kept, key=lambda key: self._kept[key].compile_s)]
+            return known is None or known.compile_s < compile_s
+
+    def _keep(self, recorded: RecordedFunction) -> None:
+        if self._is_longest(recorded.place, recorded.compile_s):
+            with self._lock:
+                self._kept[recorded.place] = recorded
+                if len(self._kept) > MOST_KEPT:
+                    del self._kept[min(self._kept, key=lambda key: self._kept[key].compile_s)]
+
+    def _record(self, call: JaxCall, jaxpr: Any, compile_s: float) -> RecordedFunction:
+        with self._lock:
+            rest_bytes = MOST_COPIED - sum(size_of(one.inputs) for one in self._kept.values())
+        return _record(call, place_of(call, None), compile_s, jaxpr, rest_bytes)
 
 
 def _needs_context(fun: Any) -> bool:

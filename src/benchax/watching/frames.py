@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -24,9 +25,12 @@ import jax.monitoring
 from benchax.source_files import owner_of
 
 _PJIT = str(Path("jax", "_src", "pjit.py"))
+_COMPILED_CALLS = str(Path("benchax", "watching", "transfers.py"))
+"""Where calls of programs that were compiled by hand are seen, by a function `call_compiled`."""
 _WRAPPERS = {
     (str(Path("equinox", "_jit.py")), "_call"): lambda found: found["jit_wrapper"].__wrapped__,
     (str(Path("flax", "nnx", "transforms", "compilation.py")), "__call__"): lambda found: found["self"].fun,
+    (str(Path("flax", "nnx", "transforms", "compilation.py")), "lower"): lambda found: found["self"].fun,
 }
 """Functions of libraries that give `jax.jit` other arguments than the user gave them, by file and name, and how to
 reach the user's function from their locals; theirs are `args` and `kwargs` (equinox 0.13.8, flax 0.12.8)."""
@@ -75,6 +79,29 @@ class UserCall:
     kwargs: Mapping[str, Any]
 
 
+_compiled: weakref.WeakKeyDictionary[Any, JaxCall] = weakref.WeakKeyDictionary()
+"""Of programs that were compiled by hand: for which call, without its arrays."""
+
+
+def note_compiled(compiled: Any, call: JaxCall) -> None:
+    """`compiled`, a `jax.stages.Compiled`, was made for this call, which holds no arrays: its own calls are calls of
+    that function."""
+    # It takes no static arguments: positions are not those of the function.
+    settings = {name: value for name, value in call.settings.items() if not name.startswith("static_")}
+    _compiled[compiled] = replace(call, settings=settings)
+
+
+def without_arrays(call: JaxCall) -> JaxCall:
+    """What may be kept of it."""
+    return replace(call, args=(), kwargs={}, user=None)
+
+
+def function_of(compiled: Any) -> Any:
+    """Of which function it is; None where nobody has noted it."""
+    call = _compiled.get(compiled)
+    return call and call.fun
+
+
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
     # Not `inspect.stack()`, which reads files for the text of every line.
@@ -87,10 +114,10 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
         return JaxCall(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
     frame = jitted[0]
     where = _user_line(stack[stack.index(frame) :])
-    fun, args, kwargs, info = _locals(frame)
+    fun, args, kwargs, settings = _locals(frame)
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
     user = _user_call(stack[stack.index(frame) :])
-    return JaxCall(fun, args, kwargs, _settings(info), where, is_nested, is_ignored, user=user)
+    return JaxCall(fun, args, kwargs, settings, where, is_nested, is_ignored, user=user)
 
 
 def compiling() -> Any:
@@ -132,6 +159,8 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _is_jitted_call(frame: FrameType) -> bool:
     code = frame.f_code
+    if code.co_name == "call_compiled" and code.co_filename.endswith(_COMPILED_CALLS):
+        return function_of(frame.f_locals["compiled"]) is not None
     if not code.co_filename.endswith(_PJIT):
         return False
     # JAX's C++ calls `cache_miss` where its fast path has no program for a call; the others are `.trace()` and
@@ -143,13 +172,16 @@ def _is_inner_program(frame: FrameType) -> bool:
     return frame.f_code.co_name == "call_impl_cache_miss" and frame.f_code.co_filename.endswith(_PJIT)
 
 
-def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Any]:
+def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], dict[str, Any]]:
     # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
     found = frame.f_locals
+    if "compiled" in found:
+        call = _compiled[found["compiled"]]
+        return call.fun, found["args"], found["kwargs"], dict(call.settings)
     jitted = found.get("jit_func")
     fun = found.get("fun", getattr(jitted, "_fun", None))
     info = found.get("jit_info", getattr(jitted, "_jit_info", None))
-    return fun, found.get("args", ()), found.get("kwargs", {}), info
+    return fun, found.get("args", ()), found.get("kwargs", {}), _settings(info)
 
 
 def _settings(info: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ device to host on CPU. So this looks inside JAX, and this is the one place that 
 * Calls of jitted functions are kept off JAX's fast path, on which no Python runs: a configuration entry that is part of
   the key of that path only makes it miss, and the slow path is told to leave nothing there. Nothing is traced or
   compiled again. A warm call takes about ten times as long meanwhile: do not time inside the block.
-* Calls of a `jax.stages.Compiled` are seen at its `__call__`.
+* Calls of a `jax.stages.Compiled` are seen at its `__call__`; of which function it is, where it was noted (`lowering.py`).
 * `ArrayImpl._value` is what all reading of arrays in Python goes by.
 
 All are as before when the last block ends. Tried on jax 0.10.2 to 0.12.0.1; where a part is not there, its direction is
@@ -41,7 +41,7 @@ from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, owner_of
 from benchax.specs import short_dtype, spec_of
-from benchax.watching.frames import calling
+from benchax.watching.frames import calling, function_of
 
 _OWN_READS = tuple(
     str(Path("jax", "_src", name)) for name in ("callback.py", "debugging.py", str(Path("interpreters", "mlir.py")))
@@ -194,12 +194,23 @@ def _off_the_fast_path() -> None:
 def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
     """A program compiled by hand has a fast path of its own, behind this method."""
 
-    def call_and_record(self: Any, *args: Any, **kwargs: Any) -> Any:
+    # `frames.py` knows this function and its arguments by their names.
+    def call_compiled(compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
+        global _called
+        fun, args_flat = None, []
         with contextlib.suppress(Exception):
-            _arguments(jax.tree.leaves((args, kwargs)), "a Compiled")
-        return call(self, *args, **kwargs)
+            fun, args_flat = function_of(compiled), jax.tree.leaves((args, kwargs))
+            _called = next(_calls)
+            _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
+            for hear in tuple(_hearers) if fun is not None else ():
+                hear(fun, args_flat)
+        found = call(compiled, *args, **kwargs)
+        with contextlib.suppress(Exception):
+            for hear_result in tuple(_result_hearers) if fun is not None else ():
+                hear_result(fun, args_flat, jax.tree.leaves(found))
+        return found
 
-    return call_and_record
+    return call_compiled
 
 
 def _arguments(args_flat: Any, by: str) -> None:

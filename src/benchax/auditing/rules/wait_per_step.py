@@ -15,6 +15,8 @@ from benchax.results.audit import Finding, Where
 from benchax.units import count, percent, seconds
 
 OFTEN = 20
+LEAST_SHARE_OF_RUN = 0.002
+"""What a run could save at most; of less, as of forty results that are read when all is done, nothing is said."""
 READS = (
     "Keep what it reads in a list, as arrays, and read it every hundredth step, or all at once at the end, with "
     "jax.device_get."
@@ -32,7 +34,8 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
     for line in sorted(host["waits"], key=lambda line: -line["gain_s"]):
         where = where_of(line["where"])
         tree = tree_of(where[0]) if where else None
-        if line["count"] >= OFTEN and is_dear(line) and not _is_in(where, timeit_calls(tree) if tree else ()):
+        is_felt = line["gain_s"] >= LEAST_SHARE_OF_RUN * (e.watch.wall_s or 0.0)
+        if line["count"] >= OFTEN and is_felt and is_dear(line) and not _is_in(where, timeit_calls(tree) if tree else ()):
             yield _finding(line, is_timed=_is_in(where, intervals(tree) if tree else ()))
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")

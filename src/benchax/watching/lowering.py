@@ -1,0 +1,56 @@
+"""Sees functions that are compiled by hand, `jax.jit(f).lower(...).compile()`, and notes whose program that makes.
+
+JAX tells of such a compilation by its name alone, and its `jax.stages.Compiled` knows neither the function nor what it
+was lowered with. Both are on the stack while `lower` runs (`frames.py`); methods of the public `jax.stages.Traced` and
+`jax.stages.Lowered` are wrapped meanwhile. What is lowered of a `Traced` that was kept is not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any
+
+import jax
+
+from benchax.watching import frames
+from benchax.watching.frames import JaxCall
+
+Lowering = Callable[[JaxCall, Any], Callable[[float], None]]
+"""Told of a call of `lower` and the closed jaxpr that it has made; returns what is told the seconds that compiling it
+took."""
+
+
+@contextlib.contextmanager
+def watch_lowering(hear: Lowering) -> Iterator[None]:
+    """Of all threads, inside the block. One at a time."""
+    lower, compile_it = jax.stages.Traced.lower, jax.stages.Lowered.compile
+    lowered_for: weakref.WeakKeyDictionary[Any, tuple[JaxCall, Any]] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(lower)
+    def lower_and_note(traced: Any, *args: Any, **kwargs: Any) -> Any:
+        lowered = lower(traced, *args, **kwargs)
+        with contextlib.suppress(Exception):  # it would surface in the user's call; then this one is not looked at
+            call = frames.calling(frozenset())
+            if call.fun is not None and not call.is_nested and not frames.is_of_jax(call.fun):
+                lowered_for[lowered] = frames.without_arrays(call), hear(call, traced.jaxpr)
+        return lowered
+
+    @functools.wraps(compile_it)
+    def compile_and_note(lowered: Any, *args: Any, **kwargs: Any) -> Any:
+        begun = perf_counter()
+        compiled = compile_it(lowered, *args, **kwargs)
+        with contextlib.suppress(Exception):  # as above; a KeyError for one that was lowered elsewhere
+            call, tell = lowered_for[lowered]
+            frames.note_compiled(compiled, call)
+            tell(perf_counter() - begun)
+        return compiled
+
+    jax.stages.Traced.lower, jax.stages.Lowered.compile = lower_and_note, compile_and_note
+    try:
+        yield
+    finally:
+        jax.stages.Traced.lower, jax.stages.Lowered.compile = lower, compile_it
