@@ -23,7 +23,7 @@ from benchax.auditing.wait_notes import WaitNotes
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, owner_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax
-from benchax.watching.transfers import watch_transfers
+from benchax.watching.transfers import clock, watch_transfers
 
 MOST_LINES = 10
 OUTSIDE = ("stage", "fold_in", "split")
@@ -33,9 +33,9 @@ FIRST_SHARE, LATER_SHARE, PAUSE_SHARE = 0.5, 0.05, 0.5
 """Of the time for which calls are counted: the first window, those that follow, and the pauses between them. A later
 window is a tenth of the pause before it, so that a long run is slowed by a few percent."""
 LEAST_PAUSE_S = 5.0
-ENOUGH_JITTED, ENOUGH_EAGER = 100, 5000
-"""A window stays open until it has seen so many calls of one kind: where all of it went into compiling, as the first
-one of a program often does, nothing was counted. So few calls are not slowed noticeably."""
+ENOUGH = {"jitted": 2000, "eager": 5000, "read": 20_000}
+"""A window stays open until it has seen so many calls of one kind, or reads: where all of it went into compiling, as
+the first one of a program often does, few were counted. Seeing so many takes a second; calls that are few take long."""
 LOOK_AGAIN_S = 0.2
 
 
@@ -89,6 +89,8 @@ class CallCounter:
     def on_call(self, fun: Any, leaves: Sequence[Any]) -> None:
         is_eager = is_of_jax(fun)
         call = calling(frozenset())
+        if not is_eager:
+            self.reads.note_call()
         with self.lock:
             if not self.is_begun:
                 self.is_begun = True
@@ -131,12 +133,13 @@ class CallCounter:
         if transfer.direction == "device to host":
             self.on_read(transfer.where)
             if transfer.elapsed_s is not None and transfer.where is not None:
-                now = perf_counter()
+                now = clock()
                 self.reads.note(transfer.by, now - transfer.elapsed_s, now, transfer.where)
 
     def on_read(self, where: str | None) -> None:
         """A value was read back, at this line of the user's."""
         with self.lock:
+            self.in_window["read"] += 1
             if self.opened is not None:
                 self.eager_calls.note_read(sys._getframe(1), where)
 
@@ -162,7 +165,7 @@ class CallCounter:
         self.timer.start()
 
     def _pause(self) -> None:
-        if self.in_window["jitted"] < ENOUGH_JITTED and self.in_window["eager"] < ENOUGH_EAGER:
+        if all(self.in_window[kind] < enough for kind, enough in ENOUGH.items()):
             self._after(LOOK_AGAIN_S, self._pause)
             return
         self._close_window()

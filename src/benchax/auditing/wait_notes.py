@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchax.watching.frames import user_line
 
 WARM_UP = 2
 """Waits of a line that are counted alone: behind them the program may still be compiling what a step consists of."""
 SHARE, SHARE_OF_READS = 0.05, 0.1
-"""The share of a step that could be saved at most, for a finding. While reads are seen the host is slower."""
+"""The share of a step that could be saved at most, for a finding. While reads are seen the host is slower, though the
+time that seeing them takes is left out (`watching.transfers.clock`)."""
 
 
 def is_dear(line: Mapping[str, Any], share: float = SHARE) -> bool:
@@ -44,12 +45,23 @@ class WaitLine:
     """By thread: when it last waited here."""
 
 
-class _LastWait(NamedTuple):
+@dataclass
+class _LastWait:
     """Of one thread."""
 
     line: WaitLine
     waited_s: float
     ended: float
+    is_followed: bool = False
+    """Has a call been made since?"""
+
+    def go_on(self, begun: float, ended: float) -> None:
+        """It reads another array of those that it has waited for."""
+        self.waited_s += ended - begun
+        self.line.waited_s += ended - begun
+        if self.line.steps:
+            self.line.stepped_s += ended - self.ended
+        self.ended = ended
 
 
 class WaitNotes:
@@ -58,6 +70,7 @@ class WaitNotes:
     def __init__(self) -> None:
         self.waits: dict[tuple[str, str], WaitLine] = {}
         self._last: dict[int, _LastWait] = {}
+        self._sees_calls = False
         self._lock = threading.Lock()
 
     def asdict(self) -> list[dict[str, Any]]:
@@ -71,6 +84,13 @@ class WaitNotes:
             for line in self.waits.values():
                 line.ended.clear()
 
+    def note_call(self) -> None:
+        """Of a jitted function, by this thread. Who tells of one tells of all: reads between which there is none, as of
+        the numbers in a record of a step, are one wait."""
+        self._sees_calls = True
+        if (last := self._last.get(threading.get_ident())) is not None:
+            last.is_followed = True
+
     def note(self, by: str, begun: float, ended: float, where: str | None = None) -> None:
         """A wait from one reading of the clock to another, of the user's line on the stack if none is given."""
         where = where or user_line()
@@ -79,7 +99,12 @@ class WaitNotes:
         with self._lock:
             line = self.waits.setdefault((where, by), WaitLine(where, by))
             thread = threading.get_ident()
-            if (last := self._last.get(thread)) is not None and last.line.count > WARM_UP:
+            last = self._last.get(thread)
+            if last is not None and last.line is line and self._sees_calls and not last.is_followed:
+                last.go_on(begun, ended)
+                line.ended[thread] = ended
+                return
+            if last is not None and last.line.count > WARM_UP:
                 last.line.between_s += begun - last.ended
                 last.line.gain_s += min(last.waited_s, begun - last.ended)
             line.count += 1

@@ -10,7 +10,7 @@ device to host on CPU. So this looks inside JAX, and this is the one place that 
 * Calls of jitted functions are kept off JAX's fast path, on which no Python runs: a configuration entry that is part of
   the key of that path only makes it miss, and the slow path is told to leave nothing there. Nothing is traced or
   compiled again. A warm call takes about ten times as long meanwhile: do not time inside the block.
-* Calls of a `jax.stages.Compiled` are seen at its `__call__`; of which function it is, where it was noted (`lowering.py`).
+* Calls of a `jax.stages.Compiled` are seen at its `__call__`, with its function where that was noted (`lowering.py`).
 * `ArrayImpl._value` is what all reading of arrays in Python goes by.
 
 All are as before when the last block ends. Tried on jax 0.10.2 to 0.12.0.1; where a part is not there, its direction is
@@ -119,6 +119,24 @@ def watch_transfers(
                 _undo.close()
 
 
+def clock() -> float:
+    """Seconds on a clock of this thread that stands still while calls and reads are looked at."""
+    now = getattr(_busy, "looks_since", None) or time.perf_counter()
+    return now - getattr(_busy, "looked_s", 0.0)
+
+
+@contextlib.contextmanager
+def _looking() -> Iterator[None]:
+    """Whatever surprises us in there is not the user's fault."""
+    _busy.looks_since = time.perf_counter()
+    try:
+        with contextlib.suppress(Exception):
+            yield
+    finally:
+        _busy.looked_s = getattr(_busy, "looked_s", 0.0) + time.perf_counter() - _busy.looks_since
+        _busy.looks_since = None
+
+
 def _remarks(found: Transfers) -> Iterator[Remark]:
     for direction in ("host to device", "device to host"):
         if direction not in found.sees:
@@ -172,14 +190,14 @@ def _off_the_fast_path() -> None:
 
     def call_and_record(p: Any, args_flat: Any, fun: Any, *rest: Any) -> Any:
         global _called
-        with contextlib.suppress(Exception):  # whatever surprises us in there is not the user's fault
+        with _looking():
             if core.trace_state_clean():  # inside a trace they become constants of the program
                 _called = next(_calls)
                 _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
                 for hear in tuple(_hearers):
                     hear(fun, args_flat)
         found = run(p, args_flat, fun, *rest)
-        with contextlib.suppress(Exception):
+        with _looking():
             for hear_result in tuple(_result_hearers) if core.trace_state_clean() else ():
                 hear_result(fun, args_flat, found[1])
         return found
@@ -198,14 +216,14 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
     def call_compiled(compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
         global _called
         fun, args_flat = None, []
-        with contextlib.suppress(Exception):
+        with _looking():
             fun, args_flat = function_of(compiled), jax.tree.leaves((args, kwargs))
             _called = next(_calls)
             _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
             for hear in tuple(_hearers) if fun is not None else ():
                 hear(fun, args_flat)
         found = call(compiled, *args, **kwargs)
-        with contextlib.suppress(Exception):
+        with _looking():
             for hear_result in tuple(_result_hearers) if fun is not None else ():
                 hear_result(fun, args_flat, jax.tree.leaves(found))
         return found
@@ -256,7 +274,7 @@ def _reading_of_arrays() -> None:
         finally:
             elapsed_s = (time.perf_counter_ns() - begun) / 1e9
             _busy.is_reading = False
-            with contextlib.suppress(Exception):
+            with _looking():
                 _reading(self, elapsed_s)
 
     _replace(array.ArrayImpl, "_value", property(read_and_record, doc=plain.__doc__))

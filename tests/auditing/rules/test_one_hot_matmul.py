@@ -34,6 +34,22 @@ def test_the_product_and_the_lookup_that_are_compared_give_the_same(ask_about: A
     assert all(jnp.allclose(a, b, rtol=1e-5) for a, b in zip(ours, theirs, strict=True))
 
 
+def compared(table: Any, index: Any, members: Any) -> Any:
+    return ((index[:, None] == members).astype(table.dtype) @ table).sum()
+
+
+def test_a_comparison_with_numbers_that_are_given_is_one_hot_too(ask_about: Any) -> None:
+    members = jnp.arange(4096)
+
+    def in_a_loop(table: Any, indices: Any) -> Any:
+        return jax.lax.scan(lambda total, index: (total + compared(table, index, members), None), 0.0, indices)[0]
+
+    index = jnp.arange(256)
+    assert ask_about(ID, compared, TABLE, index, members).one.where[1] > 0
+    assert ask_about(ID, in_a_loop, TABLE, jnp.arange(512).reshape(2, 256)).one.where[1] > 0
+    assert ask_about(ID, compared, TABLE, index, members * 3).outcome == "fine"
+
+
 def test_it_is_one_finding_also_under_a_gradient(ask_about: Any) -> None:
     assert ask_about(ID, jax.grad(looked_up), TABLE, jnp.arange(256)).one.where[1] > 0
 

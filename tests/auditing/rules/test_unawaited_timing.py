@@ -45,6 +45,45 @@ def test_a_clock_around_a_call_that_nobody_waits_for_is_found(
     assert finding.where == (str(tmp_path / "train.py"), 5)
 
 
+SPAN = """\
+import contextlib, time
+@contextlib.contextmanager
+def span(name):
+    begun = time.perf_counter()
+    yield
+    print(name, time.perf_counter() - begun)
+with span("one"):
+    y = step(x)
+"""
+TIMER = """\
+from time import perf_counter
+class Timer:
+    def __enter__(self):
+        self.begun = perf_counter()
+        return self
+    def __exit__(self, *_):
+        self.seconds = perf_counter() - self.begun
+with Timer() as timer:
+    y = step(x)
+"""
+
+
+@pytest.mark.parametrize(("text", "line", "by"), [(SPAN, 8, "span"), (TIMER, 9, "Timer")])
+def test_a_block_that_is_timed_has_to_wait_as_well(
+    ask_about_program: Any, tmp_path: Path, text: str, line: int, by: str
+) -> None:
+    text = text.replace("print(name, ", "note(name, ")
+    finding = asked(ask_about_program, tmp_path, text, line).one
+    waits = asked(ask_about_program, tmp_path, text.replace("step(x)", "jax.block_until_ready(step(x))"), line)
+    at_its_end = text.replace("    yield\n", "    yield\n    jax.effects_barrier()\n")
+    at_its_end = at_its_end.replace("*_):\n", "*_):\n        jax.block_until_ready(self.result)\n")
+
+    assert finding.where == (str(tmp_path / "train.py"), line)
+    assert finding.seen[0].startswith(f"{by} reads a clock around what stands in line {line - 1}; in it")
+    assert waits.outcome == "fine"
+    assert asked(ask_about_program, tmp_path, at_its_end, line + 1).outcome == "fine"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

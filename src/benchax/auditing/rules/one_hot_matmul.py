@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Tried, gain_of_part, rule, try_variant
 from benchax.auditing.syntax import where_of
+from benchax.auditing.tolerance_loops import constants_as_inputs
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
 from benchax.case import make_case
 from benchax.results.audit import Finding
@@ -25,18 +29,39 @@ CARRIES_ON = ("convert_element_type", "reshape", "broadcast_in_dim", "squeeze", 
 @rule("one-hot-matmul", "does it multiply one-hot arrays to look up rows?", "warning", needs_trace_only=True)
 def one_hot_matmul(e: Evidence) -> Iterable[Finding]:
     told: set[str] = set()
-    for body in bodies(closed_jaxpr(e)):
+    known: set[int] = set()
+    for body in bodies(constants_as_inputs(closed_jaxpr(e))):
+        known |= _counts_given(e, body, known)
         for step in body.program.steps:
             # A derivative multiplies once more, on the same line; the advice there is the same.
             if step.name != "dot_general" or GRADIENT in step.scope or step.line in told:
                 continue
-            found = _one_hot_operand(body, step)
+            found = _one_hot_operand(body, step, known)
             if found is not None:
                 told.add(step.line)
                 yield _finding(e, step, *found)
 
 
-def _one_hot_operand(body: Body, step: TracedEquation) -> tuple[TracedValue, TracedValue, int] | None:
+def _counts_given(e: Evidence, body: Body, known: AbstractSet[int]) -> set[int]:
+    """Inputs of a body that are 0, 1, 2, …, by their id: arguments and constants, of the whole program, and what its
+    loops are given of them."""
+    inputs = body.program.inputs
+    if body.of is not None:
+        # Constants of a scan are its first operands; of other bodies it is not followed.
+        given = body.of.reads[: body.constants] if body.of.name == "scan" else ()
+        return {id(own) for own, outer in zip(inputs, given, strict=False) if id(outer) in known}
+    arrays = (*closed_jaxpr(e).consts, *e.data)
+    return {id(value) for value, array in zip(inputs, arrays, strict=False) if _is_arange(value, array)}
+
+
+def _is_arange(value: TracedValue, array: Any) -> bool:
+    is_whole = len(value.shape) == 1 and value.shape == getattr(array, "shape", None)
+    return is_whole and np.array_equal(np.asarray(array), np.arange(value.shape[0]))
+
+
+def _one_hot_operand(
+    body: Body, step: TracedEquation, known: AbstractSet[int]
+) -> tuple[TracedValue, TracedValue, int] | None:
     """(the one-hot operand, the other one, how many rows the table has), where rows are what is summed over."""
     (contracted, batched) = step.equation.params["dimension_numbers"]
     if any(batched[0]):
@@ -46,26 +71,27 @@ def _one_hot_operand(body: Body, step: TracedEquation) -> tuple[TracedValue, Tra
         if len(contracted[side]) != 1 or hot.size_bytes < LARGE_BYTES:
             continue
         axis = contracted[side][0]
-        if hot.shape[axis] >= FEW_ROWS and _compares_with_its_index(body, hot, axis):
+        if hot.shape[axis] >= FEW_ROWS and _compares_with_its_index(body, hot, axis, known):
             return hot, table, hot.shape[axis]
     return None
 
 
-def _compares_with_its_index(body: Body, hot: TracedValue, axis: int) -> bool:
+def _compares_with_its_index(body: Body, hot: TracedValue, axis: int, known: AbstractSet[int]) -> bool:
     """Is it `x[..., None] == arange(n)`, along this axis?"""
     step = body.maker(body.through(hot, ("convert_element_type", "copy", "stop_gradient")))
     if step is None or step.name != "eq" or len(step.reads) != 2:
         return False
-    counted = [_is_count(body, value) for value in step.reads]
-    if sum(counted) != 1:
-        return False
-    index, other = (step.reads[counted.index(True)], step.reads[counted.index(False)])
-    return body.varying_axes(index) == {axis} and axis not in body.varying_axes(other)
+    pairs = (step.reads, step.reads[::-1])
+    return any(
+        _is_count(body, index, known) and body.varying_axes(index) == {axis} and axis not in body.varying_axes(other)
+        for index, other in pairs
+    )
 
 
-def _is_count(body: Body, value: TracedValue) -> bool:
-    step = body.maker(body.through(value, CARRIES_ON))
-    return step is not None and step.name == "iota"
+def _is_count(body: Body, value: TracedValue, known: AbstractSet[int]) -> bool:
+    made = body.through(value, CARRIES_ON)
+    step = body.maker(made)
+    return id(made) in known or (step is not None and step.name == "iota")
 
 
 def _finding(e: Evidence, step: TracedEquation, hot: TracedValue, table: TracedValue, rows: int) -> Finding:

@@ -20,6 +20,8 @@ EACH_CALL = 2
 """So many compilations of one function with the same shapes each time, which is called three times."""
 LARGE_SHARE, LONG_S = 0.1, 0.5
 """Fewer count as well, where they take this share of a program's time and so many seconds."""
+LITTLE_SHARE = 0.01
+"""Of a program's time: an info, however many."""
 OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""
 OF_ARGUMENTS = frozenset({"shape", "dtype", "weak type", "structure", "committed", "sharding"})
@@ -72,7 +74,7 @@ def _finding(function: str, defined: str | None, compiles: list[Compile], wall_s
         or _where(defined, compiles, kinds),
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if it is compiled once"),
         # A second or third size, as of another batch for evaluation, is often what is wanted, however long it takes.
-        severity="info" if wall_s is not None and len(compiles) < OFTEN else None,
+        severity="info" if wall_s and (len(compiles) < OFTEN or lost_s < LITTLE_SHARE * wall_s) else None,
     )
 
 

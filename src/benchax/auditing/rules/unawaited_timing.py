@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import rule
-from benchax.auditing.syntax import Function, callee_name, tree_of, where_of
+from benchax.auditing.syntax import Function, callee_name, last_name, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import count
@@ -27,17 +27,19 @@ TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 
 
 class Interval(NamedTuple):
-    """From one reading of the clock to the one that it is subtracted from, or what `timeit` calls."""
+    """From one reading of the clock to the one that it is subtracted from, or what is timed by something else."""
 
     first: int
     last: int
-    called: ast.AST | None = None
-    """The function that `timeit` calls."""
+    timed: ast.AST | None = None
+    """The function that `timeit` calls, the block of a `with`."""
+    by: str = "timeit"
+    """What times it."""
 
     @property
     def clock(self) -> str:
-        if self.called is not None:
-            return f"timeit reads a clock around what stands in line {self.first}; in it"
+        if self.timed is not None:
+            return f"{self.by} reads a clock around what stands in line {self.first}; in it"
         return f"line {self.first} and line {self.last} read a clock; between them"
 
 
@@ -51,7 +53,7 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
             by_file.setdefault(where[0], []).append((where[1], line))
     for file, calls in by_file.items():
         tree = tree_of(file)
-        for interval in (*intervals(tree), *timeit_calls(tree)) if tree is not None else ():
+        for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)) if tree is not None else ():
             timed = [(at, line) for at, line in calls if interval.first <= at <= interval.last]
             if timed and tree is not None and not _waits(tree, interval):
                 yield _finding(file, interval, *timed[-1])
@@ -69,8 +71,8 @@ def _finding(file: str, interval: Interval, called: int, line: Any) -> Finding:
         ],
         "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
         "before, so that no compilation is timed; or use benchax.bench, which does both.",
-        # The wait belongs before the second reading, or into what timeit calls.
-        where=(file, interval.last if interval.called is None else called),
+        # The wait belongs before the second reading, or into what is timed.
+        where=(file, interval.last if interval.timed is None else called),
     )
 
 
@@ -92,6 +94,40 @@ def intervals(tree: ast.AST) -> Iterator[Interval]:
                 last = _read_at(node.left, begun, node.lineno)
                 if firsts and last is not None and max(firsts) < last:
                     yield Interval(max(firsts), last)
+
+
+def timed_blocks(tree: ast.AST) -> Iterator[Interval]:
+    """Each block of a `with stopwatch(...):` of this file that waits for nothing by itself."""
+    names = {*_timing_generators(tree), *_timing_classes(tree)}
+    for node in ast.walk(tree):
+        for item in node.items if isinstance(node, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and callee_name(call) in names:
+                yield Interval(node.lineno, node.end_lineno or node.lineno, node, callee_name(call))
+
+
+def _timing_generators(tree: ast.AST) -> Iterator[str]:
+    """Those that read a clock before and after their one `yield`."""
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.FunctionDef) and "contextmanager" in map(last_name, scope.decorator_list):
+            yields = [node.lineno for node in _own_nodes(scope) if isinstance(node, ast.Yield)]
+            around = [one for one in intervals(scope) if any(one.first < at <= one.last for at in yields)]
+            if any(not _waits(scope, one) for one in around):
+                yield scope.name
+
+
+def _timing_classes(tree: ast.AST) -> Iterator[str]:
+    """Those that read a clock when they are entered and left."""
+    for owner in ast.walk(tree):
+        if isinstance(owner, ast.ClassDef):
+            methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
+            ends = [set(_called_in(methods[name])) for name in ("__enter__", "__exit__") if name in methods]
+            if len(ends) == 2 and all(end & {*CLOCKS} for end in ends) and not ends[1] & WAITS:
+                yield owner.name
+
+
+def _called_in(scope: ast.AST) -> Iterator[str]:
+    return (callee_name(node) for node in ast.walk(scope) if isinstance(node, ast.Call))
 
 
 def timeit_calls(tree: ast.AST) -> Iterator[Interval]:
@@ -116,7 +152,7 @@ def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | No
 def _waits(tree: ast.AST, interval: Interval) -> bool:
     return any(
         isinstance(node, ast.Call) and callee_name(node) in WAITS and interval.first <= node.lineno <= interval.last
-        for node in ast.walk(interval.called or tree)
+        for node in ast.walk(interval.timed or tree)
     )
 
 

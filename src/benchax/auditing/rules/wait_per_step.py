@@ -35,7 +35,12 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
         where = where_of(line["where"])
         tree = tree_of(where[0]) if where else None
         is_felt = line["gain_s"] >= LEAST_SHARE_OF_RUN * (e.watch.wall_s or 0.0)
-        if line["count"] >= OFTEN and is_felt and is_dear(line) and not _is_in(where, timeit_calls(tree) if tree else ()):
+        if (
+            line["count"] >= OFTEN
+            and is_felt
+            and is_dear(line)
+            and not _is_in(where, timeit_calls(tree) if tree else ())
+        ):
             yield _finding(line, is_timed=_is_in(where, intervals(tree) if tree else ()))
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
