@@ -1,7 +1,8 @@
 """Notes what jitted functions are called with, line by line: how often, how large, which arguments stay the same.
 
 Told of each call while calls are counted (`call_counter.py`). Arrays are remembered by weak references alone. Results
-are followed from call to call: a function whose results come back to it, through whatever else, cannot be batched.
+are followed from call to call: calls of a function whose results come back to it, through whatever else, cannot all be
+one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ from benchax.auditing.copied_inputs import name_inputs
 from benchax.auditing.inner_layouts import ArgumentLayouts, note_layouts
 from benchax.watching.frames import JaxCall, is_of_jax
 from benchax.watching.signatures import describe_placement
+
+NOTHING: Mapping[int, int] = {}
 
 
 @dataclass
@@ -34,8 +37,8 @@ class CallLine:
     """Of these, calls that a package makes by itself, inside of one call of the user's."""
     most_bytes: int = 0
     """Of the arguments of one call that are not the same each time, the largest that was seen."""
-    feeds_back: bool = False
-    """Do results of a call reach a later one?"""
+    in_turn: int = 0
+    """The longest row of calls each of which was given what came of the one before, through whatever else."""
     moved: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     """Arguments that lay otherwise than the function wants them: (name, from, to)."""
     of_numpy: Counter[str] = field(default_factory=Counter[str])
@@ -56,8 +59,9 @@ class CallNotes:
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._last_of_numpy: weakref.WeakValueDictionary[tuple[int, int], np.ndarray] = weakref.WeakValueDictionary()
         self._layouts: weakref.WeakKeyDictionary[Any, ArgumentLayouts] = weakref.WeakKeyDictionary()
-        self._origins: dict[int, frozenset[int]] = {}
-        """Of arrays that are results: functions that they depend on, by id. Entries go with their arrays."""
+        self._behind: dict[int, Mapping[int, int]] = {}
+        """Of arrays that are results: functions that they depend on, by id, and of how many calls of each in a row.
+        Entries go with their arrays."""
 
     def note_call(self, fun: Any, leaves: Sequence[Any], call: JaxCall, *, is_packages: bool = False) -> None:
         """Before it runs. `is_packages`: a package makes it by itself."""
@@ -67,7 +71,8 @@ class CallNotes:
         line = self.lines.setdefault((id(fun), where), CallLine(name_of(call), where))
         line.count += 1
         line.inside += is_packages
-        line.feeds_back |= any(id(fun) in self._origins.get(id(leaf), ()) for leaf in leaves)
+        before = (self._behind.get(id(leaf), NOTHING).get(id(fun), 0) for leaf in leaves)
+        line.in_turn = max(line.in_turn, max(before, default=0) + 1)
         same = self._note_repeats(fun, leaves)
         # Of the first call nothing is known to stay.
         if same is not None:
@@ -79,12 +84,16 @@ class CallNotes:
 
     def note_result(self, fun: Any, leaves: Sequence[Any], results: Sequence[Any]) -> None:
         """When it was started."""
-        behind = frozenset[int]().union(*(self._origins.get(id(leaf), frozenset()) for leaf in leaves))
-        behind = behind if is_of_jax(fun) else behind | {id(fun)}
+        behind: dict[int, int] = {}
+        for leaf in leaves:
+            for other, n in self._behind.get(id(leaf), NOTHING).items():
+                behind[other] = max(n, behind.get(other, 0))
+        if not is_of_jax(fun):
+            behind[id(fun)] = behind.get(id(fun), 0) + 1
         for result in results if behind else ():
             with contextlib.suppress(TypeError):
-                weakref.finalize(result, self._origins.pop, id(result), None).atexit = False
-                self._origins[id(result)] = behind
+                weakref.finalize(result, self._behind.pop, id(result), None).atexit = False
+                self._behind[id(result)] = behind
 
     def repeated(self, fun: Any) -> frozenset[int]:
         """Leaves that were the same at each of three calls or more; none where fewer were seen."""
@@ -109,7 +118,7 @@ class CallNotes:
             "lines": [
                 {
                     "function": one.function, "where": one.where, "count": one.count, "inside": one.inside,
-                    "most_bytes": one.most_bytes, "feeds_back": one.feeds_back,
+                    "most_bytes": one.most_bytes, "in_turn": one.in_turn,
                     "moved": [[*what, n] for what, n in one.moved.most_common(5)],
                     "of_numpy": [[name, n, one.same_of_numpy[name]] for name, n in one.of_numpy.most_common(5)],
                 }

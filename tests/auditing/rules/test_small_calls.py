@@ -19,7 +19,7 @@ FACTS = {"calls": {"is_seen": True, "jitted": 300, "seen_s": 2.0}, "wall_s": 3.0
 
 
 def line(**changed: Any) -> dict[str, Any]:
-    known = {"function": "score", "where": "train.py:7", "count": 300, "most_bytes": 64, "feeds_back": False}
+    known = {"function": "score", "where": "train.py:7", "count": 300, "most_bytes": 64, "in_turn": 1}
     return {**known, "moved": [], **changed}
 
 
@@ -33,14 +33,22 @@ def test_calls_that_could_be_one_are_found_with_what_starting_them_takes(ask_abo
 
 
 def test_calls_that_need_one_another_are_an_info_with_other_advice(ask_about_program: Any) -> None:
-    finding = ask_about_program(ID, lines=[line(count=3000, feeds_back=True)], **FACTS).one
+    finding = ask_about_program(ID, lines=[line(count=3000, in_turn=3000)], **FACTS).one
 
     assert finding.severity == "info"
     assert "jax.lax.scan" in finding.advice
 
 
+def test_calls_of_which_only_each_generation_needs_the_one_before_could_be_one(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, lines=[line(in_turn=20)], **FACTS).one
+
+    assert finding.severity == "warning"
+    assert "at most 20 of them needed one another's results" in finding.seen
+    assert "jax.vmap" in finding.advice
+
+
 @pytest.mark.parametrize(
-    "changed", [{"count": 150}, {"most_bytes": 1 << 20}, {"feeds_back": True}, {"inside": 290}], ids=str
+    "changed", [{"count": 150}, {"most_bytes": 1 << 20}, {"in_turn": 300}, {"inside": 290}], ids=str
 )
 def test_few_calls_large_ones_and_those_of_a_loop_of_steps_are_fine(ask_about_program: Any, changed: Any) -> None:
     assert ask_about_program(ID, lines=[line(**changed)], **FACTS).outcome == "fine"
@@ -84,7 +92,12 @@ def test_results_are_followed_through_other_operations() -> None:
         for i in range(3):
             f(jnp.full(3, i))
 
-    assert (noted(steps)["feeds_back"], noted(apart)["feeds_back"]) == (True, False)
+    def generations() -> None:
+        x = jnp.ones(3)
+        for _ in range(2):
+            x = sum(f(x + i) for i in range(5))
+
+    assert [noted(each)["in_turn"] for each in (steps, apart, generations)] == [3, 1, 2]
 
 
 @shows_calls

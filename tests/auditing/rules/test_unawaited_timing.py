@@ -31,7 +31,7 @@ print(stop - start)
 def asked(ask_about_program: Any, folder: Path, text: str, line: int) -> Any:
     file = folder / "train.py"
     file.write_text(text, encoding="utf-8")
-    seen = {"function": "step", "where": f"{file}:{line}", "count": 10, "most_bytes": 4, "feeds_back": False}
+    seen = {"function": "step", "where": f"{file}:{line}", "count": 10, "most_bytes": 4, "in_turn": 1}
     return ask_about_program(ID, lines=[seen], calls={"is_seen": True, "jitted": 10, "seen_s": 1.0})
 
 

@@ -19,8 +19,10 @@ from benchax.units import count, seconds, size
 
 MANY, MANY_IN_TURN = 200, 2000
 """Calls from one line: of those that could be one, and of those that each need the one before."""
-SMALL_BYTES, TINY_BYTES = 1 << 16, 1 << 10
+SMALL_BYTES, TINY_BYTES = 1 << 17, 1 << 10
 """Arguments of a call that are not the same each time."""
+AT_ONCE = 8
+"""Calls that do not need one another, for each that needs the one before: so many individuals of a generation."""
 ROUNDS = 200
 APART = (
     "The calls do not need one another's results: stack what they are called with, and make one call of jax.vmap(f) "
@@ -39,12 +41,15 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
     if not e.facts["calls"]["jitted"]:
         raise NotMeasured("no call of a jitted function was seen")
     for line in e.facts["lines"]:
-        feeds_back = line["feeds_back"]
-        most, large = (MANY_IN_TURN, TINY_BYTES) if feeds_back else (MANY, SMALL_BYTES)
+        most, large = (MANY_IN_TURN, TINY_BYTES) if _is_in_turn(line) else (MANY, SMALL_BYTES)
         # What a package calls in a loop of its own no line of the user's can batch.
         is_small = line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large
         if is_small and line["where"] and not _is_timed_each(where_of(line["where"])):
             yield _finding(line, e.facts)
+
+
+def _is_in_turn(line: Mapping[str, Any]) -> bool:
+    return line["in_turn"] > 1 and line["count"] < AT_ONCE * line["in_turn"]
 
 
 def _is_timed_each(where: Where | None) -> bool:
@@ -69,12 +74,13 @@ def _finding(line: Mapping[str, Any], facts: Mapping[str, Any]) -> Finding:
         [
             f"{count(n)} calls{around}, in the {seconds(facts['calls']['seen_s'])} in which calls were counted",
             f"at most {size(line['most_bytes'])} of arguments differ from call to call",
+            *([f"at most {line['in_turn']} of them needed one another's results"] if line["in_turn"] > 1 else []),
             f"calling a jitted function that does next to nothing takes {seconds(each_s)} here",
         ],
-        IN_TURN if line["feeds_back"] else APART,
+        IN_TURN if _is_in_turn(line) else APART,
         where=where,
         gain=Gain(f"estimated: at least {seconds(saved_s)} of these calls, which is what starting them takes"),
-        severity="info" if line["feeds_back"] else None,
+        severity="info" if _is_in_turn(line) else None,
     )
 
 
