@@ -142,6 +142,31 @@ def test_a_size_that_changes_in_a_loop_is_found_where_it_is_given_its_value(tmp_
     assert ask(tmp_path, text.replace("width))", "9))"), "batch", size_made_by) == (7, 6)
 
 
+def test_a_size_that_a_function_chooses_is_found_in_it(tmp_path: Path) -> None:
+    text = (
+        f"{STEP}def pad(rows):\n    width = max(map(len, rows))  # made\n    x = np.zeros((len(rows), width))\n"
+        "    return x\nfor rows in data:\n    step(0, pad(rows))  # call\n"
+    )
+
+    assert ask(tmp_path, text, "batch", size_made_by) == (5, 5)
+
+
+def test_arguments_that_partial_has_given_are_counted(tmp_path: Path) -> None:
+    text = f"{STEP}run = functools.partial(step, 0)\nx = np.ones(3)  # made\nstep(x)  # call\n"
+
+    assert ask(tmp_path, text, "batch") == (5, 5)
+
+
+def test_what_is_given_a_name_is_followed_no_further_if_asked(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(f"{STEP}def load():\n    return np.ones(3)\ntable = load()\nstep(0, table)\n")
+    lines = file.read_text().splitlines()
+    call, named = lines.index("step(0, table)") + 1, lines.index("table = load()") + 1
+
+    assert made_by((str(file), call), "step", "batch", as_kept=True) == (str(file), named)
+    assert made_by((str(file), call), "step", "batch") == (str(file), named - 1)
+
+
 def test_an_inner_function_is_found_by_its_qualified_name(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.passed_values import changed_path, made_at, started_at, started_path
+from benchax.auditing.passed_values import changed_path, made_at, started_at, started_paths
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_where_a_value_begins_is_the_one_line_beside_the_call_that_sets_it(
     assert started_at(called, path) == (None if line is None else (str(train), line))
 
 
-def test_what_began_otherwise_is_told_by_its_path_if_it_is_one() -> None:
-    assert started_path(["state.loss: weak type: f32 now", "and 2 more differences"]) == "state.loss"
-    assert started_path(["a: weak type: f32 now", "b: weak type: f32 now"]) == ""
-    assert started_path(["x: shape f32[2] → f32[3]"]) == ""
+def test_what_began_otherwise_is_told_by_its_paths() -> None:
+    assert started_paths(["state.loss: weak type: f32 now", "and 2 more differences"]) == ["state.loss"]
+    assert started_paths(["a: weak type: f32 now", "b: weak type: f32 now"]) == ["a", "b"]
+    assert started_paths(["x: shape f32[2] → f32[3]"]) == []
 
 
 def test_what_the_called_function_itself_sets_is_no_beginning(tmp_path: Path) -> None:

@@ -64,6 +64,40 @@ def test_of_large_arrays_integers_are_copied(
     assert met.inputs[1].tolist() == [0, 1, 2, 3, 4]
 
 
+def test_a_function_that_is_compiled_by_hand_is_kept_with_its_arguments(
+    heard: Callable[[], list[RecordedFunction]],
+) -> None:
+    @partial(jax.jit, static_argnames="times", donate_argnums=0)
+    def step(state: Any, x: Any, times: int) -> Any:
+        return state + x.sum() * times
+
+    step.lower(jnp.ones(3), jnp.arange(4), times=2).compile()
+
+    (met,) = heard()
+    assert (met.place.name, met.kwargs["times"], met.input_names) == ("step", 2, ("state", "x"))
+    assert [one.tolist() for one in met.inputs] == [[1, 1, 1], [0, 1, 2, 3]]
+    assert met.compile_s > 0
+    assert len(met.jaxpr.in_avals) == 2
+
+
+def test_of_shapes_that_it_is_lowered_for_no_contents_are_known(heard: Callable[[], list[RecordedFunction]]) -> None:
+    jax.jit(jnp.cumsum).lower(jax.ShapeDtypeStruct((3,), jnp.float32)).compile()
+    jax.jit(lambda x: x * 2).lower(jax.ShapeDtypeStruct((3,), jnp.float32))
+
+    (met,) = heard()
+    assert met.inputs == (None,)
+    assert met.args[0].shape == (3,)
+
+
+def test_jax_is_as_before_afterwards() -> None:
+    lower, compiles = jax.stages.Traced.lower, jax.stages.Lowered.compile
+    functions = FunctionRecorder()
+    assert (jax.stages.Traced.lower, jax.stages.Lowered.compile) != (lower, compiles)
+    functions.close()
+
+    assert (jax.stages.Traced.lower, jax.stages.Lowered.compile) == (lower, compiles)
+
+
 def test_those_that_took_longest_to_compile_are_kept(heard: Callable[[], list[RecordedFunction]]) -> None:
     def long(x: Any) -> Any:
         for _ in range(200):

@@ -46,7 +46,8 @@ def made_by(called: Where | None, function: str, path: str, *, as_kept: bool = F
         called: the line of the call.
         function: its name, as the file defines it.
         path: of the argument, by the function's own names: "state.ema", "batch['x']".
-        as_kept: not beyond the line that keeps it in an object, `self.table = table`.
+        as_kept: not beyond the line that keeps it in an object, `self.table = table`, or gives it a name, `table =
+            load()`.
 
     Returns:
         None where the text tells no more than the call does.
@@ -179,6 +180,10 @@ def _shapes_on(tree: ast.AST, line: int) -> Iterator[ast.AST]:
             yield node
 
 
+def _is_call(value: ast.expr, path: Path) -> bool:
+    return isinstance(value, ast.Call) and not path
+
+
 def _parts(path: str) -> Path:
     """params['w'][0].bias as its parts; empty for what is none."""
     found = list(_PART.finditer(path))
@@ -248,6 +253,8 @@ class _Reader:
             bound = [one for one in bindings_of(scope, node.id) if not self._is_own_result(one[0])]
             if bound:
                 nearest = bound if len(bound) == 1 else self._in_same_loop(bound, node)
+                if self.as_kept and not path and len(nearest) == 1 and _is_call(*nearest[0]):
+                    return nearest[0][0]
                 return self.follow(nearest[0][0], nearest[0][1] + path) if len(nearest) == 1 else None
             if isinstance(scope, ast.FunctionDef) and node.id in parameters_of(scope, own=True):
                 return self._follow_parameter(scope, node.id, path)

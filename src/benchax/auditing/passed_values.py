@@ -30,10 +30,9 @@ def changed_path(texts: Iterable[str]) -> str:
     return ".".join(common)
 
 
-def started_path(texts: Iterable[str]) -> str:
-    """What began as something else, of sentences as "state.loss: weak type: f32 now, …", if it is one and the same."""
-    found = {match[1] for text in texts if (match := _BEGINNING.match(text)) is not None}
-    return found.pop() if len(found) == 1 else ""
+def started_paths(texts: Iterable[str]) -> list[str]:
+    """What began as something else, of sentences as "state.loss: weak type: f32 now, …"."""
+    return list(dict.fromkeys(match[1] for text in texts if (match := _BEGINNING.match(text)) is not None))
 
 
 def made_at(called: Where | None, path: str) -> Where | None:

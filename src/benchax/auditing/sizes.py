@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from benchax.auditing.origins import size_made_by
 from benchax.auditing.passed_values import changed_path
@@ -25,8 +25,14 @@ def sized_at(compiles: Sequence[Compile]) -> Where | None:
     called, function = where_of(compiles[0].where), compiles[0].function
     shapes = (reason.text for c in compiles for reason in c.reasons if reason.kind == "shape")
     paths = dict.fromkeys(path for text in shapes if (path := changed_path([text])))
-    made = sorted({line for path in paths if (line := size_made_by(called, function, path)) is not None})
-    return made[0] if made and len({_function_of(line) for line in made}) == 1 else None
+    return first_of_one_function(line for path in paths if (line := size_made_by(called, function, path)) is not None)
+
+
+def first_of_one_function(lines: Iterable[Where | None]) -> Where | None:
+    """The first of some lines, if all are known and stand in one function."""
+    found = set(lines)
+    known = sorted(line for line in found if line is not None)
+    return known[0] if known and len(known) == len(found) and len(set(map(_function_of, known))) == 1 else None
 
 
 def _function_of(where: Where) -> int:

@@ -27,7 +27,9 @@ took."""
 @contextlib.contextmanager
 def watch_lowering(hear: Lowering) -> Iterator[None]:
     """Of all threads, inside the block. One at a time."""
-    lower, compile_it = jax.stages.Traced.lower, jax.stages.Lowered.compile
+    traced_class: Any = jax.stages.Traced
+    lowered_class: Any = jax.stages.Lowered
+    lower, compile_it = traced_class.lower, lowered_class.compile
     lowered_for: weakref.WeakKeyDictionary[Any, tuple[JaxCall, Any]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(lower)
@@ -49,8 +51,8 @@ def watch_lowering(hear: Lowering) -> Iterator[None]:
             tell(perf_counter() - begun)
         return compiled
 
-    jax.stages.Traced.lower, jax.stages.Lowered.compile = lower_and_note, compile_and_note
+    traced_class.lower, lowered_class.compile = lower_and_note, compile_and_note
     try:
         yield
     finally:
-        jax.stages.Traced.lower, jax.stages.Lowered.compile = lower, compile_it
+        traced_class.lower, lowered_class.compile = lower, compile_it

@@ -43,3 +43,12 @@ def test_what_xla_folds_is_told_apart_from_what_is_closed_over() -> None:
 def test_arguments_and_small_tables_are_fine() -> None:
     assert check(lambda x, w: x @ w, "f32[4,512]", LARGE) == []
     assert check(lambda x: x @ SMALL, "f32[4,8]") == []
+
+
+def test_what_takes_next_to_no_time_to_compile_is_an_info(monkeypatch) -> None:
+    severities = []
+    for dear in (1 << 23, 1 << 21):
+        monkeypatch.setattr("benchax.auditing.rules.captured_constants.DEAR_BYTES", dear)
+        severities += [finding.severity for finding in check(lambda x: x @ LARGE, "f32[4,512]")]
+
+    assert severities == ["info", "warning"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from benchax.auditing.rules import compiled_twice as module
+from benchax.results.watch import Compile, Reason, Watch
 from benchax.watching.watch import watch
 
 ID = "compiled-twice"
@@ -60,3 +63,33 @@ def test_two_dtypes_of_arrays_are_two_uses(ask_about_program: Any, monkeypatch: 
             f(jnp.ones(3, dtype))
 
     assert ask_about_program(ID, seen=seen).outcome == "fine"
+
+
+def asked_about_file(ask_about_program: Any, folder: Path, total_s: float, wall_s: float) -> Any:
+    file = folder / "train.py"
+    file.write_text(
+        "def start():\n    zero = jnp.full(3, 0.0)\n    return Env(zero, jnp.full(3, 1.0))\n"
+        "class Env(NamedTuple):\n    speed: Any\n    gain: Any\ndef step(env):\n    return env\n"
+        "env = start()\nfor _ in range(9):\n    env = step(env)\n"
+    )
+    reasons = tuple(Reason("weak type", f"env.{name}: weak type: f32 now, weakly typed before") for name in ENV)
+    one = Compile("step", f"{file}:7", f"{file}:11", False, False, None, None, total_s, "", reasons, "main")
+    return ask_about_program(ID, seen=Watch("all", compiles=[one], wall_s=wall_s))
+
+
+ENV = ("speed", "gain")
+
+
+def test_of_several_parts_that_one_function_begins_with_the_first_is_told(
+    ask_about_program: Any, tmp_path: Path
+) -> None:
+    assert asked_about_file(ask_about_program, tmp_path, 2.0, 9.0).one.where == (str(tmp_path / "train.py"), 2)
+
+
+@pytest.mark.parametrize(
+    ("total_s", "wall_s", "severity"), [(0.1, 9.0, "info"), (0.1, 1.0, "warning"), (0.6, 60.0, "warning")]
+)
+def test_a_short_compilation_in_a_long_run_is_an_info(
+    ask_about_program: Any, tmp_path: Path, total_s: float, wall_s: float, severity: str
+) -> None:
+    assert asked_about_file(ask_about_program, tmp_path, total_s, wall_s).one.severity == severity

@@ -120,6 +120,19 @@ def test_what_is_made_an_array_of_the_devices_by_name_is_asked_for(ask_about_pro
     assert ask_about_program(ID, transfers).outcome == "fine"
 
 
+def test_what_another_class_keeps_is_told_where_it_is_given(ask_about_program: Any, tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(
+        "class Session:\n    def __init__(self):\n        self.w = {'a': np.ones(3)}\n"
+        "def score(w): ...\nsession = Session()\nfor x in data:\n    score(session.w)\n"
+    )
+    transfers = Transfers(sees=("host to device",))
+    transfers.add(ObservedTransfer("host to device", f"{train}:7", "NumPy f32[64]", "score", 9, 9 * 256, None))
+    line = {"function": "score", "where": f"{train}:7", "of_numpy": [["w['a']", 9, 8]]}
+
+    assert ask_about_program(ID, transfers, lines=[line]).one.where == (str(train), 7)
+
+
 def test_arrays_that_are_the_same_each_time_are_told_where_they_are_made(
     ask_about_program: Any, tmp_path: Path
 ) -> None:

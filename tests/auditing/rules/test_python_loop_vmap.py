@@ -156,3 +156,10 @@ def test_sites_of_a_model_are_for_a_plate() -> None:
     (finding,), _ = asked(model, X)
 
     assert "numpyro.plate" in finding.advice
+
+
+def test_a_loop_over_a_few_parts_is_an_info() -> None:
+    (few,), _ = asked(columns, X)
+    (many,), _ = asked(by_index, X)
+
+    assert (few.severity, many.severity) == ("info", "warning")

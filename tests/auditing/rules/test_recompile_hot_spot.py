@@ -189,3 +189,18 @@ def test_the_line_that_gives_an_argument_another_size_is_named(tmp_path: Path) -
     (finding,), _ = ask(recompile_hot_spot, ProgramEvidence("", Watch("all", compiles=compiles)))
 
     assert finding.where == (str(train), 4)
+
+
+def test_what_takes_next_to_nothing_of_a_run_is_an_info() -> None:
+    step = fresh()
+    with benchax.watch() as seen:
+        for n in (3, 4, 5, 6):
+            step(np.ones(n, np.float32))
+
+    def severity(wall_s: float) -> str:
+        seen.wall_s = wall_s
+        ((finding,), _) = ask(recompile_hot_spot, ProgramEvidence("python train.py", seen))
+        return finding.severity
+
+    lost_s = sum(c.total_s for c in seen.recompiles)
+    assert (severity(10 * lost_s), severity(1000 * lost_s)) == ("warning", "info")

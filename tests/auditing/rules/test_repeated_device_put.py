@@ -97,3 +97,28 @@ def test_what_is_traced_is_not_put(ask_about_program: Any, noted: HostCalls) -> 
 
 def test_what_was_not_noted_is_not_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID).outcome == "not checked"
+
+
+SENDS = "def send(d):\n    x = jnp.asarray(d.x)\n    return x, jnp.asarray(d.y)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (f"{SENDS}for _ in range(9):\n    step(send(d))\n", [5]),
+        (f"{SENDS}for _ in range(9):\n    step(send(d))\nfor _ in range(9):\n    step(send(d))\n", [2, 3]),
+        (f"{SENDS.replace('d.y', 'd.z')}send(d)\n", [2, 3]),
+    ],
+    ids=["in one loop", "in two loops", "outside of loops"],
+)
+def test_a_function_that_puts_several_arrays_there_is_told_where_it_is_called(
+    ask_about_program: Any, tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    train = tmp_path / "train.py"
+    train.write_text(text)
+    known = {"by": "asarray", "what": "f32[64]", "repeats": 8, "count": 9, "copies_on_host": 0, "elapsed_s": 0.1}
+    puts = [{**known, "where": f"{train}:{n}", "size_bytes": 1 << 20} for n in (2, 3)]
+
+    found = ask_about_program(ID, host={"puts": puts}).findings
+
+    assert [finding.where for finding in found] == [(str(train), line) for line in lines]

@@ -125,3 +125,13 @@ def test_the_nearest_reading_before_is_the_one_that_counts() -> None:
 
 def test_where_calls_were_not_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID).outcome == "not checked"
+
+
+def test_a_function_that_is_called_as_what_waits_is_none_that_waits(ask_about_program: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(WRONG.replace("step", "write"))
+    seen = {"function": "write", "where": f"{file}:4", "count": 10, "most_bytes": 4, "in_turn": 1}
+
+    assert (
+        ask_about_program(ID, lines=[seen], calls={"is_seen": True, "jitted": 10, "seen_s": 1.0}).outcome == "finding"
+    )

@@ -12,6 +12,7 @@ import pytest
 
 from benchax.auditing import host_calls
 from benchax.auditing.host_calls import HostCalls
+from benchax.results.watch import Watch
 
 ID = "wait-per-step"
 
@@ -37,6 +38,12 @@ def test_a_wait_beside_work_of_the_host_is_found_with_a_bound(ask_about_program:
 @pytest.mark.parametrize("changed", [{"count": 5}, {"gain_s": 0.01}])
 def test_few_waits_and_those_with_nothing_to_gain_are_fine(ask_about_program: Any, changed: Any) -> None:
     assert ask_about_program(ID, host=host(wait(**changed))).outcome == "fine"
+
+
+def test_waits_that_cost_a_run_next_to_nothing_are_fine(ask_about_program: Any) -> None:
+    outcomes = [ask_about_program(ID, seen=Watch("all", wall_s=s), host=host(wait())).outcome for s in (10.0, 1000.0)]
+
+    assert outcomes == ["finding", "fine"]
 
 
 def test_a_wait_in_what_timeit_calls_is_needed(ask_about_program: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.origins import made_by
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant
-from benchax.auditing.syntax import where_of
+from benchax.auditing.syntax import class_around, where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
@@ -110,9 +110,13 @@ def _made_at(e: ProgramEvidence, by: str, where: str | None) -> tuple[Where | No
     names)"""
     lines = [line for line in e.facts.get("lines") or () if line["where"] == where and line["function"] == by]
     names = [name for line in lines for name, n, same in line.get("of_numpy", ()) if same + 1 >= n >= OFTEN]
+    called = where_of(where)
     # To be sent once they have to be sent where they are kept, wherever they come from.
-    made = {made_by(where_of(where), by, name, as_kept=True) for name in names}
-    return (made.pop() if len(made) == 1 else None), names
+    made = {made_by(called, by, name, as_kept=True) for name in names}
+    found = made.pop() if len(made) == 1 else None
+    # What another class keeps is used by others as well: to send it is for who calls.
+    is_own = found is None or called is None or class_around(*found) in (None, class_around(*called))
+    return (found if is_own else called), names
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

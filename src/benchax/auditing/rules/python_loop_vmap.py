@@ -12,8 +12,8 @@ from benchax.auditing.traced import closed_jaxpr, count_equations
 from benchax.auditing.unrolled import loops_of
 from benchax.results.audit import Finding
 
-FEW = 4
-"""Iterations; below that a loop costs little."""
+FEW, SOME = 4, 8
+"""Iterations; below the first a loop costs little, below the second it is an info."""
 ADVICE = (
     "Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the program is then "
     "as long as one iteration, and the device sees the whole batch. Sum afterwards what the loop summed up."
@@ -42,6 +42,7 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
             ],
             PLATE if _samples(loop.loop) else ADVICE.format(axes=axes),
             where=loop.where,
+            severity="info" if loop.iterations < SOME else None,
         )
 
 

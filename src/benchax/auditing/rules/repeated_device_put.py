@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, list_some, rule
-from benchax.auditing.syntax import where_of
+from benchax.auditing.syntax import calls, holds, loops_around, scopes_around, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.results.audit import Finding
+from benchax.results.audit import Finding, Where
 from benchax.units import count, seconds, size
 
 OFTEN = 5
@@ -27,13 +28,33 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
         # The first time it has to be put there; an array that is overwritten in place is other data.
         if put["repeats"] >= OFTEN:
             by_line.setdefault((put["where"], put["by"]), []).append(put)
-    for puts in sorted(by_line.values(), key=lambda puts: -sum(put["elapsed_s"] for put in puts)):
-        yield _finding(puts)
+    together: dict[Where | str, list[dict[str, Any]]] = {}
+    lines = {where for where, _ in by_line}
+    for (where, _), puts in by_line.items():
+        together.setdefault(_placing_call(where, lines) or where, []).extend(puts)
+    for where, puts in sorted(together.items(), key=lambda one: -sum(put["elapsed_s"] for put in one[1])):
+        yield _finding(puts, where_of(where) if isinstance(where, str) else where)
 
 
-def _finding(puts: list[dict[str, Any]]) -> Finding:
+def _placing_call(where: str, lines: Collection[str]) -> Where | None:
+    """The one call in a loop of a function that puts several arrays there, of which this line puts one: there it would
+    not be called again. None where there is no such function, or it is called in several loops."""
+    put = where_of(where)
+    tree = tree_of(put[0]) if put is not None else None
+    scopes = scopes_around(tree, put[1]) if tree is not None and put is not None else []
+    if tree is None or put is None or not scopes or not isinstance(scopes[0], ast.FunctionDef):
+        return None
+    scope = scopes[0]
+    inside = [line for other in lines if (line := where_of(other)) and line[0] == put[0] and holds(scope, line[1])]
+    if len(inside) < 2 or loops_around(tree, put[1]):
+        return None
+    called = {call.lineno for call in calls(tree, scope.name) if loops_around(tree, call.lineno)}
+    return (put[0], called.pop()) if len(called) == 1 else None
+
+
+def _finding(puts: list[dict[str, Any]], where: Where | None) -> Finding:
     """Of all arrays that one line puts there, the largest first."""
-    by, where = puts[0]["by"], puts[0]["where"]
+    by = puts[0]["by"]
     total, elapsed_s = sum(put["size_bytes"] for put in puts), sum(put["elapsed_s"] for put in puts)
     more = f" and {len(puts) - 1} more" if len(puts) > 1 else ""
     return repeated_device_put.finding(
@@ -44,7 +65,7 @@ def _finding(puts: list[dict[str, Any]]) -> Finding:
         ],
         "Put it there once, before the loop, and keep what that returns: the array on the device can be given to every "
         "call.",
-        where=where_of(where),
+        where=where,
         gain=Gain(f"estimated: {seconds(elapsed_s)} of this run, which the host spent in them"),
         severity="info" if total < SMALL_BYTES else None,
     )

@@ -55,7 +55,7 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
         tree = tree_of(file)
         for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)) if tree is not None else ():
             timed = [(at, line) for at, line in calls if interval.first <= at <= interval.last]
-            if timed and tree is not None and not _waits(tree, interval):
+            if timed and tree is not None and not _waits(tree, interval, but=timed[-1][1]["function"]):
                 yield _finding(file, interval, *timed[-1])
 
 
@@ -100,10 +100,11 @@ def timed_blocks(tree: ast.AST) -> Iterator[Interval]:
     """Each block of a `with stopwatch(...):` of this file that waits for nothing by itself."""
     names = {*_timing_generators(tree), *_timing_classes(tree)}
     for node in ast.walk(tree):
-        for item in node.items if isinstance(node, ast.With) else ():
-            call = item.context_expr
-            if isinstance(call, ast.Call) and callee_name(call) in names:
-                yield Interval(node.lineno, node.end_lineno or node.lineno, node, callee_name(call))
+        if isinstance(node, ast.With):
+            called = [callee_name(one.context_expr) for one in node.items if isinstance(one.context_expr, ast.Call)]
+            yield from (
+                Interval(node.lineno, node.end_lineno or node.lineno, node, one) for one in called if one in names
+            )
 
 
 def _timing_generators(tree: ast.AST) -> Iterator[str]:
@@ -149,9 +150,11 @@ def _read_at(left: ast.expr, begun: dict[str, list[int]], line: int) -> int | No
     return None
 
 
-def _waits(tree: ast.AST, interval: Interval) -> bool:
+def _waits(tree: ast.AST, interval: Interval, but: str = "") -> bool:
+    """`but`: the function that is timed, whatever its name."""
+    waits = WAITS - {but}
     return any(
-        isinstance(node, ast.Call) and callee_name(node) in WAITS and interval.first <= node.lineno <= interval.last
+        isinstance(node, ast.Call) and callee_name(node) in waits and interval.first <= node.lineno <= interval.last
         for node in ast.walk(interval.timed or tree)
     )
 
