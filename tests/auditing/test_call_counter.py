@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax_versions import shows_calls
 
 from benchax.auditing.call_counter import ENOUGH, CallCounter
 from benchax.auditing.recorded_functions import FunctionRecorder
@@ -14,6 +15,7 @@ from benchax.auditing.recorded_functions import FunctionRecorder
 NO_TIME_S = 1e-9
 
 
+@shows_calls
 def test_a_window_whose_time_went_into_compiling_stays_open_for_calls_to_come() -> None:
     f, x = jax.jit(lambda x: x + 1), jnp.ones(3)
     counter = CallCounter(NO_TIME_S)
@@ -34,6 +36,7 @@ def test_a_window_whose_time_went_into_compiling_stays_open_for_calls_to_come() 
     assert counter.asdict()["jitted"] == ENOUGH["jitted"]
 
 
+@shows_calls
 def test_what_the_host_does_between_two_reads_is_noted_within_a_window() -> None:
     f, x = jax.jit(lambda x: x + 1), jnp.ones(())
     counter = CallCounter(60.0)
@@ -48,6 +51,7 @@ def test_what_the_host_does_between_two_reads_is_noted_within_a_window() -> None
     assert 0 < line["gain_s"] <= line["stepped_s"]
 
 
+@shows_calls
 def test_reads_between_which_nothing_is_called_are_one_wait() -> None:
     f, x = jax.jit(lambda x: (x + 1, x + 2, x + 3)), jnp.ones(())
     counter = CallCounter(60.0)
@@ -61,6 +65,7 @@ def test_reads_between_which_nothing_is_called_are_one_wait() -> None:
     assert (line["count"], line["steps"]) == (5, 2)
 
 
+@shows_calls
 def test_a_program_compiled_by_hand_is_counted_as_its_function() -> None:
     @jax.jit
     def step(state: Any, batch: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax_versions import shows_calls
 
 from benchax.results.watch import Watch, WatchedSteps
 from benchax.watching.step_calls import StepCalls
@@ -31,6 +32,7 @@ def programs(found: Watch) -> list[int]:
     return [one.programs for one in found.steps.steps]
 
 
+@shows_calls
 def test_a_step_is_a_call_of_the_function_that_repeats() -> None:
     @jax.jit
     def step(x: jax.Array) -> jax.Array:
@@ -52,6 +54,7 @@ def test_a_step_is_a_call_of_the_function_that_repeats() -> None:
     assert steps.steps[0].spent_s > 0
 
 
+@shows_calls
 def test_a_report_every_few_steps_does_not_make_these_one() -> None:
     step, rows = jax.jit(lambda x: x * 2), np.ones(5)
 
@@ -64,6 +67,7 @@ def test_a_report_every_few_steps_does_not_make_these_one() -> None:
     assert len(programs(found)) == 20
 
 
+@shows_calls
 def test_gradients_that_are_accumulated_are_one_step() -> None:
     gradient, update = jax.jit(lambda x: jnp.exp(x) * x), jax.jit(lambda x: x - 1)
 
@@ -76,6 +80,7 @@ def test_gradients_that_are_accumulated_are_one_step() -> None:
     assert len(programs(found)) in (11, 12)
 
 
+@shows_calls
 def test_what_is_called_to_begin_with_is_no_step() -> None:
     init, step = jax.jit(lambda x: jnp.exp(jnp.sin(x)) + jnp.cos(x)), jax.jit(lambda x: x + 3)
 
@@ -108,6 +113,7 @@ def test_calls_of_other_threads_are_no_steps() -> None:
     assert found.steps is None
 
 
+@shows_calls
 def test_steps_go_through_json() -> None:
     with stepping() as found:
         for n in (2, 2, 3):

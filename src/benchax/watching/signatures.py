@@ -197,7 +197,8 @@ def _abstract(value: Any) -> Any:
 def describe_placement(sharding: Any) -> str:
     """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
     if isinstance(sharding, jax.sharding.NamedSharding):
-        return f"{sharding.spec} over {dict(sharding.mesh.shape)}"
+        # As newer versions of JAX write it.
+        return f"{str(sharding.spec).replace('PartitionSpec', 'P')} over {dict(sharding.mesh.shape)}"
     if isinstance(sharding, jax.sharding.SingleDeviceSharding):
         return str(next(iter(sharding.device_set)))
     return str(sharding)
