@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -285,3 +287,23 @@ def test_constants_that_a_program_is_compiled_with_are_not_read_by_the_users_lin
         jax.jit(lambda y: y + x)(x)
 
     assert found.of("device to host") == []
+
+
+@shows_calls
+def test_the_clock_stands_still_while_calls_and_reads_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 10))
+    in_hook: list[float] = []
+    f, x = jax.jit(lambda x: x + 1), jnp.ones(())
+    f(x)
+
+    with watch_transfers(lambda *_: in_hook.append(transfers.clock())):
+        stub = SimpleNamespace(perf_counter=lambda: next(now), perf_counter_ns=time.perf_counter_ns)
+        monkeypatch.setattr(transfers, "time", stub)
+        begun = transfers.clock()
+        f(x)
+        ended = transfers.clock()
+        monkeypatch.undo()
+
+    # Read when it was entered and left, twice, and on both sides: 50 s, of which 20 are the watching's.
+    assert ended - begun == 30.0
+    assert in_hook[0] - begun == 10.0
