@@ -90,7 +90,9 @@ class CallNotes:
                 behind[other] = max(n, behind.get(other, 0))
         if not is_of_jax(fun):
             behind[id(fun)] = behind.get(id(fun), 0) + 1
-        for result in results if behind else ():
+        # What a program hands on as it is, as flax.nnx does with weights, comes of no call.
+        given = set(map(id, leaves))
+        for result in (one for one in results if id(one) not in given) if behind else ():
             with contextlib.suppress(TypeError):
                 weakref.finalize(result, self._behind.pop, id(result), None).atexit = False
                 self._behind[id(result)] = behind

@@ -93,7 +93,8 @@ def note_compiled(compiled: Any, call: JaxCall) -> None:
 
 def without_arrays(call: JaxCall) -> JaxCall:
     """What may be kept of it."""
-    return replace(call, args=(), kwargs={}, user=None)
+    user = call.user and UserCall(call.user.fun, (), {})
+    return replace(call, args=(), kwargs={}, user=user)
 
 
 def function_of(compiled: Any) -> Any:
@@ -116,7 +117,8 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
     where = _user_line(stack[stack.index(frame) :])
     fun, args, kwargs, settings = _locals(frame)
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
-    user = _user_call(stack[stack.index(frame) :])
+    noted = _noted(frame)
+    user = noted.user if noted is not None else _user_call(stack[stack.index(frame) :])
     return JaxCall(fun, args, kwargs, settings, where, is_nested, is_ignored, user=user)
 
 
@@ -159,13 +161,20 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _is_jitted_call(frame: FrameType) -> bool:
     code = frame.f_code
-    if code.co_name == "call_compiled" and code.co_filename.endswith(_COMPILED_CALLS):
-        return function_of(frame.f_locals["compiled"]) is not None
+    if _noted(frame) is not None:
+        return True
     if not code.co_filename.endswith(_PJIT):
         return False
     # JAX's C++ calls `cache_miss` where its fast path has no program for a call; the others are `.trace()` and
     # `.lower()`.
     return code.co_name in ("cache_miss", "jit_trace", "jit_lower")
+
+
+def _noted(frame: FrameType) -> JaxCall | None:
+    """Where the frame calls a program that was compiled by hand: what that was compiled for, if it is known."""
+    code = frame.f_code
+    is_call = code.co_name == "call_compiled" and code.co_filename.endswith(_COMPILED_CALLS)
+    return _compiled.get(frame.f_locals["compiled"]) if is_call else None
 
 
 def _is_inner_program(frame: FrameType) -> bool:
@@ -175,9 +184,8 @@ def _is_inner_program(frame: FrameType) -> bool:
 def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], dict[str, Any]]:
     # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
     found = frame.f_locals
-    if "compiled" in found:
-        call = _compiled[found["compiled"]]
-        return call.fun, found["args"], found["kwargs"], dict(call.settings)
+    if (noted := _noted(frame)) is not None:
+        return noted.fun, found["args"], found["kwargs"], dict(noted.settings)
     jitted = found.get("jit_func")
     fun = found.get("fun", getattr(jitted, "_fun", None))
     info = found.get("jit_info", getattr(jitted, "_jit_info", None))
