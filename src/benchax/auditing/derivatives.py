@@ -10,10 +10,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchax.auditing.bindings import calls_on
 from benchax.auditing.dataflow import Body
 from benchax.auditing.diagonals import is_identity
 from benchax.auditing.linear import depend_linearly
-from benchax.auditing.syntax import tree_of, where_of
+from benchax.auditing.syntax import binding_of, callee_name, tree_of, where_of
 from benchax.auditing.traced import TracedEquation, TracedValue
 from benchax.auditing.work import elements
 from benchax.results.audit import Where
@@ -88,15 +89,23 @@ def scope_behind(basis: TracedEquation, step: TracedEquation) -> str:
 def where_made(basis: TracedEquation) -> tuple[Where | None, Where | None]:
     """The line that makes the derivative and the line that calls it, which are often one.
 
-    JAX tells only of the call. Where its line names no function that makes derivatives, and one line of the file does,
-    that is the one: `slope = jax.jacfwd(cost)`.
+    JAX tells only of the call. The line that binds what is called there may make it, `slope = jax.jacfwd(cost)`, else
+    the only line of the file that names a function which makes derivatives.
     """
     called = where_of(basis.line)
     if called is None:
         return None, None
     lines = _naming_lines(called[0])
-    made = called if called[1] in lines or len(lines) != 1 else (called[0], lines.pop())
-    return made, called
+    # A variable may be called as a function of JAX: `jacobian = jax.jacrev(residuals)`.
+    named = _bound_on(*called) & lines or ({called[1]} & lines) or lines
+    return (called[0], named.pop()) if len(named) == 1 else called, called
+
+
+def _bound_on(file: str, line: int) -> set[int]:
+    """Lines that bind the functions which are called on a line."""
+    tree = tree_of(file)
+    found = [binding_of(tree, callee_name(call), line) for call in calls_on(tree, line)] if tree is not None else []
+    return {one.lineno for one in found if one is not None}
 
 
 def _naming_lines(file: str) -> set[int]:

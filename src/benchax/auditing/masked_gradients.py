@@ -24,7 +24,7 @@ STACKS = {"stack": "axis", "concatenate": "dimension"}
 ALONG_FIRST = {**STACKS, "argmax": "axes"}
 """What `jnp.select` makes of its conditions, and the parameter that names the axis: the first one lists them."""
 MOST_STEPS = 40
-POINTS = (0.0, 1.0, -1.0, 0.5, 2.0)
+POINTS = (0.0, 1.0, -1.0, 0.5, 2.0, 4.0, -4.0, 10.0, -10.0)
 
 
 class BadPoint(NamedTuple):

@@ -29,9 +29,9 @@ def sized_at(compiles: Sequence[Compile]) -> Where | None:
 
 
 def first_of_one_function(lines: Iterable[Where | None]) -> Where | None:
-    """The first of some lines, if all are known and stand in one function."""
-    found = set(lines)
-    known = sorted(line for line in found if line is not None)
+    """The first one given of some lines, if all are known and stand in one function."""
+    found = list(lines)
+    known = [line for line in found if line is not None]
     return known[0] if known and len(known) == len(found) and len(set(map(_function_of, known))) == 1 else None
 
 

@@ -151,13 +151,6 @@ def scopes_around(tree: ast.AST, line: int) -> list[Function]:
     return sorted(around, key=lambda node: -node.lineno)
 
 
-def class_around(file: str, line: int) -> str | None:
-    """The class whose body has this line; None where none has, or there is no text."""
-    tree = tree_of(file)
-    around = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and holds(node, line)] if tree else []
-    return max(around, key=lambda node: node.lineno).name if around else None
-
-
 def binding_of(tree: ast.AST, name: str, line: int) -> ast.Assign | None:
     """The one assignment that gives a name its value for this line: in the innermost function that has one, else in
     the module. None where there are several, or none."""

@@ -18,6 +18,10 @@ SHARE, SHARE_OF_READS = 0.05, 0.1
 """The share of a step that could be saved at most, for a finding. While reads are seen the host is slower, though the
 time that seeing them takes is left out (`watching.transfers.clock`)."""
 
+NO_STEP = 0.03
+"""What lies between two waits at a line, as a share of the first: no step does so little, or else its waits could not
+be dear."""
+
 
 def is_dear(line: Mapping[str, Any], share: float = SHARE) -> bool:
     """Could a line's steps be shorter without its waits, of what `WaitNotes.asdict` gives?"""
@@ -100,7 +104,7 @@ class WaitNotes:
             line = self.waits.setdefault((where, by), WaitLine(where, by))
             thread = threading.get_ident()
             last = self._last.get(thread)
-            if last is not None and last.line is line and self._sees_calls and not last.is_followed:
+            if last is not None and last.line is line and self._is_one_wait(last, begun):
                 last.go_on(begun, ended)
                 line.ended[thread] = ended
                 return
@@ -114,3 +118,7 @@ class WaitNotes:
                 line.stepped_s += ended - line.ended[thread]
             line.ended[thread] = ended
             self._last[thread] = _LastWait(line, ended - begun, ended)
+
+    def _is_one_wait(self, last: _LastWait, begun: float) -> bool:
+        """Does another wait at the same line belong to the last one, as of the next element of the same result?"""
+        return (self._sees_calls and not last.is_followed) or begun - last.ended < NO_STEP * last.waited_s

@@ -98,6 +98,18 @@ def test_where_it_is_made_in_one_line_and_called_in_another_the_first_is_named(a
     assert f"called at {file}:5" in finding.seen
 
 
+def test_a_variable_that_is_called_as_a_function_of_jax_is_followed(ask_about: Any, tmp_path: Any) -> None:
+    text = (
+        "import jax\ndef make(f):\n    jacobian = jax.jacfwd(f)\n    def step(x):\n        return jacobian(x)\n"
+        "    return step\nother = jax.jacrev\n"
+    )
+    file, made = tmp_path / "model.py", dict[str, Any]()
+    file.write_text(text)
+    exec(compile(text, str(file), "exec"), made)
+
+    assert ask_about(ID, made["make"](cost), X).one.where == (str(file), 3)
+
+
 @pytest.mark.parametrize(
     "fn",
     [

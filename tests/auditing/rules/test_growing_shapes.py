@@ -31,6 +31,10 @@ def test_a_function_called_with_one_more_each_time_is_found(ask_about_program: A
     assert finding.gain.startswith("estimated: ")
 
 
+def test_large_sizes_that_grow_by_a_little_are_found(ask_about_program: Any) -> None:
+    assert sizes_of(ask_about_program, [330, 340, 350, 360, 370]).one.seen[0].endswith(": 330, 340, 350, …, 370")
+
+
 def test_an_operation_outside_of_jit_is_found_once_for_its_line(ask_about_program: Any) -> None:
     history = jnp.zeros((1, 3))
     with watch() as seen:

@@ -151,3 +151,26 @@ def test_a_program_is_judged_by_what_it_did() -> None:
     (finding,), _ = ask(jit_in_loop, ProgramEvidence("python train.py", seen))
 
     assert finding.where == (__file__, line_of(lambdas, "jax.jit"))
+
+
+def factory(n: int) -> Any:
+    @jax.jit
+    def shifted(y: Any) -> Any:
+        return y + n
+
+    return shifted
+
+
+def made_by_a_function() -> None:
+    for n in range(4):
+        shifted = factory(n)
+        shifted(X)
+
+
+def test_what_a_function_makes_in_each_iteration_is_found_where_that_is_called() -> None:
+    with benchax.watch() as seen:
+        made_by_a_function()
+
+    (finding,), _ = ask(jit_in_loop, ProgramEvidence("python train.py", seen))
+    assert finding.where == (__file__, line_of(made_by_a_function, "factory(n)"))
+    assert finding.seen[1] == f"made by the call at line {line_of(made_by_a_function, 'factory(n)')}"

@@ -120,20 +120,7 @@ def test_what_is_made_an_array_of_the_devices_by_name_is_asked_for(ask_about_pro
     assert ask_about_program(ID, transfers).outcome == "fine"
 
 
-def test_what_another_class_keeps_is_told_where_it_is_given(ask_about_program: Any, tmp_path: Path) -> None:
-    train = tmp_path / "train.py"
-    train.write_text(
-        "class Session:\n    def __init__(self):\n        self.w = {'a': np.ones(3)}\n"
-        "def score(w): ...\nsession = Session()\nfor x in data:\n    score(session.w)\n"
-    )
-    transfers = Transfers(sees=("host to device",))
-    transfers.add(ObservedTransfer("host to device", f"{train}:7", "NumPy f32[64]", "score", 9, 9 * 256, None))
-    line = {"function": "score", "where": f"{train}:7", "of_numpy": [["w['a']", 9, 8]]}
-
-    assert ask_about_program(ID, transfers, lines=[line]).one.where == (str(train), 7)
-
-
-def test_arrays_that_are_the_same_each_time_are_told_where_they_are_made(
+def test_arrays_that_are_the_same_each_time_are_told_with_the_line_that_makes_them(
     ask_about_program: Any, tmp_path: Path
 ) -> None:
     train = tmp_path / "train.py"
@@ -144,7 +131,7 @@ def test_arrays_that_are_the_same_each_time_are_told_where_they_are_made(
 
     finding = ask_about_program(ID, transfers, lines=[line]).one
 
-    assert finding.where == (str(train), 2)
-    assert finding.seen[-1] == f"given at {train}:4 as w, the same each time"
+    assert finding.where == (str(train), 4)
+    assert finding.seen[-1] == f"given as w, the same each time, made at {train}:2"
     line["of_numpy"] = [["x", 9, 0]]
-    assert ask_about_program(ID, transfers, lines=[line]).one.where == (str(train), 4)
+    assert "the same each time" not in " ".join(ask_about_program(ID, transfers, lines=[line]).one.seen)

@@ -66,6 +66,33 @@ def test_a_wait_between_two_readings_of_a_clock_is_no_warning(ask_about_program:
     assert "two readings of a clock" in finding.seen[-1]
 
 
+def test_a_clock_around_all_steps_needs_no_wait_in_each(ask_about_program: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "begun = time()\nfor _ in range(9):\n    done = [x.item() for x in step(x)]\nspent = time() - begun\n"
+    )
+
+    assert ask_about_program(ID, host=host(wait(where=f"{file}:3"))).one.severity == "warning"
+
+
+def test_waits_close_behind_one_another_at_a_line_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of the elements of one result: 4 s for the first, then 0.1 s between two, and 3 s of the host behind them."""
+    times = iter([10.0 * i + time for i in range(5) for time in (0.0, 4.0, 4.1, 4.2, 4.3, 4.4)])
+    noted = HostCalls()
+    monkeypatch.setattr(host_calls, "perf_counter", lambda: next(times))
+    x = jnp.ones(3)
+    try:
+        for _ in range(15):
+            x.block_until_ready()
+    finally:
+        noted.close()
+
+    (line,) = noted.asdict()["waits"]
+    assert (line["count"], line["steps"]) == (5, 2)
+    assert line["gain_s"] == pytest.approx(2 * 4.2)
+    assert line["stepped_s"] == pytest.approx(2 * 10.0)
+
+
 def test_no_gain_is_larger_than_the_step(ask_about_program: Any) -> None:
     """Several threads may wait at one line at once."""
     finding = ask_about_program(ID, host=host(wait(gain_s=9.0))).one

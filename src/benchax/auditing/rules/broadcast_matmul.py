@@ -57,10 +57,12 @@ def _pairing(body: Body, step: TracedEquation) -> _Pairing | None:
     operands = _operands(body, value)
     if operands is None:
         return None
-    is_difference, one, other = operands
+    is_difference, one, other, weight = operands
     summed = frozenset(step.equation.params["axes"])
     here, there = body.varying_axes(one), body.varying_axes(other)
     rows, columns = here - there, there - here
+    if weight is not None and rows & (along := body.varying_axes(weight)) and columns & along:
+        return None
     if not summed or not rows or not columns or not summed <= here & there:
         return None
     n, m, d = (math.prod(value.shape[i] for i in axes) for axes in (rows, columns, summed))
@@ -69,18 +71,35 @@ def _pairing(body: Body, step: TracedEquation) -> _Pairing | None:
     return _Pairing(is_difference, step, n, m, d, str(value.dtype)) if is_large else None
 
 
-def _operands(body: Body, value: TracedValue) -> tuple[bool, TracedValue, TracedValue] | None:
-    """(is it a squared difference?, its two operands); None where it is neither that nor a product."""
+def _operands(body: Body, value: TracedValue) -> tuple[bool, TracedValue, TracedValue, TracedValue | None] | None:
+    """(is it a squared difference?, its two operands, what that is weighted with); None where it is neither that nor a
+    product."""
+    pair = _difference(body, value)
+    if pair is not None:
+        return True, *pair, None
+    step = body.maker(value)
+    if step is None or step.name not in ("mul", "div"):
+        return None
+    sides = (step.reads, step.reads[::-1]) if step.name == "mul" else (step.reads,)
+    for squared, weight in sides:
+        if (pair := _difference(body, squared)) is not None:
+            return True, *pair, weight
+    is_product = step.name == "mul" and step.reads[0] is not step.reads[1]
+    return (False, step.reads[0], step.reads[1], None) if is_product else None
+
+
+def _difference(body: Body, value: TracedValue) -> tuple[TracedValue, TracedValue] | None:
+    """The operands of a squared difference."""
     step = body.maker(value)
     if step is None:
         return None
     if step.name == "mul" and step.reads[0] is not step.reads[1]:
-        return False, step.reads[0], step.reads[1]
+        return None
     is_square = step.name in ("square", "mul") or (step.name == "integer_pow" and step.equation.params.get("y") == 2)
     inner = body.maker(body.through(step.reads[0], ("convert_element_type", "abs"))) if is_square else None
     if inner is None or inner.name not in ("sub", "add"):
         return None
-    return True, inner.reads[0], inner.reads[1]
+    return inner.reads[0], inner.reads[1]
 
 
 def _finding(e: Evidence, found: _Pairing) -> Finding:
@@ -105,7 +124,8 @@ def _finding(e: Evidence, found: _Pairing) -> Finding:
 _OF_PRODUCTS = "Write it as a matrix product: a @ b.T, or jnp.einsum('nd,md->nm', a, b)."
 _OF_DIFFERENCES = (
     "|a - b|² is |a|² - 2 a·b + |b|²: (a**2).sum(-1)[:, None] - 2 * a @ b.T + (b**2).sum(-1)[None]. It rounds "
-    "differently: small distances of large vectors lose digits, and may come out below zero (jnp.maximum(d, 0))."
+    "differently: small distances of large vectors lose digits, and may come out below zero (jnp.maximum(d, 0)). With "
+    "a weight w of each coordinate of b it is (a**2) @ w.T - 2 * a @ (b * w).T + (b**2 * w).sum(-1)[None]."
 )
 
 

@@ -16,6 +16,8 @@ from benchax.units import count, seconds
 
 OFTEN = 4
 """Sizes in a row, each larger than the one before."""
+DOUBLING = 1.5
+"""From each size to the next: then there are few."""
 _SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
 ADVICE = (
     "Every size is a program of its own. Make the array as large as it will be, before the loop, and write into it "
@@ -54,9 +56,9 @@ def growth(compiles: Sequence[Compile]) -> tuple[str, list[int]] | None:
                 if n:
                     series.setdefault((path, axis), []).append(int(n))
     for (path, axis), sizes in series.items():
-        steps = [b - a for a, b in pairwise(sizes)]
+        grows = all(b > a for a, b in pairwise(sizes))
         # Sizes that double, or end after a few, are what the advice makes of it.
-        if len(sizes) > OFTEN and all(step > 0 for step in steps) and sizes[-1] < 2 ** (len(sizes) - 1):
+        if len(sizes) > OFTEN and grows and not all(b >= DOUBLING * a for a, b in pairwise(sizes)):
             return f"axis {axis} of {path}", sizes
     return None
 

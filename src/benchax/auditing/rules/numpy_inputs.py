@@ -12,7 +12,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.origins import made_by
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant
-from benchax.auditing.syntax import class_around, where_of
+from benchax.auditing.syntax import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import make_inputs, static_arguments
@@ -90,17 +90,18 @@ def _of_line(e: ProgramEvidence, by: str, where: str | None, sent: Sequence[Obse
     total = sum(t.size_bytes for t in sent)
     seen = list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes")
     made, names = _made_at(e, by, where)
-    if made is not None:
-        seen += [f"given at {where} as {', '.join(names)}, the same each time"]
+    if names:
+        at = f", made at {made[0]}:{made[1]}" if made is not None else ""
+        seen += [f"given as {', '.join(names)}, the same each time{at}"]
     wall_s, is_quick = e.watch.wall_s, False
-    if made is None and wall_s is not None and total / RATE < LEAST_SHARE * wall_s:
+    if not names and wall_s is not None and total / RATE < LEAST_SHARE * wall_s:
         is_quick = True
         seen += [f"at {RATE / 1e9:g} GB a second less than {percent(LEAST_SHARE)} of the {seconds(wall_s)}"]
     return numpy_inputs.finding(
         f"{by} takes NumPy arrays in each call: {size(total)}",
         seen,
         ADVICE,
-        where=made or where_of(where),
+        where=where_of(where),
         severity="info" if total < LARGE_BYTES or is_quick else None,
     )
 
@@ -110,13 +111,9 @@ def _made_at(e: ProgramEvidence, by: str, where: str | None) -> tuple[Where | No
     names)"""
     lines = [line for line in e.facts.get("lines") or () if line["where"] == where and line["function"] == by]
     names = [name for line in lines for name, n, same in line.get("of_numpy", ()) if same + 1 >= n >= OFTEN]
-    called = where_of(where)
     # To be sent once they have to be sent where they are kept, wherever they come from.
-    made = {made_by(called, by, name, as_kept=True) for name in names}
-    found = made.pop() if len(made) == 1 else None
-    # What another class keeps is used by others as well: to send it is for who calls.
-    is_own = found is None or called is None or class_around(*found) in (None, class_around(*called))
-    return (found if is_own else called), names
+    made = {made_by(where_of(where), by, name, as_kept=True) for name in names}
+    return (made.pop() if len(made) == 1 else None), names
 
 
 def _leaves(tree: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.rules.unawaited_timing import Interval, intervals, timeit_calls
-from benchax.auditing.syntax import tree_of, where_of
+from benchax.auditing.syntax import loops_around, tree_of, where_of
 from benchax.auditing.wait_notes import is_dear
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
@@ -41,9 +42,17 @@ def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
             and is_dear(line)
             and not _is_in(where, timeit_calls(tree) if tree else ())
         ):
-            yield _finding(line, is_timed=_is_in(where, intervals(tree) if tree else ()))
+            yield _finding(line, is_timed=_is_in(where, _of_steps(tree, where)))
     if not host["sees_methods"]:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
+
+
+def _of_steps(tree: ast.AST | None, where: Where | None) -> Iterator[Interval]:
+    """Intervals within the loop around a wait: one that holds all of the loop needs a single wait, behind it."""
+    if tree is not None and where is not None:
+        loops = [loop for loop in loops_around(tree, where[1]) if isinstance(loop, ast.For | ast.While)]
+        loop = max(loops, key=lambda one: one.lineno, default=None)
+        yield from (each for each in intervals(tree) if loop is None or each.first > loop.lineno)
 
 
 def _is_in(where: Where | None, timed: Iterable[Interval]) -> bool:
