@@ -26,3 +26,7 @@ def test_donations_that_are_used_are_fine(ask_about: Any) -> None:
 
 def test_without_donation_it_does_not_apply(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a + 1, "f32[256]").outcome == "not applicable"
+
+
+def test_a_counter_that_is_donated_in_vain_is_fine(ask_about: Any) -> None:
+    assert ask_about(ID, lambda a, n: a + n.astype(a.dtype), "f32[256]", "i32[]", donate=(0, 1)).outcome == "fine"

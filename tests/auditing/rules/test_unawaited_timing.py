@@ -135,3 +135,13 @@ def test_a_function_that_is_called_as_what_waits_is_none_that_waits(ask_about_pr
     assert (
         ask_about_program(ID, lines=[seen], calls={"is_seen": True, "jitted": 10, "seen_s": 1.0}).outcome == "finding"
     )
+
+
+def test_what_a_package_calls_by_itself_it_may_wait_for(ask_about_program: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(WRONG)
+    calls = {"is_seen": True, "jitted": 10, "seen_s": 1.0}
+    seen = {"function": "_loop", "where": f"{file}:4", "count": 10, "most_bytes": 4, "in_turn": 1}
+
+    outcomes = [ask_about_program(ID, lines=[{**seen, "inside": n}], calls=calls).outcome for n in (9, 10)]
+    assert outcomes == ["finding", "fine"]

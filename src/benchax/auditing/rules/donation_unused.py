@@ -10,8 +10,9 @@ from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import size
 
-LARGE_BYTES = 1 << 20
-"""With less, such as the batch or a key beside a model whose every argument is donated, nothing to speak of is lost."""
+LARGE_BYTES, TINY_BYTES = 1 << 20, 1 << 10
+"""With less than the first, such as the batch beside a model whose every argument is donated, nothing to speak of is
+lost; with less than the second, such as a key or a counter, nothing is said."""
 
 
 @rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
@@ -28,6 +29,8 @@ def donation_unused(e: Evidence) -> Iterable[Finding]:
             raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
         return
     lost = sum(a.size_bytes for a in unused)
+    if lost < TINY_BYTES:
+        return
     seen = list_some([f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused])
     seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
     yield donation_unused.finding(

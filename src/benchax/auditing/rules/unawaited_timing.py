@@ -49,7 +49,9 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
         raise NotMeasured("calls cannot be seen in this JAX")
     by_file: dict[str, list[tuple[int, Any]]] = {}
     for line in e.facts["lines"]:
-        if (where := where_of(line["where"])) is not None:
+        # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
+        is_own = line.get("inside", 0) < line["count"]
+        if is_own and (where := where_of(line["where"])) is not None:
             by_file.setdefault(where[0], []).append((where[1], line))
     for file, calls in by_file.items():
         tree = tree_of(file)
