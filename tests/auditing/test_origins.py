@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.origins import inner_function_at, made_by, named_again_at, size_made_by
+from benchax.auditing.origins import made_by, size_made_by
 
 CALL = "# call"
 MADE = "# made"
@@ -167,19 +167,6 @@ def test_what_is_given_a_name_is_followed_no_further_if_asked(tmp_path: Path) ->
     assert made_by((str(file), call), "step", "batch") == (str(file), named - 1)
 
 
-def test_an_inner_function_is_found_by_its_qualified_name(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(
-        "class Sweep:\n    def orbit(self):\n        f = lambda t: t\n        def g(t): ...\n        def h(t): ...\n"
-    )
-    called = str(file), 1
-
-    assert inner_function_at(called, "Sweep.orbit.<locals>.<lambda>") == (str(file), 3)
-    assert inner_function_at(called, "Sweep.orbit.<locals>.h") == (str(file), 5)
-    assert inner_function_at(called, "Sweep.other.<locals>.h") is None
-    assert inner_function_at(None, "Sweep.orbit.<locals>.h") is None
-
-
 KEPT = (
     f"{STEP}class Data:\n    def __init__(self, table, n):\n        self.table = table  # kept\n"
     "data = Data(np.ones(3), 4)\nstep(0, data.table)\n"
@@ -193,28 +180,3 @@ def test_what_an_object_keeps_is_followed_no_further_if_asked(tmp_path: Path) ->
 
     assert made_by((str(file), call), "step", "batch", as_kept=True) == (str(file), kept)
     assert made_by((str(file), call), "step", "batch") == (str(file), call - 1)
-
-
-AGAIN = "def draw(key, n):\n    {binding}\n    z = normal({first}, n)\n    w = normal({second}, n)\n"
-
-
-@pytest.mark.parametrize(
-    ("binding", "first", "second", "line"),
-    [
-        ("k, l = key, key", "k", "l", 2),
-        ("l = key", "key", "l", 2),
-        ("k, l = split(key)", "k", "l", None),
-        ("l = n", "key", "l", None),
-        ("k = key", "k", "k", None),
-    ],
-)
-def test_the_line_that_gives_one_value_two_names_is_found(
-    tmp_path: Path, binding: str, first: str, second: str, line: int | None
-) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(AGAIN.format(binding=binding, first=first, second=second))
-
-    found = named_again_at((str(file), 3), (str(file), 4))
-
-    assert found == (None if line is None else (str(file), line))
-    assert named_again_at(None, (str(file), 4)) is None

@@ -11,7 +11,7 @@ import jax
 from benchax.auditing.dataflow import Body, bodies
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.key_lines import line_that_chooses
-from benchax.auditing.origins import named_again_at
+from benchax.auditing.named_lines import named_again_at
 from benchax.auditing.rule import list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr

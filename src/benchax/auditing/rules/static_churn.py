@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.origins import inner_function_at, made_by
+from benchax.auditing.named_lines import inner_function_at
+from benchax.auditing.origins import made_by
 from benchax.auditing.passed_values import declared_static_at, made_at, takes_all_but_arrays_as_static
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import own_or_called, where_of
