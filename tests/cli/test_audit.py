@@ -17,7 +17,7 @@ from command_line import Benchax
 CODE = """
 import numpy as np
 
-TABLE = np.random.default_rng(0).standard_normal((1024, 512)).astype(np.float32)
+TABLE = np.random.default_rng(0).standard_normal((1024, 2048)).astype(np.float32)
 
 def folded(x):
     return x @ TABLE
@@ -57,7 +57,7 @@ def test_findings_go_to_stdout_and_progress_to_stderr(code: Path, benchax: Bench
     done = benchax("audit", "audited_code:folded", INPUT, *ONE)
 
     assert done.code == 0
-    assert "warning  closes over 1 array of 2.00 MiB  audited_code.py:6" in done.out
+    assert "warning  closes over 1 array of 8.00 MiB  audited_code.py:6" in done.out
     assert done.err == "1/1 captured-constants · folded\n"
 
 
