@@ -16,6 +16,7 @@ from benchax.auditing.call_notes import CallNotes, name_of
 from benchax.auditing.eager_arrays import EagerArrays
 from benchax.auditing.eager_calls import EagerCalls
 from benchax.auditing.fed_back import FedBack
+from benchax.auditing.lost_digits import LostDigitsNotes
 from benchax.auditing.nan_calls import NanCalls
 from benchax.auditing.shared_calls import SharedCalls
 from benchax.auditing.stale_values import StaleValues
@@ -62,6 +63,7 @@ class CallCounter:
         self.shared = SharedCalls()
         self.reads = WaitNotes()
         self.nans = NanCalls()
+        self.lost = LostDigitsNotes()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
         self.opened: float | None = None
@@ -116,6 +118,7 @@ class CallCounter:
                 if not is_indexing:
                     self._count_eager(frame, call.where, is_packages=is_packages)
             self.notes.note_call(fun, leaves, call, is_packages=is_packages)
+            self.lost.note_call(leaves, call.where)
 
     def _count_eager(self, frame: FrameType, where: str | None, *, is_packages: bool) -> None:
         self.eager[where] += 1

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.key_notes import KeyNotes, users_of_keys
+from benchax.auditing.lost_digits import LostDigitsNotes
 from benchax.auditing.put_notes import PutNotes
 from benchax.auditing.wait_notes import WaitNotes
 from benchax.auditing.wide_arrays import WideArrays
@@ -57,7 +58,7 @@ class HostCalls:
         self.settings: dict[str, str] = {}
         """Of `DEBUGGING`: the line that has set each last."""
         self.sees_methods = True
-        self.wide = WideArrays()
+        self.wide, self.lost = WideArrays(), LostDigitsNotes()
         self._busy = threading.local()
         self._undo = contextlib.ExitStack()
         for owner, name in PUTS:
@@ -122,6 +123,7 @@ class HostCalls:
             if by != "device_put":
                 self.wide.note(args, kwargs, found)
             self.puts.note(by, args[0], found, elapsed_s)
+            self.lost.note_put(args[0], found)
         return found
 
     def _configure(self, by: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
