@@ -87,7 +87,8 @@ def noted() -> Iterator[HostCalls]:
 @pytest.mark.parametrize(
     "put",
     [
-        lambda x: jnp.asarray(x), lambda x: jax.device_put(x), lambda x: jnp.array(list(x)), lambda x: jnp.asarray(x, jnp.float32),
+        lambda x: jnp.asarray(x), lambda x: jax.device_put(x), lambda x: jnp.array(list(x)),
+        lambda x: jnp.asarray(x, jnp.float32),
         lambda x: jax.device_put({"t": x, "y": np.ones(3)}), lambda x: jax.jit(lambda: jnp.asarray(x).sum())(),
     ],
 )  # fmt: skip

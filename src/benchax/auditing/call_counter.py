@@ -16,6 +16,7 @@ from benchax.auditing.call_notes import CallNotes, name_of
 from benchax.auditing.eager_arrays import EagerArrays
 from benchax.auditing.eager_calls import EagerCalls
 from benchax.auditing.fed_back import FedBack
+from benchax.auditing.host_work import HostWork
 from benchax.auditing.lost_digits import LostDigitsNotes
 from benchax.auditing.nan_calls import NanCalls
 from benchax.auditing.shared_calls import SharedCalls
@@ -64,6 +65,7 @@ class CallCounter:
         self.reads = WaitNotes()
         self.nans = NanCalls()
         self.lost = LostDigitsNotes()
+        self.host_work = HostWork()
         self.lock = threading.Lock()
         self.timer: threading.Timer | None = None
         self.opened: float | None = None
@@ -80,6 +82,8 @@ class CallCounter:
         self.fed_back.forget_last()
         found = self.block.enter_context(watch_transfers(self.on_call, self.on_result, self.on_transfer))
         self.block.callback(self._take, found)
+        self.host_work.open()
+        self.block.callback(self.host_work.close)
 
     def _take(self, found: Transfers) -> None:
         """What a window has seen, when it is closed."""
@@ -104,6 +108,7 @@ class CallCounter:
             is_packages = call.user is None and is_in_package(frame)
             if not is_eager:
                 self._count_call(call.where)
+                self.host_work.note_call(call.where)
                 self.lifetimes.note_call(fun, leaves)
                 self.fed_back.note_call(fun, leaves)
                 self.stale.note_call(fun)

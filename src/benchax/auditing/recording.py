@@ -75,6 +75,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
                 move for one in kept for move in find_moves(one.place.name, one.jaxpr, calls.notes.layouts(one.fun))
             ],
             "second_forwards": _second_forwards(calls.shared),
+            "host_work": calls.host_work.asdict(),
             "lost_digits": [*calls.lost.asdict(), *host.lost.asdict()],
             **calls.notes.asdict(),
         }

@@ -231,8 +231,9 @@ class Recorder:
             for text, elapsed_us in self.earlier_marks:
                 with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=1):
                     pass
-            self.stacks = StackSampler().start()
+            self.stacks = StackSampler()
             self.stacks.follow(self.compiling_thread)
+            self.stacks.start()
 
     def _tell(self, text: str) -> None:
         if self.wish.told_in:

@@ -1,12 +1,7 @@
 """Writes into the trace, every few milliseconds, what line of Python the user's thread is at.
 
-A thread of its own reads `sys._current_frames()` and leaves an event whose name is the stack (`stack_samples.py`); its
-stats say how much processor time the thread had since the last sample, and how late the sample came. Between two
-samples the sampler sleeps for as long as keeps it below 0.3 % of the time, by its own processor time.
-
-Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
-piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
-ms. A piece of C that holds the lock is not seen meanwhile: the stats say by how much a sample was late.
+`paced_sampler.py` reads its stack, and this leaves an event whose name is the stack (`stack_samples.py`); its stats say
+how much processor time the thread had since the last sample, and how late the sample came.
 """
 
 from __future__ import annotations
@@ -23,87 +18,39 @@ from typing import Any, NamedTuple
 
 import jax
 
+from benchax.profiling.paced_sampler import PacedSampler
 from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.source_files import is_generated, owner_of
 
-INTERVAL_S = 0.005
-MOST_SHARE = 0.003
-"""The share of the time that samples may take. On a busy machine the program loses about twice as much again: it gives
-Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time (RESULTS.md)."""
-FIRST_COST_S = 1e-4
-"""What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
-RECENT = 0.1
-"""The weight of the last sample in what the next one is expected to cost."""
-SWITCH_S = 0.0005
 MOST_FRAMES = 16
 """So many of the user's innermost frames are kept."""
-_PATIENCE_S = 2.0
 
 
-class StackSampler:
-    """Samples from `start` to `stop` of one thread, which `follow` may change."""
+class StackSampler(PacedSampler):
+    """Leaves events in the trace that is being recorded. Stopped before that ends, so that the last event is in it."""
 
-    def __init__(self, interval_s: float = INTERVAL_S) -> None:
-        self.interval_s = interval_s
-        self._wanted = self.thread = threading.main_thread().ident or 0
-        self._over = threading.Event()
-        self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
+    def __init__(self) -> None:
+        super().__init__()
         self.taken = 0
-        self.used_s = self.lasted_s = 0.0
-        """Once it is over: the processor time of its thread, and how long that ran."""
-        self._cost_s = FIRST_COST_S
         self._clock: _ThreadClock | None = None
         self._before: tuple[int, int] | None = None
-        self._switch_before = sys.getswitchinterval()
 
-    def start(self) -> StackSampler:
-        self._switch_before = sys.getswitchinterval()
-        sys.setswitchinterval(min(SWITCH_S, self._switch_before))
-        self._runner.start()
-        return self
-
-    def follow(self, thread: int) -> None:
-        """Takes effect with the next sample."""
-        self._wanted = thread
-
-    def stop(self) -> None:
-        """Once. Before the trace ends, so that the last event is in it."""
-        self._over.set()
-        self._runner.join(_PATIENCE_S)
-        if abs(sys.getswitchinterval() - min(SWITCH_S, self._switch_before)) < 1e-9:  # unless the program has set it
-            sys.setswitchinterval(self._switch_before)
-
-    def _run(self) -> None:
-        began = time.perf_counter()
-        pause_s = self.interval_s
-        while True:
-            due, used = time.perf_counter() + pause_s, time.thread_time()
-            if self._over.wait(pause_s):
-                break
-            late_s = time.perf_counter() - due
-            with contextlib.suppress(Exception):  # the program must not notice; there is one sample less
-                self._sample(late_s)
-            # The first samples of a function cost more, and should not make all others rare.
-            self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
-            pause_s = max(self.interval_s, self._cost_s / MOST_SHARE)
-        self._forget_clock()
-        self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
-        used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
-        with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
-            pass
-
-    def _sample(self, late_s: float) -> None:
-        if self._wanted != self.thread:
-            self._forget_clock()
-            self.thread = self._wanted
-        frame = sys._current_frames().get(self.thread)
-        if frame is None:
-            return
+    def sample(self, frame: FrameType, late_s: float) -> None:
         self.taken += 1
         stats: dict[str, Any] = {"late_us": max(0, int(late_s * 1e6))}
         with contextlib.suppress(AttributeError, OSError):  # no such clock on this system, or the thread has ended
             stats |= self._processor_time()
         with jax.profiler.TraceAnnotation(SAMPLE + describe_stack(frame), **stats):
+            pass
+
+    def change_thread(self) -> None:
+        self._forget_clock()
+        super().change_thread()
+
+    def finish(self) -> None:
+        self._forget_clock()
+        used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
+        with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
             pass
 
     def _forget_clock(self) -> None:
