@@ -151,6 +151,15 @@ def test_a_size_that_a_function_chooses_is_found_in_it(tmp_path: Path) -> None:
     assert ask(tmp_path, text, "batch", size_made_by) == (5, 5)
 
 
+def test_a_size_that_is_drawn_is_found_where_it_is_drawn_not_where_the_generator_is_made(tmp_path: Path) -> None:
+    text = (
+        f"{STEP}def sample(self):\n    rng, b = self.rng, self.b\n    n = int(rng.integers(self.low, self.high))\n"
+        "    x = rng.normal(size=(b, n + 9))\n    return x[:, :n]  # made\nstep(0, sample(task))  # call\n"
+    )
+
+    assert ask(tmp_path, text, "batch", size_made_by)[0] == 6
+
+
 def test_arguments_that_partial_has_given_are_counted(tmp_path: Path) -> None:
     text = f"{STEP}run = functools.partial(step, 0)\nx = np.ones(3)  # made\nstep(x)  # call\n"
 

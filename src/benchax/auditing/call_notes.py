@@ -23,6 +23,8 @@ from benchax.auditing.inner_layouts import ArgumentLayouts, note_layouts
 from benchax.watching.frames import JaxCall, is_of_jax
 from benchax.watching.signatures import describe_placement
 
+LARGE_BYTES = 1 << 16
+"""What is smaller is copied to other devices in no time."""
 NOTHING: Mapping[int, int] = {}
 
 
@@ -79,6 +81,7 @@ class CallNotes:
             fresh = sum(getattr(leaf, "nbytes", 8) for i, leaf in enumerate(leaves) if i not in same)
             line.most_bytes = max(line.most_bytes, fresh)
         self._note_moves(line, leaves, call)
+        self._note_spreads(line, leaves, call, same or set())
         self._note_numpy(line, id(fun), leaves, call)
         self._note_layouts(line, fun, leaves, call)
 
@@ -160,6 +163,16 @@ class CallNotes:
             if not leaf.sharding.is_equivalent_to(to, leaf.ndim):
                 name = _names(line, leaves, call)[i]
                 line.moved[name, describe_placement(leaf.sharding), describe_placement(to)] += 1
+
+    def _note_spreads(self, line: CallLine, leaves: Sequence[Any], call: JaxCall, same: set[int]) -> None:
+        """What is kept on one device is copied to all of them in each call, where another argument lies on several."""
+        if any(isinstance(one, jax.sharding.Sharding) for one in _wanted_shardings(call)):
+            return
+        lying = [len(leaf.sharding.device_set) if isinstance(leaf, jax.Array) else 0 for leaf in leaves]
+        if max(lying, default=0) > 1:
+            to = f"the {max(lying)} devices of {_names(line, leaves, call)[lying.index(max(lying))]}"
+            for i in (i for i in same if lying[i] == 1 and leaves[i].nbytes >= LARGE_BYTES):
+                line.moved[_names(line, leaves, call)[i], describe_placement(leaves[i].sharding), to] += 1
 
     def _note_numpy(self, line: CallLine, fun: int, leaves: Sequence[Any], call: JaxCall) -> None:
         for i, leaf in enumerate(leaves):

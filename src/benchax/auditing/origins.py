@@ -82,10 +82,19 @@ def _lines_of_size(tree: ast.AST, line: int) -> set[int]:
     """Lines of the loops around one that give a value to what says how large an array of that line is; outside of
     loops, those of its function that stand before it."""
     loops = loops_around(tree, line)
-    names = {name for node in _shapes_on(tree, line) for name in map(last_name, ast.walk(node)) if name}
+    names = {name for node in _shapes_on(tree, line) for name in _names_in(node)}
     around = loops or scopes_around(tree, line)[:1]
     lines = {value.lineno for scope in around for name in names for value, _ in bindings_of(scope, name)} - {line}
     return lines if loops else {one for one in lines if one < line}
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    """Without those of what is called: in rng.integers(low, high) they are low and high."""
+    if name := last_name(node):
+        yield name
+    for inner in ast.iter_child_nodes(node):
+        if not (isinstance(node, ast.Call) and inner is node.func):
+            yield from _names_in(inner)
 
 
 def dtype_written_at(made: Where | None, dtype: str) -> Where | None:

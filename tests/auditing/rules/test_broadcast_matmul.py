@@ -28,6 +28,8 @@ def distances(a: Any, b: Any) -> Any:
         jax.grad(lambda a, b: distances(a, b).sum()),
         lambda a, b: ((a[:, None] - b[None]) ** 2 / (1 + b**2)[None]).sum(-1),
         lambda a, b: (0.5 * jnp.square(a[:, None] - b)).sum(-1),
+        lambda a, b: -0.5 * jnp.sum(jnp.square((jnp.expand_dims(a, 1) - b) / 0.3), axis=-1),
+        lambda a, b: (((a[:, None] - b[None]) * (1 + b[0] ** 2)) ** 2).sum(-1),
     ],
 )
 def test_a_sum_of_all_pairs_is_found(ask_about: Any, fn: Any) -> None:
@@ -52,6 +54,7 @@ def test_it_names_the_line_and_compares_with_a_product_of_the_same_results(ask_a
         (lambda a, b: (a * b).sum(-1), ("f32[2048,1024]", "f32[2048,1024]")),
         (lambda a, b: (a * b[0]).sum(-1), ("f32[2048,1024]", "f32[8,1024]")),
         (lambda a, b: jnp.abs(a[:, None] - b[None]).sum(-1), (A, B)),
+        (lambda a, b: (((a[:, None] - b[None]) / (1 + jnp.abs(a[:, None] - b[None]))) ** 2).sum(-1), (A, B)),
         (lambda a, b: ((a[:, None] - b[None]) ** 2 / (1 + jnp.abs(a[:, None] - b[None]))).sum(-1), (A, B)),
     ],
 )

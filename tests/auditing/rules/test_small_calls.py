@@ -39,6 +39,13 @@ def test_calls_that_need_one_another_are_an_info_with_other_advice(ask_about_pro
     assert "jax.lax.scan" in finding.advice
 
 
+def test_a_loop_of_very_many_calls_in_turn_is_no_mere_info(ask_about_program: Any) -> None:
+    finding = ask_about_program(ID, lines=[line(count=17_000, in_turn=17_000)], **FACTS).one
+
+    assert finding.severity == "warning"
+    assert "jax.lax.scan" in finding.advice
+
+
 def test_calls_of_which_only_each_generation_needs_the_one_before_could_be_one(ask_about_program: Any) -> None:
     finding = ask_about_program(ID, lines=[line(in_turn=20)], **FACTS).one
 

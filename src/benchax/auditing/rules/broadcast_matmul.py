@@ -20,6 +20,8 @@ from benchax.units import count, size
 
 LARGE = 1 << 20
 """Elements of the broadcast array."""
+UNCHANGED = ("convert_element_type", "abs")
+"""What squares of differences are the same without."""
 FEW_SUMMED, FEW_ROWS = 8, 8
 """Of three coordinates the differences are more exact than a product, and nearly as quick."""
 
@@ -74,32 +76,36 @@ def _pairing(body: Body, step: TracedEquation) -> _Pairing | None:
 def _operands(body: Body, value: TracedValue) -> tuple[bool, TracedValue, TracedValue, TracedValue | None] | None:
     """(is it a squared difference?, its two operands, what that is weighted with); None where it is neither that nor a
     product."""
-    pair = _difference(body, value)
-    if pair is not None:
-        return True, *pair, None
+    difference = _difference(body, value)
+    if difference is not None:
+        return True, *difference
     step = body.maker(value)
     if step is None or step.name not in ("mul", "div"):
         return None
     sides = (step.reads, step.reads[::-1]) if step.name == "mul" else (step.reads,)
     for squared, weight in sides:
-        if (pair := _difference(body, squared)) is not None:
-            return True, *pair, weight
+        # Of two weights one is enough to tell whether both rows and columns have one of their own.
+        if (difference := _difference(body, squared)) is not None:
+            return True, *difference[:2], weight
     is_product = step.name == "mul" and step.reads[0] is not step.reads[1]
     return (False, step.reads[0], step.reads[1], None) if is_product else None
 
 
-def _difference(body: Body, value: TracedValue) -> tuple[TracedValue, TracedValue] | None:
-    """The operands of a squared difference."""
+def _difference(body: Body, value: TracedValue) -> tuple[TracedValue, TracedValue, TracedValue | None] | None:
+    """The operands of a squared difference, and what it was scaled with before: the width of a kernel."""
     step = body.maker(value)
     if step is None:
         return None
     if step.name == "mul" and step.reads[0] is not step.reads[1]:
         return None
     is_square = step.name in ("square", "mul") or (step.name == "integer_pow" and step.equation.params.get("y") == 2)
-    inner = body.maker(body.through(step.reads[0], ("convert_element_type", "abs"))) if is_square else None
+    inner = body.maker(body.through(step.reads[0], UNCHANGED)) if is_square else None
+    scale = None
+    if inner is not None and inner.name in ("mul", "div"):
+        scale, inner = inner.reads[1], body.maker(body.through(inner.reads[0], UNCHANGED))
     if inner is None or inner.name not in ("sub", "add"):
         return None
-    return inner.reads[0], inner.reads[1]
+    return inner.reads[0], inner.reads[1], scale
 
 
 def _finding(e: Evidence, found: _Pairing) -> Finding:

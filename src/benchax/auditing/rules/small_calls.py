@@ -19,6 +19,8 @@ from benchax.units import count, seconds, size
 
 MANY, MANY_IN_TURN = 200, 2000
 """Calls from one line: of those that could be one, and of those that each need the one before."""
+DEAR_IN_TURN = 10_000
+"""Calls in turn that are no mere info: starting each of them and returning to Python takes longer than what it does."""
 SMALL_BYTES, TINY_BYTES = 1 << 17, 1 << 10
 """Arguments of a call that are not the same each time."""
 AT_ONCE = 8
@@ -80,7 +82,7 @@ def _finding(line: Mapping[str, Any], facts: Mapping[str, Any]) -> Finding:
         IN_TURN if _is_in_turn(line) else APART,
         where=where,
         gain=Gain(f"estimated: at least {seconds(saved_s)} of these calls, which is what starting them takes"),
-        severity="info" if _is_in_turn(line) else None,
+        severity="info" if _is_in_turn(line) and n < DEAR_IN_TURN else None,
     )
 
 
