@@ -8,7 +8,7 @@ several rows); or it does not depend on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,10 +33,15 @@ class Need(NamedTuple):
     """What is read of a stack, in the end."""
 
     kind: str
-    """"rows": some of them; "total": a reduction over them; "each": something small of each."""
+    """"rows": some of them; "total": a reduction over them; "each": something small of each; "indexed": a row, which
+    the caller takes."""
     step: TracedEquation | None
     """What makes it: a slice, a reduction; None of what is given out."""
     value: TracedValue
+
+    @property
+    def size_bytes(self) -> int:
+        return self.value.size_bytes // (self.value.shape[0] if self.kind == "indexed" else 1)
 
 
 @dataclass
@@ -52,23 +57,28 @@ class Stack:
 
     @property
     def needed_bytes(self) -> int:
-        return sum({id(need.value): need.value.size_bytes for need in self.needs}.values())
+        return sum({id(need.value): need.size_bytes for need in self.needs}.values())
 
     @property
     def is_wasteful(self) -> bool:
         return bool(self.needs) and not self.is_whole and FEW * self.needed_bytes <= self.value.size_bytes
 
 
-def stacks_of(body: Body, scan: TracedEquation) -> list[Stack]:
-    """The stacked outputs of one scan of a program, with what is read of each."""
+def stacks_of(body: Body, scan: TracedEquation, indexed: Collection[int] = ()) -> list[Stack]:
+    """The stacked outputs of one scan of a program, with what is read of each.
+
+    Args:
+        indexed: positions of the program's outputs of which its caller takes single rows alone.
+    """
     carried = scan.equation.params["num_carry"]
     stacks = [Stack(i, value) for i, value in enumerate(scan.makes) if i >= carried]
     follower = _Follower(scan, stacks)
     after = next(i for i, step in enumerate(body.program.steps) if step is scan) + 1
     for step in body.program.steps[after:]:
         follower.take(step)
-    for value in body.program.outputs:
-        follower.end(value, None)
+    for i, value in enumerate(body.program.outputs):
+        if i not in indexed or not follower.index(value):
+            follower.end(value, None)
     return stacks
 
 
@@ -118,6 +128,14 @@ class _Follower:
                 stack.needs.append(Need("each", rows.made_by, value))
             else:
                 stack.is_whole = True
+
+    def index(self, value: TracedValue) -> bool:
+        """A row of this value is needed, if it has one for each iteration."""
+        rows = self.rows.get(id(value))
+        if rows is None or rows.axis:
+            return False
+        self._note(rows, Need("indexed", rows.made_by, value))
+        return True
 
     def _note(self, rows: _Rows, need: Need) -> None:
         for stack in rows.stacks:

@@ -17,14 +17,15 @@ from benchax.results.audit import Finding
 from benchax.units import count, seconds, size
 
 PRODUCT = "dot_general"
-LEAST_FLOPS, MOST_FLOPS = 1 << 11, 1 << 16
-"""Of one product of one item. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer for each than `jax.vmap`, 1.6 to
-10 times as long in all; with larger products both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without
-products, items of a few operations were no slower in a loop than at once."""
+LEAST_FLOPS, MOST_FLOPS = 1 << 11, {"alone": 1 << 21, "with a derivative": 1 << 16}
+"""Of one product of one item; smaller ones do not count. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer for
+each than `jax.vmap`, 1.6 to 10 times as long in all; of 256 items with products of 0.26 to 2 MFLOP 2.2 to 4 times as
+long, but with their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without products,
+items of a few operations were no slower in a loop than at once."""
 LOST_S = 0.17e-6
 """At least, with each product of each item."""
 LEAST_LOST_S = 2e-4
-MOST_BYTES = 16 << 20
+MOST_BYTES = 32 << 20
 """Of all that is made for all items: with more, a loop may be there to save memory."""
 LEAST_SHARE = 0.5
 """Of an item's operations, in such products."""
@@ -45,13 +46,16 @@ class _IndependentItems:
 
 @rule("sequential-map", "are small independent items computed at once?", "info", needs_trace_only=True)
 def sequential_map(e: Evidence) -> Iterable[Finding]:
-    found = [loop for body in bodies(closed_jaxpr(e)) for loop in _loops(body) if loop.lost_s >= LEAST_LOST_S]
+    every = list(bodies(closed_jaxpr(e)))
+    is_derived = any(step.name == "scan" and GRADIENT in step.scope for body in every for step in body.program.steps)
+    most = MOST_FLOPS["with a derivative" if is_derived else "alone"]
+    found = [loop for body in every for loop in _loops(body, most) if loop.lost_s >= LEAST_LOST_S]
     if found and e.platform != "cpu":
         raise NotMeasured(f"what an iteration takes is known of CPUs, not of {e.platform}")
     yield from (_finding(e, one) for one in first_of_each_line(found))
 
 
-def _loops(body: Body) -> Iterator[_IndependentItems]:
+def _loops(body: Body, most_flops: int) -> Iterator[_IndependentItems]:
     for step in body.program.steps:
         params = step.equation.params
         is_independent = step.name == "scan" and not params["num_carry"] and not getattr(step.equation, "effects", ())
@@ -62,7 +66,8 @@ def _loops(body: Body) -> Iterator[_IndependentItems]:
         # Nested loops and branches, factorisations and sorts are no cheaper for a batch.
         is_plain = not any(bodies_of(one.equation.params) or one.name in DEAR - {PRODUCT} for one in inside)
         total, made = count_operations(inside), sum(value.size_bytes for one in inside for value in one.makes) * n
-        is_small = all(LEAST_FLOPS <= flops <= MOST_FLOPS for flops in products) and made <= MOST_BYTES
+        is_small = all(flops <= most_flops for flops in products) and made <= MOST_BYTES
+        products = [flops for flops in products if flops >= LEAST_FLOPS]
         if products and is_plain and is_small and sum(products) >= LEAST_SHARE * total:
             lost_s = LOST_S * n * len(products) * (body.trips or 1)
             yield _IndependentItems(step, n, len(products), total, made, lost_s)

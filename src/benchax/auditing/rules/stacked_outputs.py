@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.dataflow import GRADIENT, bodies
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.indexed_results import indexed_results
 from benchax.auditing.rule import Gain, Tried, gain_of_part, list_some, rule, try_variant, with_bytes
 from benchax.auditing.stacks import Need, Stack, scans, stacks_of
 from benchax.auditing.syntax import def_of, tree_of, where_of
@@ -36,6 +37,8 @@ which is less than a twentieth of these; then memory is all that is saved."""
 _ADVICE = {
     "rows": "Take what is read out of the carry, which holds the last step's when the loop has ended; for every k-th "
     "step, a scan over the k steps inside of a scan. ",
+    "indexed": "Return the carry, which holds the last step's when the loop has ended; for every k-th step, stack "
+    "those alone, by a scan over the k steps inside of a scan. ",
     "total": "Accumulate it in the carry: carry, total + y. ",
     "each": "Compute that in the body, and return it in place of the whole: return carry, small(y). ",
 }
@@ -65,13 +68,16 @@ def stacked_outputs(e: Evidence) -> Iterable[Finding]:
     closed = closed_jaxpr(e)
     held = sum(size_bytes(aval.shape, aval.dtype) or 0 for aval in (*closed.in_avals, *closed.out_avals))
     found: list[_Stacked] = []
-    for body in bodies(closed):
+    indexed = indexed_results(where_of(e.called_at), len(closed.out_avals))
+    for i, body in enumerate(bodies(closed)):
         # A backward pass stacks what the transpose needs; its loop has no line of its own.
         for step in (step for step in scans(body) if GRADIENT not in step.scope):
-            wasteful = tuple(stack for stack in stacks_of(body, step) if stack.is_wasteful and _is_long(stack))
+            wasteful = tuple(
+                stack for stack in stacks_of(body, step, () if i else indexed) if stack.is_wasteful and _is_long(stack)
+            )
             found.append(_Stacked(step, wasteful))
     large = (one for one in found if one.size_bytes >= max(LEAST_BYTES, LEAST_SHARE * held))
-    yield from (_finding(e, one) for one in first_of_each_line(large))
+    yield from (_finding(e, one, indexed) for one in first_of_each_line(large))
 
 
 def _is_long(stack: Stack) -> bool:
@@ -79,18 +85,23 @@ def _is_long(stack: Stack) -> bool:
     return not is_reduced or stack.value.size_bytes >= LEAST_ROW * stack.value.shape[0]
 
 
-def _finding(e: Evidence, found: _Stacked) -> Finding:
+def _finding(e: Evidence, found: _Stacked, indexed: Mapping[int, int]) -> Finding:
     tried = _try_less(e, found)
     kinds = {need.kind for stack in found.stacks for need in stack.needs}
     stacks = sorted(found.stacks, key=lambda stack: -stack.value.size_bytes)
     loop = f"the scan is{found.step.at}" if found.step.line else "a scan"
     is_light = operations(found.step) < MOST_OPERATIONS * found.size_bytes
     saved = found.size_bytes - found.needed_bytes
+    read = (
+        f"nothing else in it reads them, and its caller takes a row alone, at line {min(indexed.values())}"
+        if "indexed" in kinds
+        else "nothing else reads them, and they are no results of the function"
+    )
     return stacked_outputs.finding(
         f"stacks {size(found.size_bytes)} in a scan, of which {size(found.needed_bytes)} would do",
         [
             *list_some([_describe(stack) for stack in stacks], 3, "outputs"),
-            f"{loop}; nothing else reads them, and they are no results of the function",
+            f"{loop}; {read}",
             tried.sentence,
         ],
         "".join(text for kind, text in _ADVICE.items() if kind in kinds).rstrip(),
@@ -111,7 +122,9 @@ def _describe(stack: Stack) -> str:
 
 
 def _describe_need(need: Need) -> str:
-    made = f"{need.value.spec}, {size(need.value.size_bytes)}"
+    if need.kind == "indexed":
+        return f"a row of it, {size(need.size_bytes)}"
+    made = f"{need.value.spec}, {size(need.size_bytes)}"
     return f"{made} ({need.step.name}{need.step.at})" if need.step is not None else made
 
 
