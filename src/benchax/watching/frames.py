@@ -10,6 +10,7 @@ a local is not there, the call is known by the event's name alone, and its reaso
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import weakref
@@ -211,9 +212,15 @@ def _is_machinery(file: str) -> bool:
 def place(file: str, line: int) -> str:
     """train.py:31; relative where it lies below the current directory."""
     with contextlib.suppress(OSError):  # the current directory was deleted
-        near = os.path.relpath(file)
-        file = file if near.startswith(os.pardir) else near
+        file = _near(file, os.getcwd())  # noqa: PTH109  # `Path.cwd()` takes several times as long
     return f"{file}:{line}"
+
+
+@functools.lru_cache(maxsize=1000)
+def _near(file: str, folder: str) -> str:
+    """Kept, since it is asked at each call of a program while calls are counted, and takes several microseconds."""
+    near = os.path.relpath(file, folder)
+    return file if near.startswith(os.pardir) else near
 
 
 def is_of_jax(fun: Any) -> bool:
