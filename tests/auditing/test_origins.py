@@ -154,10 +154,17 @@ def test_a_size_that_a_function_chooses_is_found_in_it(tmp_path: Path) -> None:
 def test_a_size_that_is_drawn_is_found_where_it_is_drawn_not_where_the_generator_is_made(tmp_path: Path) -> None:
     text = (
         f"{STEP}def sample(self):\n    rng, b = self.rng, self.b\n    n = int(rng.integers(self.low, self.high))\n"
-        "    x = rng.normal(size=(b, n + 9))\n    return x[:, :n]  # made\nstep(0, sample(task))  # call\n"
+        "    x = np.zeros((n + 9, 4))  # made\n    return x\nstep(0, sample(task))  # call\n"
     )
 
     assert ask(tmp_path, text, "batch", size_made_by)[0] == 6
+    assert ask(tmp_path, text.replace("return x", "return x[:, :n]"), "batch", size_made_by)[0] == 8
+
+
+def test_a_number_that_is_an_option_is_told_where_it_is_read(tmp_path: Path) -> None:
+    text = f"{STEP}def grow(first=1e-4):\n    x, dt = seed(), first  # made\n    step(x, dt)  # call\ngrow()\n"
+
+    assert ask(tmp_path, text, "batch")[0] == 5
 
 
 def test_arguments_that_partial_has_given_are_counted(tmp_path: Path) -> None:

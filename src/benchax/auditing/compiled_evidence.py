@@ -51,13 +51,14 @@ class CompiledEvidence(ABC):
         data: Sequence[Any] = (),
         input_names: Sequence[str] = (),
         nan_at: int | None = None,
+        compile_s: float | None = None,
     ) -> None:
         # Compiled is how a function is meant to run; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
         self.seed, self.timeout_s = seed, timeout_s
         self.held_arguments, self.repeated_inputs = held_arguments, repeated_inputs
         self.wide_lines = wide_lines or {}
-        self.called_at, self.carried = called_at, carried
+        self.called_at, self.carried, self.compile_s = called_at, carried, compile_s
         self._data, self.input_names, self._nan_at = data, input_names, nan_at
         self.tell: Callable[[str], None] = lambda doing: None
         self.error: Exception | None = None

@@ -123,6 +123,12 @@ class Evidence(Protocol):
         ...
 
     @property
+    def compile_s(self) -> float | None:
+        """Seconds that JAX spent in tracing, lowering and compiling it, in its program; None where that was not
+        seen."""
+        ...
+
+    @property
     def nan_at(self) -> int | None:
         """The first of a few early calls, from 1 on, that gave NaN; 0 where none did, and None where no result was
         looked at."""

@@ -87,6 +87,7 @@ def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
         data=one.inputs,
         input_names=one.input_names,
         nan_at=one.nan_at,
+        compile_s=one.compile_s,
         closed_jaxpr=one.jaxpr,
         user=one.user,
     )

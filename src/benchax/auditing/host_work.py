@@ -19,6 +19,10 @@ from benchax.profiling.paced_sampler import PacedSampler
 from benchax.source_files import is_generated, owner_of
 from benchax.watching.transfers import clock
 
+MOST_SHARE = 0.01
+"""Of the time: less than what counting calls takes anyway."""
+SWITCH_S = 5e-5
+"""What the host does between two waits may be short: with the usual pace the sample would be taken in the wait."""
 MOST_STACKS = 500
 """Of one line that calls; rarer ones are left out, and their time is counted."""
 MOST_TOLD = 50
@@ -47,7 +51,7 @@ class HostSampler(PacedSampler):
     """Keeps the stacks since the last call."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MOST_SHARE, SWITCH_S)
         self._stacks: dict[Stack, float] = {}
         self._last = perf_counter()
 

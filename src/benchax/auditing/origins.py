@@ -125,12 +125,11 @@ def _names_dtype(node: ast.expr, dtype: str) -> bool:
 
 
 def _shapes_on(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """What says how large an array is that is made on a line: the first argument of a call, the bounds of a slice."""
+    """What says how large an array is that is made on a line: the first argument of a call. Not the bounds of a slice:
+    the line that takes it is where it could be padded as well."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.lineno == line and node.args:
             yield node.args[0]
-        elif isinstance(node, ast.Slice) and node.lineno == line:
-            yield node
 
 
 def _is_call(value: ast.expr, path: Path) -> bool:
@@ -235,7 +234,11 @@ class _Reader:
         if len(calls) != 1:
             return None
         given = argument_of(calls[0], name, parameters_of(scope))
-        return self.follow(given[0], given[1] + path) if given is not None else default_of(scope, name)
+        if given is not None:
+            return self.follow(given[0], given[1] + path)
+        default = default_of(scope, name)
+        # A number is an option, and right as it stands: it is what reads it that makes something else of it.
+        return None if isinstance(default, ast.Constant) else default
 
     def _follow_attribute(self, node: ast.Attribute, path: Path) -> ast.expr | None:
         if last_name(node.value) != "self":

@@ -32,6 +32,7 @@ class TracedEvidence(ReadEvidence):
             data=recorded.inputs,
             input_names=recorded.input_names,
             nan_at=recorded.nan_at,
+            compile_s=recorded.compile_s,
             closed_jaxpr=recorded.jaxpr,
             user=recorded.user,
         )

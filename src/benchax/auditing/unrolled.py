@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from benchax.auditing.syntax import Repeat, carried_names, check_readable, innermost_repeat, kind_of, tree_of
+from benchax.auditing.dataflow import GRADIENT
+from benchax.auditing.syntax import (
+    Repeat,
+    carried_names,
+    check_readable,
+    holds,
+    innermost_repeat,
+    kind_of,
+    loops_around,
+    tree_of,
+)
 from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
-from benchax.program.jaxpr import equations, nested_in
+from benchax.program.jaxpr import equations, nested_in, scope_of
 from benchax.results.audit import Where
 from benchax.source_files import owner_of
 
@@ -89,6 +99,8 @@ class Unrolled:
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
     turns: int = 0
     """How often it turned, where that is known; 0: read it of its equations."""
+    has_inner: bool = False
+    """Do the equations of loops inside of it belong to it?"""
 
     @property
     def kind(self) -> str:
@@ -124,6 +136,9 @@ class Unrolled:
             sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
         # What occurs a few times is no part of an iteration: arguments of the call that repeats, on its line.
         often = [found for found in sites.values() if 2 * found.total() >= self.iterations]
+        if self.has_inner:
+            # Turns of a loop inside may differ, if they do so in the same way each time.
+            often = [found for found in often if not _is_repeated(found, self.iterations)]
         return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in often)
 
     @property
@@ -186,6 +201,10 @@ class Unrolled:
         return None
 
 
+def _is_repeated(shapes: Counter[str], iterations: int) -> bool:
+    return len(shapes) <= iterations // 2 and min(shapes.values()) >= iterations - 2
+
+
 def _count_odd(shapes: Counter[str], iterations: int) -> float:
     """In how many iterations a place of the body had other shapes than in most."""
     # What a package does behind one place of the user's are several operations with shapes of their own. Sums of what
@@ -243,6 +262,7 @@ def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]
         if outer is not None and outer.iterations**2 > inner.iterations:
             outer.turns = outer.iterations  # places of the inner one occur more often
             outer.equations += left.pop(key).equations
+            outer.has_inner = True
     return list(left.values())
 
 
@@ -264,19 +284,28 @@ class _Source:
 
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
-        self._loops: dict[Where, Repeat | None] = {}
+        self._loops: dict[Where, Sequence[Repeat]] = {}
 
-    def loop(self, file: str, line: int) -> Repeat | None:
+    def loops(self, file: str, line: int) -> Sequence[Repeat]:
+        """Those around a line in its function, innermost first."""
         if (file, line) not in self._loops:
             if file not in self._trees:
                 self._trees[file] = tree_of(file)
             tree = self._trees[file]
-            self._loops[file, line] = innermost_repeat(tree, line) if tree is not None else None
+            self._loops[file, line] = list(_loops_at(tree, line)) if tree is not None else ()
         return self._loops[file, line]
 
 
+def _loops_at(tree: ast.Module, line: int) -> Iterator[Repeat]:
+    inner = innermost_repeat(tree, line)
+    if inner is not None:
+        yield inner
+        outer = (one for one in loops_around(tree, line) if one is not inner and holds(one, inner.lineno))
+        yield from sorted(outer, key=lambda one: -one.lineno)
+
+
 def _places_of(eqn: Any, source: _Source) -> list[LoopPlace]:
-    """In the loop that it stands in, and in those that call what that stands in, from there outwards."""
+    """In the loop that it stands in, in those around it, and in those that call what it stands in, outwards."""
     found: list[LoopPlace] = []
     inwards: list[tuple[Any, int]] = []
     frames = _frames(eqn)  # innermost first
@@ -291,11 +320,11 @@ def _places_of(eqn: Any, source: _Source) -> list[LoopPlace]:
         # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
         if owner == "package":
             continue
-        loop = source.loop(file, line)
-        if loop is not None:
+        for loop in source.loops(file, line):
             around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
             key = LoopKey((file, loop.lineno), kind_of(loop), around)
-            found.append(LoopPlace(loop, key, (*inwards, eqn.primitive.name)))
+            # A derivative does in one line what that did, and its transpose, which are two places of the body.
+            found.append(LoopPlace(loop, key, (*inwards, eqn.primitive.name, GRADIENT in scope_of(eqn))))
     return found
 
 

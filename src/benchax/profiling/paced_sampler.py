@@ -1,7 +1,7 @@
 """A thread that looks at another one every few milliseconds, at a bounded cost.
 
-It reads `sys._current_frames()`. Between two samples it sleeps for as long as keeps it below 0.3 % of the time, by its
-own processor time.
+It reads `sys._current_frames()`. Between two samples it sleeps for as long as keeps it below its share of the time, by
+its own processor time.
 
 Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
 piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
@@ -19,8 +19,9 @@ from types import FrameType
 
 INTERVAL_S = 0.005
 MOST_SHARE = 0.003
-"""The share of the time that samples may take. On a busy machine the program loses about twice as much again: it gives
-Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time (RESULTS.md)."""
+"""The share of the time that samples may take, if nobody says otherwise. On a busy machine the program loses about
+twice as much again: it gives Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor
+time (RESULTS.md)."""
 FIRST_COST_S = 1e-4
 """What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
 RECENT = 0.1
@@ -32,8 +33,8 @@ _PATIENCE_S = 2.0
 class PacedSampler(ABC):
     """Samples from `start` to `stop` of one thread, which `follow` may change; at first of the main thread."""
 
-    def __init__(self, interval_s: float = INTERVAL_S) -> None:
-        self.interval_s = interval_s
+    def __init__(self, most_share: float = MOST_SHARE, switch_s: float = SWITCH_S) -> None:
+        self.most_share, self.switch_s = most_share, switch_s
         self._wanted = self.thread = threading.main_thread().ident or 0
         self._over = threading.Event()
         self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
@@ -53,14 +54,16 @@ class PacedSampler(ABC):
     def start(self) -> None:
         """Once."""
         self._switch_before = sys.getswitchinterval()
-        sys.setswitchinterval(min(SWITCH_S, self._switch_before))
+        sys.setswitchinterval(min(self.switch_s, self._switch_before))
         self._runner.start()
 
     def stop(self) -> None:
         """Once; the last sample was taken."""
         self._over.set()
         self._runner.join(_PATIENCE_S)
-        if abs(sys.getswitchinterval() - min(SWITCH_S, self._switch_before)) < 1e-9:  # unless the program has set it
+        if (
+            abs(sys.getswitchinterval() - min(self.switch_s, self._switch_before)) < 1e-9
+        ):  # unless the program has set it
             sys.setswitchinterval(self._switch_before)
 
     def change_thread(self) -> None:
@@ -72,7 +75,7 @@ class PacedSampler(ABC):
 
     def _run(self) -> None:
         began = time.perf_counter()
-        pause_s = self.interval_s
+        pause_s = INTERVAL_S
         while True:
             due, used = time.perf_counter() + pause_s, time.thread_time()
             if self._over.wait(pause_s):
@@ -82,7 +85,7 @@ class PacedSampler(ABC):
                 self._look(late_s)
             # The first samples of a function cost more, and should not make all others rare.
             self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
-            pause_s = max(self.interval_s, self._cost_s / MOST_SHARE)
+            pause_s = max(INTERVAL_S, self._cost_s / self.most_share)
         self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
         self.finish()
 

@@ -42,7 +42,7 @@ def test_lines_that_call_count_together(ask_about_program: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [noted(((LOOP,), 2.9)), noted(((LOOP,), 0.25), elapsed_s=0.3), noted(elapsed_s=0.0)],
+    "line", [noted(((LOOP,), 2.4)), noted(((LOOP,), 0.2), elapsed_s=0.3), noted(elapsed_s=0.0)],
     ids=["little of it", "a moment", "nothing"],
 )  # fmt: skip
 def test_a_loop_that_computes_is_fine(ask_about_program: Any, line: dict[str, Any]) -> None:

@@ -167,6 +167,23 @@ def made_by_a_function() -> None:
         shifted(X)
 
 
+def train(n: int) -> Any:
+    @jax.jit
+    def trained(x: Any) -> Any:
+        return x + n
+
+    return trained(X)
+
+
+def test_what_a_function_makes_and_calls_itself_is_found_where_it_is_jitted() -> None:
+    with benchax.watch() as seen:
+        for n in range(4):
+            train(n)
+
+    (finding,), _ = ask(jit_in_loop, ProgramEvidence("python train.py", seen))
+    assert finding.where == (__file__, line_of(train, "@jax.jit"))
+
+
 def test_what_a_function_makes_in_each_iteration_is_found_where_that_is_called() -> None:
     with benchax.watch() as seen:
         made_by_a_function()

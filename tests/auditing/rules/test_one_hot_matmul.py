@@ -38,6 +38,18 @@ def compared(table: Any, index: Any, members: Any) -> Any:
     return ((index[:, None] == members).astype(table.dtype) @ table).sum()
 
 
+def test_the_difference_of_two_one_hot_arrays_is_found(ask_about: Any) -> None:
+    def edges(table: Any, white: Any, black: Any) -> Any:
+        return (jax.nn.one_hot(white, 4096) - jax.nn.one_hot(black, 4096)) @ table
+
+    finding = ask_about(ID, edges, "f32[4096,8]", "i32[512]", "i32[512]").one
+
+    assert "table[i] - table[j]" in finding.advice
+    assert (
+        ask_about(ID, lambda t, i: (jax.nn.one_hot(i, 4096) - t.T[:1]) @ t, "f32[4096,8]", "i32[512]").outcome == "fine"
+    )
+
+
 def test_a_comparison_with_numbers_that_are_given_is_one_hot_too(ask_about: Any) -> None:
     members = jnp.arange(4096)
 

@@ -95,6 +95,28 @@ def test_a_short_loop_is_part_of_the_long_one_that_calls_it(fn: Any, of: Any, it
     assert finding.title == f"the for loop is unrolled {iterations} times"
 
 
+def test_a_loop_inside_may_turn_in_shapes_of_its_own_if_it_does_so_each_time() -> None:
+    def circuit(x: Any) -> Any:
+        for _ in range(10):
+            x = layer(x)
+            for q in range(4):
+                x = jnp.sin(x.reshape(2**q, 2, -1) * jnp.cos(x[q])).reshape(-1) + 1
+        return x.sum()
+
+    def pyramid(x: Any) -> Any:
+        for n in range(10):
+            for _ in range(3):
+                x = jnp.sin(x) * jnp.cos(x[0]) + 1
+            x = layer(x)[: 60 - n]
+        return x.sum()
+
+    for fn in (circuit, jax.value_and_grad(circuit)):
+        (finding,), _ = asked(fn, jnp.ones(16))
+        assert finding.title == "the for loop is unrolled 10 times"
+        assert finding.where == (__file__, line_of(circuit, "range(10)"))
+    assert asked(pyramid, jnp.ones(64))[0] == []
+
+
 def test_of_a_loop_of_many_iterations_a_tenth_of_the_program_is_enough() -> None:
     def kept_in_a_list(x: Any, n: int) -> Any:
         parts = []

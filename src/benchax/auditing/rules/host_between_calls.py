@@ -14,7 +14,7 @@ from benchax.source_files import without_folders
 from benchax.units import count, percent, seconds
 
 OFTEN = 10
-LEAST_SHARE, LEAST_S = 0.3, 0.3
+LEAST_SHARE, LEAST_S = 0.25, 0.25
 """Of the time between calls, and altogether."""
 COMMON = 0.6
 """Of the host's time: a line beneath which so much of it is spent."""

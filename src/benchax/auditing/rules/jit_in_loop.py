@@ -100,7 +100,7 @@ def _made_at(called: Where | None, defined: Where | None) -> tuple[Where | None,
     jits = next((found for node in around if (found := list(jits_of_new_functions(node)))), [])
     near = min(jits, key=lambda call: abs(call.lineno - called[1]), default=None)
     if near is None:
-        made = _making_call(tree, defined) if defined is not None and defined[0] == called[0] else None
+        made = _making_call(tree, defined, called) if defined is not None and defined[0] == called[0] else None
         how = [f"made by the call at line {made}"] if made is not None else []
         where = (called[0], made) if made is not None else own_or_called(defined, called)
         return where, [*how, f"called at line {called[1]}"]
@@ -109,9 +109,12 @@ def _made_at(called: Where | None, defined: Where | None) -> tuple[Where | None,
     return (called[0], near.lineno), [f"line {near.lineno}, {inside}: {ast.unparse(near)[:100]}"]
 
 
-def _making_call(tree: ast.AST, defined: Where) -> int | None:
-    """The line of the one call in a loop of the function that makes another, defined inside of it."""
+def _making_call(tree: ast.AST, defined: Where, called: Where) -> int | None:
+    """The line of the one call in a loop of the function that makes another, defined inside of it, and returns it. None
+    where it calls that itself: then its maker is no more than a function with a jit in it."""
     around = [scope for scope in scopes_around(tree, defined[1]) if scope.lineno < defined[1]]
+    if around and holds(around[0], called[1]):
+        return None
     makers = [scope.name for scope in around if isinstance(scope, ast.FunctionDef)]
     lines = {call.lineno for name in makers[:1] for call in calls(tree, name) if loops_around(tree, call.lineno)}
     return lines.pop() if len(lines) == 1 else None

@@ -23,6 +23,7 @@ from benchax.units import count, size
 LARGE_BYTES = 1 << 20
 """Of the one-hot array; a smaller product is quick."""
 FEW_ROWS = 64
+SUMS = ("add", "sub")
 CARRIES_ON = ("convert_element_type", "reshape", "broadcast_in_dim", "squeeze", "expand_dims", "copy", "stop_gradient")
 
 
@@ -71,14 +72,16 @@ def _one_hot_operand(
         if len(contracted[side]) != 1 or hot.size_bytes < LARGE_BYTES:
             continue
         axis = contracted[side][0]
-        if hot.shape[axis] >= FEW_ROWS and _compares_with_its_index(body, hot, axis, known):
+        if hot.shape[axis] >= FEW_ROWS and _is_one_hot(body, hot, axis, known):
             return hot, table, hot.shape[axis]
     return None
 
 
-def _compares_with_its_index(body: Body, hot: TracedValue, axis: int, known: AbstractSet[int]) -> bool:
-    """Is it `x[..., None] == arange(n)`, along this axis?"""
-    step = body.maker(body.through(hot, ("convert_element_type", "copy", "stop_gradient")))
+def _is_one_hot(body: Body, hot: TracedValue, axis: int, known: AbstractSet[int]) -> bool:
+    """Is it `x[..., None] == arange(n)`, along this axis, or the sum or difference of two such arrays?"""
+    step = body.maker(body.through(hot, ("convert_element_type", "copy", "neg", "stop_gradient")))
+    if step is not None and step.name in SUMS:
+        return all(_is_one_hot(body, value, axis, known) for value in step.reads)
     if step is None or step.name != "eq" or len(step.reads) != 2:
         return False
     pairs = (step.reads, step.reads[::-1])
@@ -105,7 +108,8 @@ def _finding(e: Evidence, step: TracedEquation, hot: TracedValue, table: TracedV
         f"looks up rows of {table.spec} by a product with a one-hot array",
         seen,
         "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, equinox.nn.Embedding). "
-        "Its gradient adds into the rows that were used.",
+        "Its gradient adds into the rows that were used. In place of (one_hot(i) - one_hot(j)) @ table write table[i] "
+        "- table[j].",
         where=where_of(step.line) or e.def_where,
         gain=gain_of_part(e, tried.gain, "this product"),
     )

@@ -17,6 +17,8 @@ LARGE = 40
 """Operations; a smaller program is compiled at once."""
 LARGE_SHARE = 0.5
 """The share of the operations of the program."""
+DEAR_S = 1.0
+"""Of building, that a short loop could save: with less it is an info."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """So many iterations make a program long with less of it: what a library makes of each may stand behind the loop, as
 numpyro's densities do."""
@@ -41,6 +43,7 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
 def _finding(e: Evidence, loop: Unrolled, size: int, total: int) -> Finding:
     build_s = _build_s(e)
     share = size / total
+    then_s = (build_s or 0.0) * (1 - share * (1 - 1 / loop.iterations))
     part = f"{size} of the program's {total} operations ({percent(share)})"
     seen = [f"its body was traced {loop.iterations} times: {part}"]
     if build_s is not None:
@@ -52,14 +55,12 @@ def _finding(e: Evidence, loop: Unrolled, size: int, total: int) -> Finding:
         "parameters along a new first axis). The program is then as long as one iteration. An unrolled loop may "
         "run faster: scan has unroll= to write out a few iterations; compare both before you decide.",
         where=loop.where,
-        gain=_shorter(build_s, share, loop.iterations),
+        gain=None if build_s is None else _shorter(build_s, then_s),
+        severity="info" if build_s is not None and build_s - then_s < DEAR_S else None,
     )
 
 
-def _shorter(build_s: float | None, share: float, iterations: int) -> Gain | None:
-    if build_s is None:
-        return None
-    then_s = build_s * (1 - share * (1 - 1 / iterations))
+def _shorter(build_s: float, then_s: float) -> Gain:
     text = f"estimated: building takes {seconds(then_s, 2)} in place of {seconds(build_s, 2)}"
     return Gain(f"{text}, if it goes by the number of operations")
 
@@ -68,4 +69,4 @@ def _build_s(e: Evidence) -> float | None:
     try:
         return e.measurement.stages.build_s
     except (NotMeasured, NotApplicable):  # the loop is there all the same
-        return None
+        return e.compile_s
