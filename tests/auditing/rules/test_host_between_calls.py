@@ -34,6 +34,12 @@ def test_the_innermost_line_beneath_which_most_is_spent_is_named(ask_about_progr
     assert finding.gain.startswith("estimated: at most 60 % of the loop")
 
 
+def test_less_than_half_of_the_time_is_an_info(ask_about_program: Any) -> None:
+    shares = [ask_about_program(ID, host_work=[noted(((LOOP,), s))], calls=SEEN).one.severity for s in (3.0, 6.0)]
+
+    assert shares == ["info", "warning"]
+
+
 def test_lines_that_call_count_together(ask_about_program: Any) -> None:
     lines = [noted(((LOOP, LOAD), 2.0)), noted(elapsed_s=10.0), noted(((LOOP, LOAD), 9.0), count=3)]
 

@@ -16,6 +16,8 @@ from benchax.units import count, percent, seconds
 OFTEN = 10
 LEAST_SHARE, LEAST_S = 0.25, 0.25
 """Of the time between calls, and altogether."""
+LARGE_SHARE = 0.5
+"""With less it is an info: the host may well have its share of the work, as one that simulates data."""
 COMMON = 0.6
 """Of the host's time: a line beneath which so much of it is spent."""
 ADVICE = (
@@ -55,6 +57,7 @@ def _finding(lines: Sequence[Mapping[str, Any]], host_s: float, elapsed_s: float
         ADVICE,
         where=where_of(path[-1]),
         gain=Gain(f"estimated: at most {share} of the loop, {seconds(host_s)} while calls were counted", host_s),
+        severity="info" if host_s < LARGE_SHARE * elapsed_s else None,
     )
 
 

@@ -26,7 +26,7 @@ ADVICE = (
 )
 
 
-class _Product(NamedTuple):
+class _LongProduct(NamedTuple):
     body: Body
     step: TracedEquation
     """That gives the product."""
@@ -47,14 +47,14 @@ def underflowing_product(e: Evidence) -> Iterable[Finding]:
                 yield _finding(e, one, np.abs(factors), np.atleast_1d(made)[np.atleast_1d(out)], out.size)
 
 
-def _products(body: Body) -> Iterator[_Product]:
+def _products(body: Body) -> Iterator[_LongProduct]:
     """The last step of each first: of a tree of products that is the one of all factors."""
     for step in reversed(body.program.steps):
         if not step.makes or not step.makes[0].is_of(jnp.floating) or GRADIENT in step.scope:
             continue
         factors = step.reads[0] if step.name in PRODUCTS else _leaves(body, step)
         if factors is not None and _n_factors(step, factors) >= LEAST_FACTORS:
-            yield _Product(body, step, factors)
+            yield _LongProduct(body, step, factors)
 
 
 def _leaves(body: Body, step: TracedEquation) -> TracedValue | None:
@@ -78,7 +78,7 @@ def _n_factors(step: TracedEquation, factors: TracedValue) -> int:
     return elements(factors) // max(1, elements(step.makes[0]))
 
 
-def _finding(e: Evidence, one: _Product, sizes: np.ndarray, bad: np.ndarray, n_results: int) -> Finding:
+def _finding(e: Evidence, one: _LongProduct, sizes: np.ndarray, bad: np.ndarray, n_results: int) -> Finding:
     """sizes: of the factors; bad: the results that are out of range."""
     dtype, middle = one.step.makes[0].dtype, np.exp(np.mean(np.log(sizes.astype(np.float64))))
     info = jnp.finfo(dtype)
