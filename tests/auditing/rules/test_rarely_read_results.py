@@ -56,6 +56,16 @@ def test_results_that_are_read_in_each_step_are_fine(ask_about: Any, parts: Any,
     assert ask_about(ID, with_spectrum, W, X, parts=parts).outcome == "fine"
 
 
+def test_a_state_that_comes_back_as_another_array_is_no_result_that_nobody_reads(ask_about: Any, parts: Any) -> None:
+    def two(w: Any, v: Any, x: Any) -> Any:
+        return w - x.sum(), (jnp.tanh(v @ v), spectrum(w).sum())
+
+    carried = parts | {"carried": Carried(100, ((0, 0),))}
+
+    assert ask_about(ID, two, W, W, X, parts=carried).outcome == "fine"
+    assert ask_about(ID, two, W, W, X, parts=carried | {"repeated_inputs": frozenset({1})}).outcome == "finding"
+
+
 @pytest.mark.parametrize("carried", [Carried(), Carried(3, ((0, 0),)), Carried(100, ((0, 0), (1, 1), (1, 2)))])
 def test_what_is_no_step_of_a_loop_is_not_asked(ask_about: Any, parts: Any, carried: Carried) -> None:
     assert ask_about(ID, with_spectrum, W, X, parts=parts | {"carried": carried}).outcome == "not applicable"

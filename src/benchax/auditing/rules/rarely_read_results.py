@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
+from typing import Any
 
 from benchax.auditing.dataflow import Body
 from benchax.auditing.evidence import Evidence
@@ -34,13 +35,26 @@ def rarely_read_results(e: Evidence) -> Iterable[Finding]:
     if e.carried.calls < OFTEN or len(carried) == len(closed.out_avals):
         raise NotApplicable("it is no step of a loop that returns something beside what it is given back")
     reads = rare_reads(where_of(e.called_at))
-    if reads is None:
+    if reads is None or _may_return(e, closed):
         return
     body = Body(flow(closed))
     spare = _not_needed(body, carried)
     total, saved = count_operations(body.program.steps), count_operations(spare)
     if saved >= max(LEAST_OPERATIONS, LEAST_SHARE * total):
         yield _finding(e, reads, body, spare, (saved, total))
+
+
+def _may_return(e: Evidence, closed: Any) -> bool:
+    """May another result come back as well, by a way on which it becomes another array: put on a device anew, read from
+    an object? An argument of its shape is another one at each call, and no result of the call before."""
+    ways, at = e.carried.positions, range(len(closed.in_avals))
+    given, results = {i for i, _ in ways} | e.repeated_inputs, {j for _, j in ways}
+    others = {_kind(closed.in_avals[i]) for i in at if i not in given}
+    return any(_kind(aval) in others for j, aval in enumerate(closed.out_avals) if j not in results and aval.shape)
+
+
+def _kind(aval: Any) -> tuple[Any, Any]:
+    return aval.shape, aval.dtype
 
 
 def _not_needed(body: Body, outputs: Collection[int]) -> list[TracedEquation]:
