@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_versions import shows_calls
 
 from benchax.auditing.call_counter import CallCounter
 from benchax.auditing.host_calls import HostCalls
@@ -109,6 +110,7 @@ def test_what_jax_has_already_is_not_read(noted: HostCalls) -> None:
     assert noted.waits.asdict() == []
 
 
+@shows_calls
 def test_an_argument_of_a_call_is_noted_with_the_line_of_the_call() -> None:
     counter, add = CallCounter(60.0), jax.jit(lambda x: x + 1)
     try:

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+from jax_versions import shows_calls
+
 PROGRAM = """
 import json, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -44,6 +46,7 @@ counter.close()
 """
 
 
+@shows_calls
 def test_what_is_kept_on_one_device_and_copied_in_each_call_is_noted() -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", PROGRAM]
