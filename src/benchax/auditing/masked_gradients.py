@@ -25,6 +25,8 @@ ALONG_FIRST = {**STACKS, "argmax": "axes"}
 """What `jnp.select` makes of its conditions, and the parameter that names the axis: the first one lists them."""
 MOST_STEPS = 40
 POINTS = (0.0, 1.0, -1.0, 0.5, 2.0, 4.0, -4.0, 10.0, -10.0)
+APART = 0.77, 0.39
+"""Of several inputs the first, and from each to the next: no two are alike, or one of `POINTS`."""
 
 
 class BadPoint(NamedTuple):
@@ -92,9 +94,10 @@ def _bad_points(body: Body, select: TracedEquation, differentiated: Set[str]) ->
     found: list[BadPoint] = []
     for root in part.floats:
         if id(root) in decisive:
-            value, gradients = _evaluate(body, part, root, points)
-            bad = np.isfinite(value) & np.any([np.isnan(g) for g in gradients], axis=0)
-            for i in np.flatnonzero(bad):
+            # Inputs that are all 1 may be bad by themselves: 1 / (a - b).
+            value, bad = _evaluate(body, part, root, points)
+            _, bad_apart = _evaluate(body, part, root, points, are_apart=True)
+            for i in np.flatnonzero(bad) if bad_apart.any() else ():
                 step = _first_singular(body, part, root, points[i]) or select
                 found.append(BadPoint(step, f"the {root.spec} behind it", points[i], float(value[i])))
     return found
@@ -137,16 +140,24 @@ def _points(steps: Sequence[TracedEquation]) -> list[float]:
     return list(dict.fromkeys([*POINTS, *sorted(signed)]))
 
 
-def _evaluate(body: Body, part: _Part, varied: TracedValue, points: list[float]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The result at each point of one input, the others being 1, and its derivatives by all float inputs."""
-    given = [jnp.asarray(points if root is varied else np.ones(len(points)), root.dtype) for root in part.floats]
+def _evaluate(
+    body: Body, part: _Part, varied: TracedValue, points: list[float], *, are_apart: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """The result at each point of one input, the others being 1, and whether it is finite and a derivative by a float
+    input is NaN. `are_apart`: the others are different numbers."""
+    others = [APART[0] + APART[1] * i if are_apart else 1.0 for i in range(len(part.floats))]
+    given = [
+        jnp.asarray(points if root is varied else np.full(len(points), other), root.dtype)
+        for root, other in zip(part.floats, others, strict=True)
+    ]
 
     def compute(*values: jax.Array) -> jax.Array:
         known = dict(zip(map(id, part.floats), values, strict=True))
         return [made for _, _, made in _run(body, part, known, len(points))][-1]
 
     value, pull = jax.vjp(compute, *given)
-    return np.asarray(value, float), [np.asarray(g, float) for g in pull(jnp.ones_like(value))]
+    is_nan = np.any([np.isnan(np.asarray(g, float)) for g in pull(jnp.ones_like(value))], axis=0)
+    return np.asarray(value, float), np.isfinite(np.asarray(value, float)) & is_nan
 
 
 def _first_singular(body: Body, part: _Part, varied: TracedValue, point: float) -> TracedEquation | None:

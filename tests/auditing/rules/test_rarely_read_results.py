@@ -66,6 +66,8 @@ def test_a_state_that_comes_back_as_another_array_is_no_result_that_nobody_reads
     assert ask_about(ID, two, W, W, X, parts=carried | {"repeated_inputs": frozenset({1})}).outcome == "finding"
 
 
-@pytest.mark.parametrize("carried", [Carried(), Carried(3, ((0, 0),)), Carried(100, ((0, 0), (1, 1), (1, 2)))])
+@pytest.mark.parametrize(
+    "carried", [Carried(), Carried(100), Carried(3, ((0, 0),)), Carried(100, ((0, 0), (1, 1), (1, 2)))]
+)
 def test_what_is_no_step_of_a_loop_is_not_asked(ask_about: Any, parts: Any, carried: Carried) -> None:
     assert ask_about(ID, with_spectrum, W, X, parts=parts | {"carried": carried}).outcome == "not applicable"

@@ -103,3 +103,14 @@ def test_the_first_operation_without_a_derivative_is_named_and_its_line(ask_abou
     assert finding.title == "the gradient is NaN where jnp.where leaves out sqrt"
     assert finding.where == (__file__, line + 1)
     assert finding.seen[0] == f"jnp.where is at {__file__}:{line + 3}"
+
+
+def test_inputs_that_are_alike_are_no_reason(ask_about: Any) -> None:
+    """Rates that are equal divide by 0, and they are not what `jnp.where` is about."""
+
+    def bateman(rates: Any, t: Any) -> Any:
+        taken, lost = rates
+        lag = jnp.where(t > 0, t, 0.0)
+        return jnp.where(t > 0, taken / (taken - lost) * (jnp.exp(-lost * lag) - jnp.exp(-taken * lag)), 0.0).sum()
+
+    assert ask_about(ID, jax.grad(bateman), ("f32[]", "f32[]"), "f32[8]").outcome == "fine"

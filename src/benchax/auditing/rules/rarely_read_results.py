@@ -32,7 +32,7 @@ ADVICE = (
 def rarely_read_results(e: Evidence) -> Iterable[Finding]:
     closed = closed_jaxpr(e)
     carried = {result for _, result in e.carried.positions}
-    if e.carried.calls < OFTEN or len(carried) == len(closed.out_avals):
+    if not carried or e.carried.calls < OFTEN or len(carried) == len(closed.out_avals):
         raise NotApplicable("it is no step of a loop that returns something beside what it is given back")
     reads = rare_reads(where_of(e.called_at))
     if reads is None or _may_return(e, closed):
