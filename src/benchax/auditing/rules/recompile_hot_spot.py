@@ -20,7 +20,7 @@ EACH_CALL = 2
 """So many compilations of one function with the same shapes each time, which is called three times."""
 LARGE_SHARE, LONG_S = 0.1, 0.5
 """Fewer count as well, where they take this share of a program's time and so many seconds."""
-LITTLE_SHARE = 0.01
+LITTLE_SHARE = 0.02
 """Of a program's time: an info, however many."""
 OTHERS = frozenset({"new function", "static"})
 """Reasons that jit-in-loop and static-churn tell of."""

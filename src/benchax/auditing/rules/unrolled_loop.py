@@ -17,7 +17,7 @@ LARGE = 40
 """Operations; a smaller program is compiled at once."""
 LARGE_SHARE = 0.5
 """The share of the operations of the program."""
-DEAR_S = 1.0
+DEAR_S = 2.0
 """Of building, that a short loop could save: with less it is an info."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """So many iterations make a program long with less of it: what a library makes of each may stand behind the loop, as
