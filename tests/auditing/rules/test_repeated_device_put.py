@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from benchax.auditing.host_calls import HostCalls
+from benchax.results.watch import Watch
 
 ID = "repeated-device-put"
+KNOWN = {"by": "asarray", "what": "f32[64]", "repeats": 8, "count": 9, "copies_on_host": 0, "elapsed_s": 0.1}
 
 
 def asked(ask_about_program: Any, noted: HostCalls) -> Any:
@@ -66,6 +68,26 @@ def test_several_arrays_of_one_line_are_one_finding(ask_about_program: Any, note
     assert finding.title == "array puts the same f32[64,512] and 1 more on the device 8 times"
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "elapsed_s", "severity", "told"),
+    [
+        (1000, 0.03, "info", "30.0 ms of 10.0 s (0.30 %)"),
+        (1000, 0.3, "warning", "300 ms of 10.0 s (3.0 %)"),
+        (1 << 20, 0.03, "warning", "30.0 ms of 10.0 s (0.30 %)"),
+    ],
+    ids=["little of both", "much time", "many bytes"],
+)
+def test_small_arrays_that_take_less_than_a_hundredth_of_the_run_are_an_info(
+    ask_about_program: Any, size_bytes: int, elapsed_s: float, severity: str, told: str
+) -> None:
+    put = {**KNOWN, "where": "train.py:2", "size_bytes": size_bytes, "elapsed_s": elapsed_s}
+
+    finding = ask_about_program(ID, host={"puts": [put]}, seen=Watch("all", wall_s=10.0)).one
+
+    assert finding.severity == severity
+    assert finding.seen[-1] == f"the host spent {told} in these, in the whole run"
+
+
 def test_new_arrays_that_differ_in_what_no_sample_sees_are_fine(ask_about_program: Any, noted: HostCalls) -> None:
     for i in range(1, 12):
         mask = np.zeros((512, 512), np.float32)
@@ -116,8 +138,7 @@ def test_a_function_that_puts_several_arrays_there_is_told_where_it_is_called(
 ) -> None:
     train = tmp_path / "train.py"
     train.write_text(text)
-    known = {"by": "asarray", "what": "f32[64]", "repeats": 8, "count": 9, "copies_on_host": 0, "elapsed_s": 0.1}
-    puts = [{**known, "where": f"{train}:{n}", "size_bytes": 1 << 20} for n in (2, 3)]
+    puts = [{**KNOWN, "where": f"{train}:{n}", "size_bytes": 1 << 20} for n in (2, 3)]
 
     found = ask_about_program(ID, host={"puts": puts}).findings
 

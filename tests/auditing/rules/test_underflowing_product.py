@@ -24,7 +24,10 @@ def likelihood(x: Any) -> Any:
         (likelihood, X),
         (jax.value_and_grad(likelihood), X),
         (jax.vmap(jax.grad(likelihood)), np.stack([X, X])),
-        (lambda x: jnp.cumprod(x), X),
+        (lambda x: jnp.log(jnp.cumprod(x)), X),
+        (lambda x: jnp.cumprod(100 * x), X),
+        (lambda x: jnp.sum(x) / jnp.prod(x), X),
+        (lambda x: jax.lax.associative_scan(lambda a, b: a * b, 100 * x), X),
         (lambda x: jnp.prod(100 * x), X),
         (lambda x: jnp.prod(x, axis=1), np.stack([X] * 7)),
     ],
@@ -55,6 +58,26 @@ def test_the_number_of_factors_their_size_and_the_line_are_told(ask_about: Any) 
 )
 def test_products_in_range_and_of_zeros_are_fine(ask_about: Any, fn: Any, x: Any) -> None:
     assert ask_about(ID, fn, x).outcome == "fine"
+
+
+def decay(x: Any) -> Any:
+    """A linear recurrence by pairs, as of a state space model."""
+    return jax.lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x, x))[1]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        decay,
+        jax.grad(lambda x: jnp.sum(decay(x) ** 2)),
+        lambda x: jnp.sum(jnp.cumprod(x) * x),
+        lambda x: 1 - jnp.prod(1 - x),
+        lambda x: jnp.log(1 - jnp.prod(1 - x[None], axis=1)),
+    ],
+    ids=["recurrence", "its derivative", "weights", "any of many", "logarithm of any of many"],
+)
+def test_a_product_for_which_0_is_as_good_is_fine(ask_about: Any, fn: Any) -> None:
+    assert ask_about(ID, fn, X).outcome == "fine"
 
 
 @pytest.mark.parametrize(

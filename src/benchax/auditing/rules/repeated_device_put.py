@@ -11,11 +11,11 @@ from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import calls, holds, loops_around, scopes_around, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.results.audit import Finding, Where
-from benchax.units import count, seconds, size
+from benchax.units import count, percent, seconds, size
 
 OFTEN = 5
-SMALL_BYTES = 1 << 16
-"""Altogether; below that it is an info."""
+SMALL_BYTES, LEAST_SHARE = 1 << 20, 0.01
+"""Altogether, and of the run; where both are less it is an info."""
 
 
 @rule("repeated-device-put", "is data that stays the same put on the device once?", "warning", of="program")
@@ -33,7 +33,7 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
     for (where, _), puts in by_line.items():
         together.setdefault(_placing_call(where, lines) or where, []).extend(puts)
     for where, puts in sorted(together.items(), key=lambda one: -sum(put["elapsed_s"] for put in one[1])):
-        yield _finding(puts, where_of(where) if isinstance(where, str) else where)
+        yield _finding(puts, where_of(where) if isinstance(where, str) else where, e.watch.wall_s)
 
 
 def _placing_call(where: str, lines: Collection[str]) -> Where | None:
@@ -52,22 +52,23 @@ def _placing_call(where: str, lines: Collection[str]) -> Where | None:
     return (put[0], called.pop()) if len(called) == 1 else None
 
 
-def _finding(puts: list[dict[str, Any]], where: Where | None) -> Finding:
+def _finding(puts: list[dict[str, Any]], where: Where | None, wall_s: float | None) -> Finding:
     """Of all arrays that one line puts there, the largest first."""
     by = puts[0]["by"]
     total, elapsed_s = sum(put["size_bytes"] for put in puts), sum(put["elapsed_s"] for put in puts)
     more = f" and {len(puts) - 1} more" if len(puts) > 1 else ""
+    of_run = f" of {seconds(wall_s)} ({percent(elapsed_s / wall_s)})" if wall_s else ""
     return repeated_device_put.finding(
         f"{by} puts the same {puts[0]['what']}{more} on the device {count(puts[0]['repeats'] + 1)} times",
         [
             *list_some([_describe(put) for put in puts]),
-            f"the host spent {seconds(elapsed_s)} in these, in the whole run",
+            f"the host spent {seconds(elapsed_s)}{of_run} in these, in the whole run",
         ],
         "Put it there once, before the loop, and keep what that returns: the array on the device can be given to every "
         "call.",
         where=where,
         gain=Gain(f"estimated: {seconds(elapsed_s)} of this run, which the host spent in them"),
-        severity="info" if total < SMALL_BYTES else None,
+        severity="info" if total < SMALL_BYTES and wall_s and elapsed_s < LEAST_SHARE * wall_s else None,
     )
 
 

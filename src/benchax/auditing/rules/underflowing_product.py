@@ -20,6 +20,9 @@ from benchax.results.audit import Finding
 
 LEAST_FACTORS = 16
 PRODUCTS, HALVING = ("reduce_prod", "cumprod"), ("slice", "pad")
+PASSES = ("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "transpose", "neg", "max")
+NEXT_TO_NOTHING = 1e-6
+"""What keeps a logarithm finite, as in jnp.log(p + 1e-30), and not what a product of 0 is negligible beside."""
 ADVICE = (
     "Add logarithms in place of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and its like, "
     "which take the logarithm where p is made; of a determinant jnp.linalg.slogdet."
@@ -31,6 +34,8 @@ class _LongProduct(NamedTuple):
     step: TracedEquation
     """That gives the product."""
     factors: TracedValue
+    is_running: bool
+    """A product of each beginning: `cumprod`, `associative_scan`."""
 
 
 @rule("underflowing-product", "do long products stay in range?", "warning", needs_trace_only=True)
@@ -42,7 +47,7 @@ def underflowing_product(e: Evidence) -> Iterable[Finding]:
     for one in found:
         factors, made = compute_values(e, one.body, [one.factors, one.step.makes[0]])
         if np.all(np.isfinite(factors)) and np.all(factors != 0):
-            out = (made == 0) | ~np.isfinite(made)
+            out = (made == 0) & _is_0_too_small(one) | ~np.isfinite(made)
             if np.any(out):
                 yield _finding(e, one, np.abs(factors), np.atleast_1d(made)[np.atleast_1d(out)], out.size)
 
@@ -52,9 +57,48 @@ def _products(body: Body) -> Iterator[_LongProduct]:
     for step in reversed(body.program.steps):
         if not step.makes or not step.makes[0].is_of(jnp.floating) or GRADIENT in step.scope:
             continue
-        factors = step.reads[0] if step.name in PRODUCTS else _leaves(body, step)
+        is_tree = step.name not in PRODUCTS
+        factors = _leaves(body, step) if is_tree else step.reads[0]
         if factors is not None and _n_factors(step, factors) >= LEAST_FACTORS:
-            yield _LongProduct(body, step, factors)
+            is_running = _takes_every_second(body, step) if is_tree else step.name == "cumprod"
+            yield _LongProduct(body, step, factors, is_running)
+
+
+def _takes_every_second(body: Body, step: TracedEquation) -> bool:
+    """As `associative_scan` does; `jnp.prod`, where it is differentiated, halves in the middle."""
+    halves = (body.maker(value) for value in step.reads)
+    return any(half is not None and half.name == "slice" and half.equation.params["strides"] for half in halves)
+
+
+def _is_0_too_small(one: _LongProduct) -> bool:
+    """Is a product of 0 another result than that of the true, small product? Of 1 - p it is the same. A running product
+    is the weight of what came before, and one of 0 is right; only its logarithm is not."""
+    uses = _uses_of_0(one.body, one.step.makes[0])
+    return "logarithm" in uses if one.is_running else uses != {"term"}
+
+
+def _uses_of_0(body: Body, product: TracedValue) -> set[str]:
+    """What the program does with a product that is 0: "logarithm" (or a divisor), "term" (beside a number), "other"."""
+    found, waiting = set[str](), [product]
+    while waiting:
+        value = waiting.pop()
+        if body.is_output(value):
+            found.add("other")
+        for reader in body.readers(value):
+            if reader.name == "log" or (reader.name == "div" and reader.reads[1] is value):
+                found.add("logarithm")
+            elif reader.name in PASSES or _beside(reader, value) <= NEXT_TO_NOTHING:
+                waiting += reader.makes
+            elif GRADIENT not in reader.scope:
+                found.add("term" if _beside(reader, value) < np.inf else "other")
+    return found
+
+
+def _beside(reader: TracedEquation, value: TracedValue) -> float:
+    """The size of the number that is added to it; infinite if none is."""
+    others = [read.literal for read in reader.reads if read is not value]
+    is_added = reader.name in ("add", "sub") and len(others) == 1 and np.ndim(others[0]) == 0
+    return abs(float(others[0])) if is_added and others[0] is not None else np.inf
 
 
 def _leaves(body: Body, step: TracedEquation) -> TracedValue | None:
