@@ -104,3 +104,7 @@ def test_inputs_made_of_specs_say_nothing(ask_about: Any) -> None:
 
 def test_what_where_gradient_says_is_not_told_twice(ask_about: Any) -> None:
     assert ask_about(ID, summed(lambda x: jnp.where(x > 0, jnp.sqrt(x), 0.0)), X).outcome == "fine"
+
+
+def test_of_what_does_not_trace_nothing_is_said_here(ask_about: Any) -> None:
+    assert ask_about(ID, lambda x: x.missing, jnp.ones(3)).outcome == "not applicable"

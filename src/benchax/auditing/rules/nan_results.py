@@ -40,6 +40,7 @@ EXPONENTIALS = ("exp", "exp2", "expm1", "cosh", "sinh")
 
 @rule("nan-results", "where does NaN come from?", "warning", needs_trace_only=True)
 def nan_results(e: Evidence) -> Iterable[Finding]:
+    closed_jaxpr(e)  # What does not trace is not called either.
     check_real(e)
     if e.nan_at is None:
         raise NotMeasured("no result of it was looked at, which is done of small ones while calls are counted")
