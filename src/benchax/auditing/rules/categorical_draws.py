@@ -87,12 +87,11 @@ def _of_logits(body: Body, step: TracedEquation, added: TracedValue, logits: Tra
 
 def _finding(e: Evidence, found: _Draws) -> Finding:
     tried = _try_cumulative(e, found)
-    of_each = f", of each of {count(found.distributions)} distributions" if found.distributions > 1 else ""
+    enough = count(found.draws * found.distributions)
     return categorical_draws.finding(
         f"{count(found.draws)} draws of {count(found.categories)} categories make a random number for each pair",
         [
-            f"jax.random.categorical makes {count(found.numbers)} random numbers{found.step.at}, and "
-            f"{count(found.draws * found.distributions)} would do{of_each}",
+            f"jax.random.categorical makes {count(found.numbers)} random numbers{found.step.at}, and {enough} would do",
             tried.sentence,
         ],
         ADVICE,
