@@ -39,8 +39,11 @@ class CallLine:
     """Of these, calls that a package makes by itself, inside of one call of the user's."""
     most_bytes: int = 0
     """Of the arguments of one call that are not the same each time, the largest that was seen."""
-    in_turn: int = 0
+    row: int = 0
     """The longest row of calls each of which was given what came of the one before, through whatever else."""
+    depths: set[int] = field(default_factory=set[int])
+    """How many calls in a row, of whatever function, its arguments came of: of a model that is tried after each step
+    there are as many as steps."""
     moved: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     """Arguments that lay otherwise than the function wants them: (name, from, to)."""
     of_numpy: Counter[str] = field(default_factory=Counter[str])
@@ -49,6 +52,11 @@ class CallLine:
     """How often it was the array of the call before."""
     names: Sequence[str] = ()
     """Of its arguments' leaves."""
+
+    @property
+    def in_turn(self) -> int:
+        """So many of them could not be made before another call had given its result."""
+        return max(self.row, len(self.depths))
 
 
 class CallNotes:
@@ -73,8 +81,9 @@ class CallNotes:
         line = self.lines.setdefault((id(fun), where), CallLine(name_of(call), where))
         line.count += 1
         line.inside += is_packages
-        before = (self._behind.get(id(leaf), NOTHING).get(id(fun), 0) for leaf in leaves)
-        line.in_turn = max(line.in_turn, max(before, default=0) + 1)
+        behind = [self._behind.get(id(leaf), NOTHING) for leaf in leaves]
+        line.row = max(line.row, max((one.get(id(fun), 0) for one in behind), default=0) + 1)
+        line.depths.add(max((max(one.values(), default=0) for one in behind), default=0))
         same = self._note_repeats(fun, leaves)
         # Of the first call nothing is known to stay.
         if same is not None:

@@ -94,6 +94,22 @@ def test_a_read_beside_which_the_host_has_nothing_to_do_is_fine(
     assert ask_about_program(ID, transfers, calls={"jitted": 24, "reads": [read]}).outcome == outcome
 
 
+@pytest.mark.parametrize(("inside", "severity"), [(300, "info"), (299, "warning"), (None, "warning")])
+def test_what_a_package_reads_that_makes_the_calls_is_an_info(
+    ask_about_program: Any, inside: int | None, severity: str
+) -> None:
+    """As the progress bar of a sampler; a progress bar that is given a loss makes no calls."""
+    transfers = Transfers(sees=("host to device", "device to host"))
+    transfers.add(ObservedTransfer("device to host", "train.py:7", "i32[]", "__format__", 100, 400, 0.2))
+    lines = [{"where": "train.py:9", "count": 300, "inside": 300}]
+    lines += [{"where": "train.py:7", "count": 300, "inside": inside}] if inside is not None else []
+
+    finding = ask_about_program(ID, transfers, lines=lines, calls={"jitted": 300}).one
+
+    assert finding.severity == severity
+    assert ("progress_bar" in finding.advice) == (severity == "info")
+
+
 def test_a_program_that_reads_all_results_at_its_end_waits_once(ask_about_program: Any) -> None:
     f, x = jax.jit(jnp.sum), jnp.ones(3)
     with watch_transfers() as at_the_end:

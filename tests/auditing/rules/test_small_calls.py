@@ -72,18 +72,27 @@ def test_a_call_that_a_benchmark_times_again_and_again_is_fine(ask_about_program
     assert ask_about_program(ID, lines=[line(where=f"{train}:3")], **FACTS).outcome == "finding"
 
 
+def test_a_call_whose_result_an_environment_in_python_answers_is_fine(ask_about_program: Any, tmp_path: Path) -> None:
+    play = tmp_path / "play.py"
+    play.write_text("while not done:\n    action = int(score(w, seen))\n    seen, done = env.step(action)\n")
+
+    assert ask_about_program(ID, lines=[line(where=f"{play}:2")], **FACTS).outcome == "fine"
+    play.write_text("while not done:\n    scores.append(score(w, seen))\n    seen, done = env.step(0)\n")
+    assert ask_about_program(ID, lines=[line(where=f"{play}:2")], **FACTS).outcome == "finding"
+
+
 def test_where_no_call_was_seen_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID).outcome == "not checked"
     none = {"calls": {"is_seen": True, "jitted": 0, "seen_s": 0.0}, "lines": []}
     assert ask_about_program(ID, **none).why == "no call of a jitted function was seen"
 
 
-def noted(run: Any) -> dict[str, Any]:
+def noted(run: Any, function: str = "") -> dict[str, Any]:
     notes = CallNotes()
     on_call = lambda fun, leaves: notes.note_call(fun, leaves, calling(frozenset()))  # noqa: E731
     with watch_transfers(on_call, notes.note_result):
         run()
-    return notes.asdict()["lines"][0]
+    return next(line for line in notes.asdict()["lines"] if line["function"].endswith(function))
 
 
 @shows_calls
@@ -105,6 +114,30 @@ def test_results_are_followed_through_other_operations() -> None:
             x = sum(f(x + i) for i in range(5))
 
     assert [noted(each)["in_turn"] for each in (steps, apart, generations)] == [3, 1, 2]
+
+
+@shows_calls
+def test_a_model_that_is_tried_after_each_step_needs_the_steps() -> None:
+    @jax.jit
+    def step(x: Any) -> Any:
+        return x * 2
+
+    @jax.jit
+    def tried(x: Any) -> Any:
+        return x.sum()
+
+    def training() -> None:
+        x = jnp.ones(3)
+        for _ in range(4):
+            x = step(x)
+            tried(x)
+
+    def ensemble() -> None:
+        x = step(step(step(jnp.ones(3))))
+        for i in range(4):
+            tried(x + i)
+
+    assert [noted(each, "tried")["in_turn"] for each in (training, ensemble)] == [4, 1]
 
 
 @shows_calls

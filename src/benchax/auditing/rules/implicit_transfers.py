@@ -27,6 +27,10 @@ TO_HOST = (
     "The host waits there for the device. Keep the value on the device (jnp.where, jax.lax.cond), or read it less "
     "often: every hundredth step, or once at the end with jax.device_get."
 )
+OF_PACKAGE = (
+    "Ask the package not to, or less often: mostly it shows how far it is, as by progress_bar=True, or calls what you "
+    "gave it after each step."
+)
 TO_DEVICE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
 
 
@@ -38,7 +42,8 @@ def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     is_program = isinstance(e, ProgramEvidence)
     read = [t for t in transfers.of("device to host") if not isinstance(e, ProgramEvidence) or _is_dear(t, e.facts)]
     for t in read[:MOST_LINES]:
-        yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what)
+        is_packages = isinstance(e, ProgramEvidence) and _is_read_by_package(t, e.facts)
+        yield _finding(t, f"reads {t.what} back by {t.by}", TO_HOST, of_what, is_packages=is_packages)
     if is_program:
         return  # its NumPy arguments are another rule's: numpy-inputs
     sent = transfers.of("host to device")
@@ -59,6 +64,13 @@ def _is_dear(t: ObservedTransfer, facts: Mapping[str, Any]) -> bool:
     return not seen or any(is_dear(line, SHARE_OF_READS) for line in seen)
 
 
+def _is_read_by_package(t: ObservedTransfer, facts: Mapping[str, Any]) -> bool:
+    """Is it read inside of the call of a package that makes all calls of jitted functions, too: of a sampler? A line
+    that gives `tqdm` a loss makes none."""
+    calls = [line for line in facts.get("lines", ()) if line["where"] == t.where]
+    return bool(calls) and all(line.get("inside", 0) == line["count"] for line in calls)
+
+
 def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
     if isinstance(e, ProgramEvidence):
         if e.transfers is None:
@@ -77,14 +89,23 @@ def _observe(e: Evidence | ProgramEvidence) -> tuple[Transfers, str]:
     return transfers, "in one call"
 
 
-def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str) -> Finding:
+def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str, *, is_packages: bool = False) -> Finding:
     seen = [f"{t.count} × {of_what}, {size(t.size_bytes)} together"]
+    if is_packages:
+        seen.append("a package that this line calls reads it, and calls the jitted functions, too")
     gain = None
     if t.elapsed_s is not None:
         seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
         if t.direction == "device to host" and of_what == "in one call":
             gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
-    return implicit_transfers.finding(title, seen, advice, where=where_of(t.where), gain=gain)
+    return implicit_transfers.finding(
+        title,
+        seen,
+        OF_PACKAGE if is_packages else advice,
+        where=where_of(t.where),
+        gain=gain,
+        severity="info" if is_packages else None,
+    )
 
 
 def _call_once(call: Callable[..., Any], e: Evidence) -> None:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.host_feedback import needs_own_result
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.rules.unawaited_timing import intervals
 from benchax.auditing.syntax import innermost_loop, kind_of, tree_of, where_of
@@ -46,7 +47,8 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
         most, large = (MANY_IN_TURN, TINY_BYTES) if _is_in_turn(line) else (MANY, SMALL_BYTES)
         # What a package calls in a loop of its own no line of the user's can batch.
         is_small = line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large
-        if is_small and line["where"] and not _is_timed_each(where_of(line["where"])):
+        where = where_of(line["where"])
+        if is_small and where is not None and not _is_timed_each(where) and not _is_answered(line, where):
             yield _finding(line, e.facts)
 
 
@@ -54,11 +56,18 @@ def _is_in_turn(line: Mapping[str, Any]) -> bool:
     return line["in_turn"] > 1 and line["count"] < AT_ONCE * line["in_turn"]
 
 
-def _is_timed_each(where: Where | None) -> bool:
+def _is_answered(line: Mapping[str, Any], where: Where) -> bool:
+    """Does Python make the arguments of each call of the result of the one before? Then neither a batch nor a scan is
+    what to do."""
+    tree = tree_of(where[0])
+    return not _is_in_turn(line) and tree is not None and needs_own_result(tree, where[1], line["function"])
+
+
+def _is_timed_each(where: Where) -> bool:
     """Does the loop around a call read a clock before and after it? A benchmark makes the same call again and again."""
-    tree = tree_of(where[0]) if where else None
-    loop = innermost_loop(tree, where[1]) if tree is not None and where else None
-    if loop is None or tree is None or where is None:
+    tree = tree_of(where[0])
+    loop = innermost_loop(tree, where[1]) if tree is not None else None
+    if loop is None or tree is None:
         return False
     return any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
 
