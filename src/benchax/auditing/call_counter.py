@@ -23,7 +23,7 @@ from benchax.auditing.shared_calls import SharedCalls
 from benchax.auditing.stale_values import StaleValues
 from benchax.auditing.wait_notes import WaitNotes
 from benchax.results.transfers import ObservedTransfer, Transfers
-from benchax.source_files import is_in_package, owner_of
+from benchax.source_files import is_called_by_package, is_in_package, owner_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.transfers import clock, watch_transfers
 
@@ -122,7 +122,8 @@ class CallCounter:
                 self.eager_arrays.note(getattr(fun, "__name__", ""), leaves, call.where, is_indexing=is_indexing)
                 if not is_indexing:
                     self._count_eager(frame, call.where, is_packages=is_packages)
-            self.notes.note_call(fun, leaves, call, is_packages=is_packages)
+            is_handed = is_called_by_package(frame)
+            self.notes.note_call(fun, leaves, call, is_packages=is_packages, is_handed=is_handed)
             self.lost.note_call(leaves, call.where)
 
     def _count_eager(self, frame: FrameType, where: str | None, *, is_packages: bool) -> None:

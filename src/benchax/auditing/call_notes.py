@@ -37,6 +37,8 @@ class CallLine:
     count: int = 0
     inside: int = 0
     """Of these, calls that a package makes by itself, inside of one call of the user's."""
+    handed: int = 0
+    """Others, by a function of the user's that a package calls, which was given it."""
     most_bytes: int = 0
     """Of the arguments of one call that are not the same each time, the largest that was seen."""
     row: int = 0
@@ -73,14 +75,18 @@ class CallNotes:
         """Of arrays that are results: functions that they depend on, by id, and of how many calls of each in a row.
         Entries go with their arrays."""
 
-    def note_call(self, fun: Any, leaves: Sequence[Any], call: JaxCall, *, is_packages: bool = False) -> None:
-        """Before it runs. `is_packages`: a package makes it by itself."""
+    def note_call(
+        self, fun: Any, leaves: Sequence[Any], call: JaxCall, *, is_packages: bool = False, is_handed: bool = False
+    ) -> None:
+        """Before it runs. `is_packages`: a package makes it by itself; `is_handed`: one calls the user's function that
+        makes it."""
         where = call.where or ""
         if is_of_jax(fun):
             return
         line = self.lines.setdefault((id(fun), where), CallLine(name_of(call), where))
         line.count += 1
         line.inside += is_packages
+        line.handed += is_handed and not is_packages
         behind = [self._behind.get(id(leaf), NOTHING) for leaf in leaves]
         line.row = max(line.row, max((one.get(id(fun), 0) for one in behind), default=0) + 1)
         line.depths.add(max((max(one.values(), default=0) for one in behind), default=0))
@@ -132,7 +138,7 @@ class CallNotes:
             "lines": [
                 {
                     "function": one.function, "where": one.where, "count": one.count, "inside": one.inside,
-                    "most_bytes": one.most_bytes, "in_turn": one.in_turn,
+                    "handed": one.handed, "most_bytes": one.most_bytes, "in_turn": one.in_turn,
                     "moved": [[*what, n] for what, n in one.moved.most_common(5)],
                     "of_numpy": [[name, n, one.same_of_numpy[name]] for name, n in one.of_numpy.most_common(5)],
                 }

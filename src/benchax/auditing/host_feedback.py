@@ -7,18 +7,23 @@ import ast
 from collections.abc import Iterator
 
 from benchax.auditing.bindings import calls_on
-from benchax.auditing.syntax import callee_name, calls, holds, innermost_loop, scopes_around
+from benchax.auditing.syntax import Loop, callee_name, calls, holds, innermost_loop, scopes_around
 
 Assigned = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
+
+
+def loop_around(tree: ast.AST, line: int) -> Loop | None:
+    """The innermost loop around a line, within its function."""
+    loop, scopes = innermost_loop(tree, line), scopes_around(tree, line)
+    return loop if loop is not None and (not scopes or holds(scopes[0], loop.lineno)) else None
 
 
 def needs_own_result(tree: ast.AST, line: int, name: str) -> bool:
     """Does the call of this name on this line read what the loop around it has made of an earlier result of it? Of a
     function without a loop, as a method that acts, its calls are asked in their stead."""
-    loop, scopes = innermost_loop(tree, line), scopes_around(tree, line)
-    scope = next((one for one in scopes if isinstance(one, ast.FunctionDef)), None)
-    if loop is not None and (scope is None or holds(scope, loop.lineno)):
+    if (loop := loop_around(tree, line)) is not None:
         return _is_fed_back(tree, loop, line, name)
+    scope = next((one for one in scopes_around(tree, line) if isinstance(one, ast.FunctionDef)), None)
     if scope is None:
         return False
     outside = (call.lineno for call in calls(tree, scope.name) if not holds(scope, call.lineno))

@@ -76,7 +76,7 @@ def test_of_a_program_the_lines_that_send_arrays_often_are_named(ask_about_progr
     assert finding.severity == "warning"
 
 
-@pytest.mark.parametrize(("wall_s", "severity"), [(0.1, "warning"), (10.0, "info")])
+@pytest.mark.parametrize(("wall_s", "severity"), [(0.1, "warning"), (1.0, "info")])
 def test_what_takes_no_time_to_speak_of_is_an_info(ask_about_program: Any, wall_s: float, severity: str) -> None:
     transfers = Transfers(sees=("host to device",))
     transfers.add(ObservedTransfer("host to device", "train.py:7", "NumPy f32[64,64]", "step", 100, 100 * 16384, None))
@@ -84,7 +84,30 @@ def test_what_takes_no_time_to_speak_of_is_an_info(ask_about_program: Any, wall_
     finding = ask_about_program(ID, transfers, seen=Watch("all", wall_s=wall_s)).one
 
     assert finding.severity == severity
-    assert ("at 1 GB a second less than 1.0 % of the 10.0 s" in finding.seen) == (severity == "info")
+    assert ("at 1 GB a second less than 1.0 % of the 1.00 s" in finding.seen) == (severity == "info")
+
+
+def test_eager_operations_of_a_line_are_one_finding(ask_about_program: Any) -> None:
+    """As of rows[index], which adds and selects."""
+    transfers = Transfers(sees=("host to device",))
+    for by in ("add", "select_n", "step"):
+        transfers.add(ObservedTransfer("host to device", "train.py:7", "NumPy i32[128]", by, 90, 90 * 512, None))
+    lines = [{"function": "step", "where": "train.py:7"}]
+
+    eager, called = ask_about_program(ID, transfers, lines=lines).findings
+
+    assert eager.title == "eager add, select_n take NumPy arrays in each call: 90.0 KiB"
+    assert eager.seen[0] == "NumPy i32[128], by add: 90 times, 45.0 KiB"
+    assert called.title == "step takes NumPy arrays in each call: 45.0 KiB"
+
+
+def test_next_to_nothing_that_differs_from_call_to_call_is_fine(ask_about_program: Any) -> None:
+    transfers = Transfers(sees=("host to device",))
+    transfers.add(ObservedTransfer("host to device", "train.py:7", "NumPy f32[4]", "act", 900, 900 * 16, None))
+
+    outcomes = [ask_about_program(ID, transfers, seen=Watch("all", wall_s=s)).outcome for s in (1.0, 10.0)]
+
+    assert outcomes == ["finding", "fine"]
 
 
 def test_all_that_one_line_of_a_program_sends_is_one_finding(ask_about_program: Any) -> None:

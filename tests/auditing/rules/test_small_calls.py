@@ -95,6 +95,25 @@ def noted(run: Any, function: str = "") -> dict[str, Any]:
     return next(line for line in notes.asdict()["lines"] if line["function"].endswith(function))
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("def objective(w):\n    return float(score(w))\nminimize(objective, w)\n", "fine"),
+        ("for _ in r:\n    minimize(\n        lambda w: score(w), w)\n", "fine"),
+        ("def main():\n    for x in data:\n        score(x)\nrun(main)\n", "finding"),
+    ],
+    ids=["an objective", "a lambda", "a loop of the user's"],
+)
+def test_what_a_package_calls_in_its_own_loop_is_fine(
+    ask_about_program: Any, tmp_path: Path, text: str, outcome: str
+) -> None:
+    fit = tmp_path / "fit.py"
+    fit.write_text(text)
+    at = next(i + 1 for i, each in enumerate(text.splitlines()) if "score" in each)
+
+    assert ask_about_program(ID, lines=[line(where=f"{fit}:{at}", handed=300)], **FACTS).outcome == outcome
+
+
 @shows_calls
 def test_results_are_followed_through_other_operations() -> None:
     f = jax.jit(lambda x: x * 2)

@@ -23,7 +23,8 @@ COMMON = 0.6
 ADVICE = (
     "Let the host do it while the device computes: prepare the next batch in a thread, or in other processes, before "
     "the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy instead of one "
-    "after another in Python; or inside of the compiled function, in jax.numpy."
+    "after another in Python; or inside of the compiled function, in jax.numpy; in place of an optimizer or solver of "
+    "SciPy by one that is written in JAX (optax.lbfgs, optimistix, diffrax)."
 )
 
 

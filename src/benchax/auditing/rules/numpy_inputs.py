@@ -36,6 +36,9 @@ LARGE_BYTES = 1 << 20
 RATE, LEAST_SHARE = 1e9, 0.01
 """Bytes a second, and the share of a program's time below which it is an info as well: an H100 took 1.4 to 8 GB a
 second from NumPy (docs/verified), a core of a CPU copies faster, and converts float64 at about this rate."""
+EACH_S, NEGLIGIBLE_SHARE = 5e-6, 0.002
+"""Of each array, some of which is Python's (2 µs on a core of a cloud machine), and the share of a program's time below
+which nothing is said."""
 
 
 @rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")
@@ -76,29 +79,45 @@ def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
     transfers = e.transfers
     if transfers is None or "host to device" not in transfers.sees:
         raise NotMeasured("transfers to the device could not be seen")
+    for (by, where), sent in _by_line(e, transfers.of("host to device")).items():
+        if (finding := _of_line(e, by, where, sent)) is not None:
+            yield finding
+
+
+def _by_line(
+    e: ProgramEvidence, sent: Iterable[ObservedTransfer]
+) -> Mapping[tuple[str, str | None], list[ObservedTransfer]]:
+    """By function and line; eager operations of one line, of which an index alone takes two, have no name."""
+    called = {(line["function"], line["where"]) for line in e.facts.get("lines") or ()}
     lines: dict[tuple[str, str | None], list[ObservedTransfer]] = {}
-    for t in transfers.of("host to device"):
+    for t in sent:
         # Single numbers are JAX's own more often than not: `jnp.ones` and `grad` make them of NumPy's.
         is_asked_for = t.by in CONVERSIONS
         if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN and not is_asked_for:
-            lines.setdefault((t.by, t.where), []).append(t)
-    for (by, where), sent in lines.items():
-        yield _of_line(e, by, where, sent)
+            by = "" if called and (t.by, t.where) not in called else t.by
+            lines.setdefault((by, t.where), []).append(t)
+    return lines
 
 
-def _of_line(e: ProgramEvidence, by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding:
+def _of_line(e: ProgramEvidence, by: str, where: str | None, sent: Sequence[ObservedTransfer]) -> Finding | None:
     total = sum(t.size_bytes for t in sent)
-    seen = list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes")
+    operations = ", ".join(dict.fromkeys(t.by for t in sent))
+    seen = list_some(
+        [f"{t.what}{'' if by else f', by {t.by}'}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent],
+        what="shapes",
+    )
     made, names = _made_at(e, by, where)
     if names:
         at = f", made at {made[0]}:{made[1]}" if made is not None else ""
         seen += [f"given as {', '.join(names)}, the same each time{at}"]
     wall_s, is_quick = e.watch.wall_s, False
     if not names and wall_s is not None and total / RATE < LEAST_SHARE * wall_s:
+        if total / RATE + sum(t.count for t in sent) * EACH_S < NEGLIGIBLE_SHARE * wall_s:
+            return None
         is_quick = True
         seen += [f"at {RATE / 1e9:g} GB a second less than {percent(LEAST_SHARE)} of the {seconds(wall_s)}"]
     return numpy_inputs.finding(
-        f"{by} takes NumPy arrays in each call: {size(total)}",
+        f"{f'{by} takes' if by else f'eager {operations} take'} NumPy arrays in each call: {size(total)}",
         seen,
         ADVICE,
         where=where_of(where),

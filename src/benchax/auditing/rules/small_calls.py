@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.host_feedback import needs_own_result
+from benchax.auditing.host_feedback import loop_around, needs_own_result
 from benchax.auditing.rule import Gain, rule
 from benchax.auditing.rules.unawaited_timing import intervals
 from benchax.auditing.syntax import innermost_loop, kind_of, tree_of, where_of
@@ -44,16 +44,23 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
     if not e.facts["calls"]["jitted"]:
         raise NotMeasured("no call of a jitted function was seen")
     for line in e.facts["lines"]:
-        most, large = (MANY_IN_TURN, TINY_BYTES) if _is_in_turn(line) else (MANY, SMALL_BYTES)
-        # What a package calls in a loop of its own no line of the user's can batch.
-        is_small = line["count"] - line.get("inside", 0) >= most and line["most_bytes"] <= large
         where = where_of(line["where"])
+        most, large = (MANY_IN_TURN, TINY_BYTES) if _is_in_turn(line) else (MANY, SMALL_BYTES)
+        is_small = line["count"] - _n_of_packages(line, where) >= most and line["most_bytes"] <= large
         if is_small and where is not None and not _is_timed_each(where) and not _is_answered(line, where):
             yield _finding(line, e.facts)
 
 
 def _is_in_turn(line: Mapping[str, Any]) -> bool:
     return line["in_turn"] > 1 and line["count"] < AT_ONCE * line["in_turn"]
+
+
+def _n_of_packages(line: Mapping[str, Any], where: Where | None) -> int:
+    """Calls that a package makes in a loop of its own, which no line of the user's can batch: by itself, or by a
+    function that it was given, as an objective."""
+    tree = tree_of(where[0]) if where else None
+    has_loop = tree is None or where is None or loop_around(tree, where[1]) is not None
+    return line.get("inside", 0) + (0 if has_loop else line.get("handed", 0))
 
 
 def _is_answered(line: Mapping[str, Any], where: Where) -> bool:
