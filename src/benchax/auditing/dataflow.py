@@ -32,6 +32,8 @@ class Body:
     is_loop: bool = False
     of: TracedEquation | None = None
     """The loop or branch."""
+    outer: Body | None = None
+    """What it stands in."""
 
     @cached_property
     def makers(self) -> dict[int, TracedEquation]:
@@ -61,6 +63,14 @@ class Body:
 
     def maker(self, value: TracedValue) -> TracedEquation | None:
         return self.makers.get(id(value))
+
+    def origin(self, value: TracedValue) -> tuple[Body, TracedValue]:
+        """Where a value comes from that is the same in each iteration: (what makes it stands there, the value)."""
+        at = next((i for i, one in enumerate(self.program.inputs[: self.constants]) if one is value), None)
+        if at is None or self.of is None or self.outer is None:
+            return self, value
+        first = self.of.equation.params.get("cond_nconsts", 0)
+        return self.outer.origin(self.of.reads[first + at])
 
     def sources(self, value: TracedValue) -> set[int]:
         """Positions of the inputs that a value depends on."""
@@ -121,14 +131,14 @@ def _bodies(body: Body) -> Iterator[Body]:
         for name, value in step.equation.params.items():
             for each in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(each, core.ClosedJaxpr):
-                    yield from _bodies(_body(step, name, each))
+                    yield from _bodies(_body(step, name, each, body))
 
 
-def _body(step: TracedEquation, name: str, closed: Any) -> Body:
+def _body(step: TracedEquation, name: str, closed: Any, outer: Body) -> Body:
     params = step.equation.params
     program = flow(closed)
     if step.name == "scan":
-        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, of=step)
+        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, of=step, outer=outer)
     if step.name == "while" and name == "body_jaxpr":
-        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, of=step)
-    return Body(program, of=step)
+        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, of=step, outer=outer)
+    return Body(program, of=step, outer=outer)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import benchax
 from benchax.auditing.audit import ask
@@ -42,6 +43,15 @@ def test_each_of_many_values_is_told() -> None:
     assert finding.where is not None
     assert finding.where[0] == __file__
     assert finding.advice.startswith("Pass n as an array")
+
+
+@pytest.mark.parametrize(
+    ("values", "severity"), [([1, 2, 3], "info"), (range(8), "warning"), ([0.1, 0.2, 0.3], "warning")], ids=str
+)
+def test_a_few_whole_numbers_that_mostly_are_sizes_are_an_info(values: Any, severity: str) -> None:
+    (finding,), _ = asked(values, lambda x, n: x + n)
+
+    assert finding.severity == severity
 
 
 def test_a_function_that_is_made_anew_is_to_be_made_once() -> None:

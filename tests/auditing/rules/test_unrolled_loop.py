@@ -189,6 +189,22 @@ def test_turns_of_different_shapes_cannot_be_rolled_up() -> None:
     assert asked(growing, X)[0] == []
 
 
+def test_turns_of_different_shapes_of_which_a_small_part_is_alike_cannot_be_rolled_up() -> None:
+    """As gates on one qubit after the other, whose matrices are made alike in each turn."""
+
+    def circuit(angles: Any) -> Any:
+        state = jnp.ones(2**8, jnp.complex64)
+        for i in range(8):
+            gate = jnp.diag(jnp.exp(jnp.array([-0.5j, 0.5j]) * angles[i]))
+            state = jnp.einsum("ij,ljr->lir", gate, state.reshape(2**i, 2, -1)).reshape(-1)
+        return jnp.sum(jnp.abs(state) ** 2)
+
+    def scanned(angles: Any) -> Any:
+        return jax.lax.scan(lambda total, each: (total + circuit(each), None), 0.0, angles)[0]
+
+    assert asked(jax.value_and_grad(scanned), jnp.ones((3, 8)))[0] == []
+
+
 def test_the_first_turn_may_have_no_batch_yet() -> None:
     def steps(inputs: Any) -> Any:
         state = jnp.zeros(4)

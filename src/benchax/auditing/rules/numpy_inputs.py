@@ -33,7 +33,7 @@ OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
 LARGE_BYTES = 1 << 20
 """In a program, less than this, sent from one line in all the time that was watched, is an info."""
-RATE, LEAST_SHARE = 1e9, 0.01
+RATE, LEAST_SHARE = 1e9, 0.05
 """Bytes a second, and the share of a program's time below which it is an info as well: an H100 took 1.4 to 8 GB a
 second from NumPy (docs/verified), a core of a CPU copies faster, and converts float64 at about this rate."""
 EACH_S, NEGLIGIBLE_SHARE = 5e-6, 0.002

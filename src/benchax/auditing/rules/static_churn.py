@@ -18,6 +18,9 @@ from benchax.units import seconds
 
 MANY = 3
 """Values; "a limited set of static values" is what static arguments are for."""
+MANY_WHOLE = 8
+"""Of whole numbers, that are no mere info: fewer mostly decide about shapes, as the sizes of three data sets do."""
+_WHOLE = re.compile(r"static .+?: -?\d+ → -?\d+ \(", re.DOTALL)
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 # The words of watching/reasons.py for a class whose instances are equal only to themselves.
 _NO_EQUALITY = "has no __eq__"
@@ -47,6 +50,7 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
     place = where_of(defined)
     # A function that a package makes anew for a function of its own is none that the user could make once.
     is_packages = is_function and made_anew is None and place is not None and owner_of(place[0]) == "package"
+    is_few = values < MANY_WHOLE and all(_WHOLE.match(text) for _, text in recompiles)
     seen = [f"{values} programs for {values} values; all but the first took {seconds(lost_s)}, by JAX's own clock"]
     seen += list_some([f"{f'{c.where}: ' if c.where else ''}{text} ({seconds(c.total_s)})" for c, text in recompiles])
     return static_churn.finding(
@@ -54,7 +58,7 @@ def _finding(function: str, defined: str | None, argument: str, recompiles: list
         seen,
         _advice(is_same, is_function, is_implicit, is_packages).format(argument=argument, function=function),
         where=made_anew or _where(function, place, argument, [c for c, _ in recompiles]),
-        severity="info" if is_packages else None,
+        severity="info" if is_packages or is_few else None,
         gain=Gain(f"estimated: {seconds(lost_s)} of this run, if one program serves all values"),
     )
 

@@ -19,6 +19,8 @@ LARGE_SHARE = 0.5
 """The share of the operations of the program."""
 DEAR_S = 2.0
 """Of building, that a short loop could save: with less it is an info."""
+UNIFORM_SHARE = 0.25
+"""Of a loop's operations, that stand in a copy of it with the same shapes in each iteration."""
 LONG, SHARE_OF_LONG = 50, 0.1
 """So many iterations make a program long with less of it: what a library makes of each may stand behind the loop, as
 numpyro's densities do."""
@@ -36,7 +38,8 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
         share = SHARE_OF_LONG if iterations >= LONG else LARGE_SHARE
         is_large = iterations >= MANY_ITERATIONS and size >= max(LARGE, share * total)
         # scan takes no iterations of different shapes; and what vmap could do is another rule's: python-loop-vmap.
-        if is_large and any(loop.is_uniform for loop in loops) and not any(loop.is_batch for loop in loops):
+        uniform = sum(loop.size for loop in loops if loop.is_uniform)
+        if is_large and uniform >= UNIFORM_SHARE * size and not any(loop.is_batch for loop in loops):
             yield _finding(e, max(loops, key=lambda loop: loop.iterations), size, total)
 
 
