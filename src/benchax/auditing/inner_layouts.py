@@ -51,7 +51,7 @@ def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> l
         return []
     return [
         {
-            "function": function, "name": layouts.names[inner.at], "where": inner.line, "count": n,
+            "function": function, "at": inner.at, "name": layouts.names[inner.at], "where": inner.line, "count": n,
             "what": inputs[inner.at].str_short(short_dtypes=True), "size_bytes": _size_bytes(inputs[inner.at]),
             "from": describe_placement(sharding), "to": describe_placement(inner.sharding),
         }

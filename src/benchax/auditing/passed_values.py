@@ -88,15 +88,23 @@ def _without_init(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def declared_static_at(defined: Where | None, function: str) -> Where | None:
-    """The line on which the user declares arguments of a function static: its decorator's, or that of its jax.jit; None
-    where nothing declares any, as where equinox takes all that is no array as static."""
+    """The line on which the user declares arguments of a function static; None where nothing declares any, as where
+    equinox takes all that is no array as static."""
+    return declared_at(defined, function, "static_arg")
+
+
+def declared_at(defined: Where | None, function: str, setting: str) -> Where | None:
+    """The line on which a function gets a setting of jax.jit whose name begins so: its decorator's, or that of its
+    jax.jit."""
     tree = tree_of(defined[0]) if defined is not None else None
     if defined is None or tree is None:
         return None
     node = def_of(tree, defined[1])
-    if isinstance(node, ast.FunctionDef) and (lines := [d.lineno for d in node.decorator_list if _declares(d)]):
+    if isinstance(node, ast.FunctionDef) and (
+        lines := [d.lineno for d in node.decorator_list if _declares(d, setting)]
+    ):
         return defined[0], lines[0]
-    given = [call for call in ast.walk(tree) if isinstance(call, ast.Call) and _declares(call) and call.args]
+    given = [call for call in ast.walk(tree) if isinstance(call, ast.Call) and _declares(call, setting) and call.args]
     lines = [call.lineno for call in given if _is_of(call.args[0], function, defined[1])]
     return (defined[0], lines[0]) if lines else None
 
@@ -121,9 +129,9 @@ def takes_all_but_arrays_as_static(defined: Where | None) -> bool:
     return tree is not None and any(last_name(node) == "filter_jit" for node in ast.walk(tree))
 
 
-def _declares(tree: ast.AST) -> bool:
+def _declares(tree: ast.AST, setting: str) -> bool:
     found = calls(tree, "jit", "pjit", "partial")
-    return any((keyword.arg or "").startswith("static_arg") for call in found for keyword in call.keywords)
+    return any((keyword.arg or "").startswith(setting) for call in found for keyword in call.keywords)
 
 
 def _is_of(node: ast.AST, function: str, line: int) -> bool:

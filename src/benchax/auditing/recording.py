@@ -72,7 +72,9 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
             "eager_arrays": calls.eager_arrays.asdict(),
             "stale": calls.stale.asdict(),
             "inner_layouts": [
-                move for one in kept for move in find_moves(one.place.name, one.jaxpr, calls.notes.layouts(one.fun))
+                {**move, "defined": one.place.defined, "is_carried": move["at"] in dict(one.carried.positions)}
+                for one in kept
+                for move in find_moves(one.place.name, one.jaxpr, calls.notes.layouts(one.fun))
             ],
             "second_forwards": _second_forwards(calls.shared),
             "host_work": calls.host_work.asdict(),

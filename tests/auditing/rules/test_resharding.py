@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchax.auditing.call_notes import _wanted_shardings
 from benchax.watching.frames import JaxCall
 
@@ -74,7 +76,8 @@ def test_a_sharding_for_an_argument_is_for_all_of_its_leaves() -> None:
 def inner_move(**changed: Any) -> dict[str, Any]:
     return {
         "function": "step", "name": "batch['x']", "where": "train.py:52", "count": 30, "what": "f32[4096,256]",
-        "size_bytes": 4 << 20, "from": "P(None, 'd') over {'d': 4}", "to": "P('d',) over {'d': 4}", **changed,
+        "size_bytes": 4 << 20, "from": "P(None, 'd') over {'d': 4}", "to": "P('d',) over {'d': 4}",
+        "defined": "train.py:50", "is_carried": False, **changed,
     }  # fmt: skip
 
 
@@ -90,6 +93,20 @@ def test_a_layout_that_a_function_gives_its_argument_is_found_with_the_line_that
     assert finding.title == "step moves batch['x'] to another layout in each call"
     assert finding.seen[0] == "f32[4096,256], 4.00 MiB, from P(None, 'd') over {'d': 4} to P('d',) over {'d': 4}"
     assert finding.seen[2:] == ("device_put places f32[4096,256] so at train.py:67",)
+
+
+@pytest.mark.parametrize(("is_carried", "line"), [(True, 2), (False, 4)])
+def test_what_comes_back_in_the_layout_that_it_is_moved_from_is_told_where_it_is_declared(
+    ask_about_program: Any, tmp_path: Path, is_carried: bool, line: int
+) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("import jax\n@jax.jit(out_shardings=kept)\ndef step(words, x):\n    return moved(words, x)\n")
+    move = inner_move(where=f"{train}:4", defined=f"{train}:2", is_carried=is_carried)
+
+    finding = ask_about_program(ID, host={"puts": []}, lines=[], inner_layouts=[move]).one
+
+    assert finding.where == (str(train), line)
+    assert (f"it is wanted otherwise at {train}:4" in finding.seen[-1]) == is_carried
 
 
 def test_a_small_argument_and_one_that_came_so_once_are_fine(ask_about_program: Any) -> None:

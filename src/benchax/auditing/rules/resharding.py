@@ -7,6 +7,7 @@ from typing import Any
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.origins import made_by
+from benchax.auditing.passed_values import declared_at
 from benchax.auditing.rule import Gain, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
@@ -68,6 +69,10 @@ def _lies_otherwise(line: Mapping[str, Any], moved: Sequence[tuple[str, str, str
 
 
 def _inner_move(move: Mapping[str, Any], puts: Iterable[Mapping[str, Any]]) -> Finding:
+    defined, wanted = where_of(move["defined"]), where_of(move["where"])
+    # Placed once it would come back as before, if that is what the function is told to give.
+    given_back = declared_at(defined, move["function"], "out_shardings") if move["is_carried"] else None
+    so_again = [f"out_shardings give it back so for the next call; it is wanted otherwise at {move['where']}"]
     put_at = {
         f"{put['by']} places {put['what']} so at {put['where']}"
         for put in puts
@@ -79,8 +84,10 @@ def _inner_move(move: Mapping[str, Any], puts: Iterable[Mapping[str, Any]]) -> F
             f"{move['what']}, {size(move['size_bytes'])}, from {move['from']} to {move['to']}",
             f"so in {count(move['count'])} calls while they were counted; nothing else in it reads it as it comes",
             *list_some(sorted(put_at)),
+            *(so_again if given_back else ()),
         ],
-        f"Place {move['name']} as the function wants it before the calls: jax.device_put with the sharding of this "
-        "line. Or leave the constraint out, if the function does as well with the layout in which it comes.",
-        where=where_of(move["where"]),
+        f"Place {move['name']} as the function wants it before the calls: jax.device_put with the sharding that it "
+        "gets there, and out_shardings that give it back so. Or leave the constraint out, if the function does as well "
+        "with the layout in which it comes.",
+        where=given_back or wanted,
     )
