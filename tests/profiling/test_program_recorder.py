@@ -210,7 +210,7 @@ def test_who_waits_is_told_when_enough_is_recorded(profile, project: Path) -> No
 FULL = """
 import jax  # which has the hook called; ours is not loaded before
 import benchax.profiling.program_recorder as recorder, benchax.profiling.steady as steady
-recorder.MOST_GROWTH = 0
+recorder.MOST_GROWTH = -(1 << 40)
 """
 
 

@@ -232,6 +232,24 @@ def test_a_loop_that_runs_ahead_of_the_device_has_the_devices_steps() -> None:
     assert parts(found) == {"device": 1000}
 
 
+def test_a_recording_that_ends_while_the_queue_is_filled_has_the_devices_steps() -> None:
+    """After the first step, which compiles, the host calls many more at once, of which the device begins a few."""
+    calls = [call("step", 0, 3000), *(call("step", 3100 + 4 * i, 3) for i in range(13))]
+    runs = [work(3000, 100, 0), *(work(3102 + 340 * i, 340, 1 + i) for i in range(4))]
+
+    found = split_of(read(calls, runs))
+
+    assert found.lengths_s == pytest.approx((0.00034,) * 3)
+
+
+def test_calls_of_which_the_device_has_begun_one_are_no_steps() -> None:
+    calls = [call("step", 0, 3000), *(call("step", 3100 + 4 * i, 3) for i in range(13))]
+
+    found = split_of(read(calls, [work(3000, 5000, 0)]))
+
+    assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.008,)))
+
+
 def test_where_nothing_repeats_the_recording_is_split() -> None:
     found = split_of(read([call("step", 0, 100), call("other", 100, 100)], [work(100, 300, 1), work(500, 100, 2)]))
 

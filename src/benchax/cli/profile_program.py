@@ -121,7 +121,7 @@ def _until(found: Recorded) -> list[str]:
     if found.attempts > 1:
         since = seconds(found.began_s or 0.0)
         text = f"this is the best of {found.attempts} recordings, {since} after the import of jax: "
-        said.append(text + "the others held fewer steps of a loop, or it had ended")
+        said.append(text + "in the others the device did less in steps of a loop")
     elif found.stopped_by not in ("end", "duration"):
         said.append(f"recording ended after {after}, when a {found.stopped_by} began")
     if found.stop_s is not None and found.stop_s > SLOW_STOP_S:

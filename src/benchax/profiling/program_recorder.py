@@ -8,7 +8,8 @@ program begins a trace of its own, so that long programs leave traces that can b
 beside the running program, and outlive a SIGKILL that comes later.
 
 Where steps of a loop are wanted, `steady.py` looks at each recording when its time is over, and another one follows
-until there are enough of them. The first recording is kept, for the first step, and the one with most steps.
+until there are enough of them. The first recording is kept, for the first step, and the one in whose steps the
+device did most.
 
 Nothing here may raise into the program, nor wait longer than the profiler needs to write.
 """
@@ -54,6 +55,8 @@ MOST_TIMES = 12
 MOST_GROWTH = 160 << 20
 """An event takes 126 bytes until the recording is written (jax 0.10.2), so that this is about 1.3 million: of steps of
 5 µs 0.5 s, of which 5 s took 6 GB and a minute to read."""
+GROWN = 2 * MOST_GROWTH
+"""At least, before a program is looked at again that has grown by itself, as while it compiled."""
 LOOK_EVERY_S = 0.25
 _THEIRS = ("start_trace", "trace")
 
@@ -137,9 +140,13 @@ class Recorder:
         self.resident_before = 0
         self.is_early = False
         """The recording under way is looked at before its time is over, because the process has grown."""
-        self.has_looked_early = False
-        self.best = (-1, False)
-        """Of the recording that is kept: how many steps it holds, and whether any program ran in it."""
+        self.growth = 0
+        """Of the process in the recording under way, when it was looked at early."""
+        self.most_growth: int | None = None
+        """In place of `MOST_GROWTH`, of a program that grows by itself."""
+        self.most_steps = 0
+        self.best = (-1.0, False)
+        """Of the recording that is kept: how long a device worked in its steps, and whether any program ran in it."""
         self.over = threading.Event()
         """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
@@ -222,7 +229,7 @@ class Recorder:
             self._tell(f"recording for {seconds(self.lasting_s, 2)}")
         _later(self.lasting_s, functools.partial(self.stop_unless_compiling, self.found.attempts))
         self.is_early = False
-        if self.wish.least_steps and not self.has_looked_early:
+        if self.wish.least_steps:
             self.resident_before = self.process.memory_info().rss
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, self.found.attempts))
         if self.wish.keeps_memory:
@@ -248,10 +255,11 @@ class Recorder:
         """
         if self.found.stopped_by or self.found.attempts != recording:
             return
-        if self.is_compiling or self.process.memory_info().rss - self.resident_before < MOST_GROWTH:
+        self.growth = self.process.memory_info().rss - self.resident_before
+        if self.is_compiling or self.growth < (self.most_growth or MOST_GROWTH):
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
             return
-        self.is_early = self.has_looked_early = True
+        self.is_early = True
         self._look(recording)
 
     def stop_unless_compiling(self, recording: int) -> None:
@@ -287,7 +295,7 @@ class Recorder:
             if again_s is None:
                 self.stop("duration")
             else:
-                seen = f"{max(self.best[0], 0)} of {self.wish.least_steps} steps of a loop seen"
+                seen = f"{self.most_steps} of {self.wish.least_steps} steps of a loop seen"
                 self._tell(f"{seen}; recording for another {seconds(again_s, 2)}")
                 self.lasting_s = again_s
                 self.start()
@@ -327,14 +335,16 @@ class Recorder:
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
-        again_s, rank = None, (0, False)
+        again_s, rank = None, (0.0, False)
         # One that is the only one needs not be looked at: it is what there is.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = steady.look(recorded.xspace)
-            rank, in_all_s = (seen.count, seen.has_operations), perf_counter() - self.imported
+            rank, in_all_s = (seen.worked_s, seen.has_operations), perf_counter() - self.imported
+            self.most_steps = max(self.most_steps, seen.count)
             again_s = steady.next_duration(seen, recorded_s, in_all_s, self.wish.least_steps)
-            if self.is_early and seen.n_events < steady.MOST_EVENTS / 2:  # it was the program itself that has grown
-                again_s = self.wish.duration_s
+            if self.is_early and seen.n_events < steady.MOST_EVENTS / 2:
+                # It was the program itself that has grown, and may do so again.
+                again_s, self.most_growth = self.wish.duration_s, max(GROWN, 2 * self.growth)
         file = str(recorded.files["xplane"])
         # Of those without steps the newest: the loop may have begun.
         if rank > self.best or (rank == self.best and not rank[0] and not self.found.stopped_by):

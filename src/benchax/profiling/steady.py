@@ -40,6 +40,9 @@ class SeenSteps:
     n_events: int
     has_operations: bool = True
     """Some compiled program ran."""
+    worked_s: float = 0.0
+    """What the first device did from the first step on, also of a loop that is over: what sets a program up may have
+    many calls, or long ones, that leave a device little to do."""
 
 
 def look(xspace: bytes) -> SeenSteps:
@@ -53,7 +56,8 @@ def look(xspace: bytes) -> SeenSteps:
     found = operations(space, known)
     if not len(found):
         return SeenSteps(0, None, space.n_events, has_operations=False)
-    bounds = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs_by_device(space, found, known))
+    runs = runs_by_device(space, found, known)
+    bounds = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs)
     begin = bounds.begin_ps
     if len(begin) < 2:
         return SeenSteps(0, None, space.n_events)
@@ -62,7 +66,9 @@ def look(xspace: bytes) -> SeenSteps:
     over = max(int(line.start_ps[-1]) for line in lines)
     start = min(int(line.start_ps.min()) for line in lines)
     is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - start))
-    return SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events)
+    since = [run for run in runs if run.device == runs[0].device and run.start_s * PS >= begin[0]]
+    worked_s = sum(run.device_s for run in since)
+    return SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events, worked_s=worked_s)
 
 
 def next_duration(seen: SeenSteps, recorded_s: float, in_all_s: float, least_steps: int) -> float | None:

@@ -28,6 +28,10 @@ from benchax.results.steps import ProgramsPerStep, StepMark
 LAST, LAST_CALLS = 0.2, 1.5
 """The last call of a step may lie so far before the end, as a part of the recording, or by so many steps."""
 
+LEFT_WAITING = 3
+"""Calls that the device has not begun when the recording ends: the loop has run ahead, though the first steps, as the
+one that compiles, may have been waited for."""
+
 
 @dataclass(frozen=True, eq=False)
 class StepBounds:
@@ -46,7 +50,8 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
         name, begin = marked
         return StepBounds("annotation", name, begin, _programs(host, begin))
     found = _of_calls(host, runs) or _of_runs(runs)
-    if found is None:
+    # Of many calls the device may have begun one or two before the recording ended.
+    if found is None or len(found[1]) < LEAST_CALLS - 1:
         return StepBounds("none", "", np.zeros(0, np.int64))
     name, begin = found
     # Where the loop runs ahead, what was called between two steps of the device is of later ones.
@@ -120,6 +125,8 @@ def _at_device(name: str, begin: Ints, runs: Sequence[Run]) -> Ints:
     starts = _starts(name, runs)
     # A program may end before its last runs have; the first ones may have been called before the recording.
     starts = starts[max(0, len(starts) - len(begin)) :]
+    if len(starts) and len(begin) - len(starts) >= LEFT_WAITING:
+        return starts
     if len(starts) < LEAST_CALLS:
         return begin
     return starts if np.mean(starts[:-1] > begin[1 : len(starts)]) > 0.5 else begin
