@@ -22,6 +22,8 @@ APART = {
     "by index": "for i in r:\n    out[i] = solve(xs[i])  #\n",
     "sum": "for x in xs:\n    total = total + float(solve(x))  #\n",
     "module": "import numpy as np\nfor x in xs:\n    y = np.asarray(solve(np.square(x)))  #\n",
+    "imported": "from jax import numpy as jnp\nfor x in xs:\n    y = jnp.sin(solve(jnp.cos(x)))  #\n",
+    "no names": "for i in r:\n    out[i] = solve(read().x)  #\n",
     "comprehension": "y = [solve(y) for y in ys]  #\n",
     "new in each iteration": "for x in xs:\n    z = prepare(x)\n    y = solve(z)  #\n    z.show()\n",
     "own object": "for i in r:\n    y = self.solve(self.xs[i])  #\n",

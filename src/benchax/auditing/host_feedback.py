@@ -36,9 +36,9 @@ def _is_fed_back(tree: ast.AST, loop: ast.AST, line: int, name: str) -> bool:
     made, on_line = set[str](), list(calls_on(loop, line))
     # A function may be called by a name that is not its own.
     asked = [call for call in on_line if callee_name(call) == name] or on_line[:1]
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import))
-    modules = {alias.asname or alias.name for node in imports for alias in node.names}
-    while (more := set(_made_of(loop, asked, made)) - modules) - made:
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    others = {"", *(alias.asname or alias.name for node in imports for alias in node.names)}
+    while (more := set(_made_of(loop, asked, made)) - others) - made:
         made |= more
     return any(_reads(argument, made) for call in asked for argument in (*call.args, *call.keywords))
 
