@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import jax
+
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedValue, closed_jaxpr
+from benchax.errors import NotMeasured
 from benchax.results.audit import Finding
 from benchax.units import count, size
 
 OF_EXAMPLES = "vmap(transpose("
 """In the scope of what a derivative inside of a `vmap` makes; one of a whole batch has it the other way round."""
+TOLD_SINCE = (0, 7)
+"""JAX 0.8.3 and newer ones tell it, 0.6.2 does not."""
 LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
 PASSES = ("transpose", "convert_element_type", "mul", "div", "neg")
 ADVICE = (
@@ -34,6 +39,8 @@ class _Summed(NamedTuple):
 def per_example_gradients(e: Evidence) -> Iterable[Finding]:
     every = list(bodies(closed_jaxpr(e)))
     if not any(OF_EXAMPLES in step.scope for body in every for step in body.program.steps):
+        if jax.__version_info__ < TOLD_SINCE:
+            raise NotMeasured("this JAX does not tell what a derivative inside of a vmap has made")
         raise NotApplicable("no derivative is taken inside of a vmap")
     lines: dict[str, list[_Summed]] = {}
     for one in (one for body in every for one in _summed(body)):
