@@ -10,8 +10,6 @@ import pytest
 from jax_versions import IS_0_6, tells_transposed
 
 ID = "per-example-gradients"
-    jax.__version_info__ < TOLD_SINCE, reason="this JAX does not tell of derivatives in a vmap"
-)
 W, XS = jnp.ones((300, 200)), jnp.ones((64, 300))
 ROWS = jnp.arange(64)
 
