@@ -210,7 +210,7 @@ def test_who_waits_is_told_when_enough_is_recorded(profile, project: Path) -> No
 FULL = """
 import jax  # which has the hook called; ours is not loaded before
 import benchax.profiling.program_recorder as recorder, benchax.profiling.steady as steady
-recorder.MOST_GROWTH = -(1 << 40)
+recorder.FIRST_GROWTH = recorder.MOST_GROWTH = -(1 << 40)
 """
 
 
@@ -229,3 +229,41 @@ def test_a_program_that_has_grown_by_itself_is_recorded_for_the_time_that_was_as
 
     assert (found["attempts"], found["is_full"]) == (2, False)
     assert found["recorded_s"] >= 1.0
+
+
+SMALL = """
+import time
+import jax, jax.numpy as jnp
+
+@jax.jit
+def f(x):
+    return jax.lax.fori_loop(0, 300, lambda i, y: jnp.roll(y * 1.01 + jnp.sin(y), 1), x)
+
+x, took, told = jnp.ones((4, 6, 6)), [], __import__("pathlib").Path()
+while not any("enough" in file.read_text() for file in told.glob("*.txt")):
+    for _ in range(20):
+        began = time.perf_counter()
+        f(x).block_until_ready()
+        took.append(time.perf_counter() - began)
+print(sorted(took)[len(took) // 2])
+"""
+
+
+@pytest.mark.serial  # what neighbours take of the recorded part is not taken of the other one
+def test_a_step_is_timed_also_while_nothing_is_recorded(profile, project: Path, capfd) -> None:
+    """Recorded, it takes several times as long; most of its steps are not, so that their median is the truth."""
+    found = only(profile(begin=SMALL, duration_s=5.0, least_steps=10, samples_stack=True, told_in=str(project)))
+
+    truth_s = float(capfd.readouterr().out)
+    assert found["why_no_pace"] == ""
+    assert found["unrecorded_step_s"] == pytest.approx(truth_s, rel=0.5)
+    split = profile_of(Path(found["xplane"]).read_bytes()).split
+    assert split.mean_s > 1.5 * found["unrecorded_step_s"]
+
+
+def test_a_loop_that_ends_with_its_recording_says_that_its_pace_was_not_measured(profile) -> None:
+    program = SMALL.partition("x, took")[0] + "x = jnp.ones((4, 6, 6))\nfor _ in range(300): f(x).block_until_ready()"
+
+    found = only(profile(begin=program, duration_s=5.0, least_steps=10))
+
+    assert (found["unrecorded_step_s"], found["attempts"]) == (None, 1)

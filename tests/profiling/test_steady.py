@@ -31,7 +31,7 @@ def test_a_loop_that_had_ended_before_the_recording_does_not_count() -> None:
 
 
 def test_a_program_that_is_called_once_has_no_steps() -> None:
-    assert look(trace(1)) == SeenSteps(0, None, look(trace(1)).n_events)
+    assert look(trace(1)) == SeenSteps(0, None, look(trace(1)).n_events, in_all_s=0.0001)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,16 @@ def test_how_long_the_next_recording_is(
 def test_a_recording_in_which_nothing_ran_says_so() -> None:
     nothing = space(plane("/host:CPU", {"python": [Event("waiting", 0, 10)]}))
 
-    assert (look(nothing).has_operations, look(trace(1)).has_operations) == (False, True)
+    assert (look(nothing).in_all_s, look(trace(1)).in_all_s) == (0.0, pytest.approx(0.0001))
+
+
+def test_the_program_that_devices_are_busy_with_is_the_one_whose_runs_are_counted() -> None:
+    names = (("cast", 0), ("step", 100), ("step", 400))
+    python = [call(name, 1000 * i + at, 50) for i in range(8) for name, at in names]
+    runs = [work(1000 * i + 160 + 300 * k, 100, 2 * i + k) for i in range(8) for k in range(2)]
+    runs += [work(1000 * i + 60, 10, 100 + i, hlo_module="jit_cast") for i in range(8)]
+
+    found = look(space(plane("/host:CPU", {"python": python, "pool": runs})))
+
+    assert (found.program, found.runs_per_step) == ("jit_step", 2)
+    assert found.events_per_s == pytest.approx(6 / 0.001)

@@ -250,6 +250,50 @@ def test_calls_of_which_the_device_has_begun_one_are_no_steps() -> None:
     assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.008,)))
 
 
+def test_what_sets_a_program_up_is_no_step_however_often_it_is_called() -> None:
+    """jnp.zeros, four times between imports and data, and then one long fit."""
+    calls = [*(call("zeros", 10_000 * i, 50) for i in range(4)), call("fit", 31_000, 60_000)]
+    runs = [*(work(10_000 * i + 10, 2, i, hlo_module="jit_zeros") for i in range(4)), work(31_100, 59_000, 9)]
+
+    found = split_of(read(calls, runs))
+
+    assert (found.mark, found.name) == ("none", "")
+
+
+def test_calls_between_which_other_programs_work_are_no_steps_of_a_loop() -> None:
+    calls = [call("zeros", 1000 * i, 50) for i in range(5)]
+    between = [call(f"setup_{i}", 1000 * i + 100, 800) for i in range(5)]
+    runs = [work(1000 * i + 10, 2, i, hlo_module="jit_zeros") for i in range(5)]
+    runs += [work(1000 * i + 110, 700, 10 + i, hlo_module=f"jit_setup_{i}") for i in range(5)]
+
+    assert split_of(read(sorted([*calls, *between], key=lambda one: one.start), runs)).mark == "none"
+
+
+def test_a_loop_whose_evaluations_take_longer_than_its_steps_is_one() -> None:
+    calls: list[Event] = []
+    runs: list[Event] = []
+    for i in range(STEPS):
+        calls += [call("step", 2000 * i, 50), *([call("evaluate", 2000 * i + 500, 50)] if i % 3 == 2 else [])]
+        runs += [work(2000 * i + 10, 400, i)]
+        runs += [work(2000 * i + 510, 1400, 50 + i, hlo_module="jit_evaluate")] if i % 3 == 2 else []
+
+    found = split_of(read(calls, runs))
+
+    assert (found.name, found.lengths_s) == ("jit_step", pytest.approx((0.002,) * 4))
+
+
+def test_two_calls_are_no_step_whose_length_could_be_told() -> None:
+    found = split_of(read([call("step", 0, 100), call("step", 1000, 100)], [work(100, 300, 1), work(1100, 300, 2)]))
+
+    assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.0014,)))
+
+
+def test_the_events_of_a_step_are_counted_on_all_threads() -> None:
+    calls = [call("step", 1000 * i, 50) for i in range(STEPS)]
+
+    assert split_of(read(calls, [work(1000 * i + 100, 300, i) for i in range(STEPS)])).events_per_step == 2
+
+
 def test_where_nothing_repeats_the_recording_is_split() -> None:
     found = split_of(read([call("step", 0, 100), call("other", 100, 100)], [work(100, 300, 1), work(500, 100, 2)]))
 

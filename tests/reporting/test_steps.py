@@ -50,7 +50,10 @@ def test_a_recording_without_steps_is_said_to_have_none() -> None:
     texts = [getattr(block, "text", "") for block in steps.blocks(split)]
 
     assert texts[0].startswith("58 % of the recorded time is data loading")
-    assert texts[1] == "no step was found: no program was called three times in the 2.00 s that were recorded"
+    assert texts[1] == (
+        "no step was found: no program that the devices were busy with was called three times in the 2.00 s that were "
+        "recorded"
+    )
 
 
 def test_few_samples_are_said_to_be_few_and_none_to_be_missing() -> None:

@@ -241,6 +241,7 @@ def _record(
 ) -> tuple[Profile | None, bool]:
     """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
+    from benchax.profiling.recording_cost import cost_of_calls
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 
@@ -263,8 +264,11 @@ def _record(
         if not files:
             note(f"there is no profile of it: it ended in the stage {outcome.failure.stage!r}")
     title = f"{label}, {outcome.runs} runs" if outcome.runs else label
-    found = replace(profile_of_file(files[0], title, _remarks(outcome)), split=None) if files else None  # our loop
-    return found, outcome.failure is not None
+    if not files:
+        return None, outcome.failure is not None
+    found = profile_of_file(files[0], title, _remarks(outcome))
+    cost = cost_of_calls(found, outcome.unrecorded_s)
+    return replace(found, split=None, recording_cost=cost), outcome.failure is not None  # the loop is ours
 
 
 def _remarks(outcome: ProfilingOutcome) -> list[str]:

@@ -74,9 +74,10 @@ def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder,
 
 def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
+    from benchax.profiling.recording_cost import cost_of_steps
 
     files: list[tuple[Path, str, list[str]]] = []
-    first: dict[str, str] = {}
+    by_title: dict[str, Recorded] = {}
     for report in ended.reports:
         found = Recorded(**report.result)
         if found.xplane is None:
@@ -84,9 +85,13 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
         else:
             title = f"process {report.pid}: {name_of(report.argv)}"
             files.append((Path(found.xplane), title, [*_until(found), *found.remarks]))
-            if found.first_xplane is not None:
-                first[title] = found.first_xplane
-    return [_with_first_step(profile, first.get(profile.title)) for profile in _read(files)]
+            by_title[title] = found
+    profiles: list[Profile] = []
+    for profile in _read(files):
+        found = by_title[profile.title]
+        cost = cost_of_steps(profile, found.unrecorded_step_s, found.why_no_pace or "the program ended before it was")
+        profiles.append(replace(_with_first_step(profile, found.first_xplane), recording_cost=cost))
+    return profiles
 
 
 def _with_first_step(profile: Profile, earlier: str | None) -> Profile:

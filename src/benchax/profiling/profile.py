@@ -4,8 +4,8 @@
     with benchax.profile("traces") as p: ...   # whatever runs inside; files are kept in the folder
     p = benchax.profile(f, x, memory_s=0.01)   # and what is alive meanwhile, read every 10 ms
 
-The numbers are of a program that runs under the profiler: each operation on CPU costs about a microsecond more than
-without (`benchmarks/profiles.py`). They say where the time goes; how long `f` takes says `benchax.bench`.
+The numbers are of a program that runs under the profiler, where each operation on CPU costs up to a microsecond more
+than without (`benchmarks/profiles.py`). What that makes of a call is measured beside it (`Profile.recording_cost`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchax.model import Remark
 from benchax.profiling import files, memory, trace
 from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import sample
+from benchax.profiling.recording_cost import cost_of_calls
 from benchax.profiling.session import Session, check_options, session
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
@@ -82,7 +83,8 @@ def profile(
             operation. Or a folder, or nothing: then this is a context manager for `with`.
         args, kwargs: its inputs.
         dir: folder for the files: `plugins/profile/<run>/`, as TensorBoard and Perfetto open them. None: no files.
-        runs: how often `fn` is called under the profiler. None: for at least 50 ms, 3 to 1000 times.
+        runs: how often `fn` is called under the profiler. None: for at least 50 ms, 3 to 1000 times. Before that it is
+            called as often without it, for 50 ms at most.
         options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
             advanced_configuration.
         memory_s: seconds between two readings of what is alive, for `Profile.timeline`; further apart where readings
@@ -192,7 +194,10 @@ def _of_function(
 
     report(ProgressEvent(name, "first call"))
     call()  # compiles
-    count = runs or _enough(_once(call))
+    unrecorded_s = [_once(call)]
+    count = runs or _enough(unrecorded_s[0])
+    while sum(unrecorded_s) < LEAST_S and len(unrecorded_s) < count:
+        unrecorded_s.append(_once(call))
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {count} runs"))
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
@@ -202,7 +207,7 @@ def _of_function(
                 call()
     report(ProgressEvent(name, "reading the trace"))
     read = _read(recorded, f"{name}, {count} runs", options, before, timelines)
-    return replace(read, split=None)  # the loop is ours
+    return replace(read, split=None, recording_cost=cost_of_calls(read, unrecorded_s))  # the loop is ours
 
 
 def _wait() -> None:

@@ -9,7 +9,7 @@ beside the running program, and outlive a SIGKILL that comes later.
 
 Where steps of a loop are wanted, `steady.py` looks at each recording when its time is over, and another one follows
 until there are enough of them. The first recording is kept, for the first step, and the one in whose steps the
-device did most.
+device did most; where none has steps, the one in which it did most.
 
 Nothing here may raise into the program, nor wait longer than the profiler needs to write.
 """
@@ -33,13 +33,15 @@ from typing import Any
 import jax
 import psutil
 
+from benchax.errors import NotMeasured
 from benchax.profiling import files, preflight, steady
 from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import Sampler
+from benchax.profiling.plain_pace import mark_clock, measure_plain_pace
 from benchax.profiling.session import Session, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
 from benchax.profiling.stack_samples import COMPILED as MARK
-from benchax.results.profile import Timeline
+from benchax.results.profile import MANY_EVENTS_PER_S, Timeline
 from benchax.source_files import owner_of
 from benchax.units import plural, seconds
 
@@ -52,11 +54,13 @@ MOST_MARKS = 1000
 """So many compilations before the recording are remembered for it."""
 MOST_TIMES = 12
 """A program that is still compiling is recorded for longer, up to so many times what was asked for."""
-MOST_GROWTH = 160 << 20
-"""An event takes 126 bytes until the recording is written (jax 0.10.2), so that this is about 1.3 million: of steps of
-5 µs 0.5 s, of which 5 s took 6 GB and a minute to read."""
-GROWN = 2 * MOST_GROWTH
-"""At least, before a program is looked at again that has grown by itself, as while it compiled."""
+EVENT_BYTES = 126
+"""Of memory that an event takes until the recording is written (jax 0.10.2)."""
+FIRST_GROWTH, MOST_GROWTH = 32 << 20, 160 << 20
+"""A quarter of a million events, which take 2 s to write, may hold enough steps already; 1.3 million are all that can
+be read. Of steps of 5 µs 5 s took 6 GB and a minute."""
+GROWN = 2 * FIRST_GROWTH
+"""At least, before a program is looked at again that has grown by itself."""
 LOOK_EVERY_S = 0.25
 _THEIRS = ("start_trace", "trace")
 
@@ -99,6 +103,9 @@ class Recorded:
     """end, duration, or trace of the program's own."""
     attempts: int = 0
     """How many recordings there were."""
+    unrecorded_step_s: float | None = None
+    """What a step takes while nothing is recorded. None: not measured; where that matters, because …"""
+    why_no_pace: str = ""
     is_full: bool = False
     """The recording was ended before its time, for it held as many events as can be read."""
     platform: str | None = None
@@ -142,11 +149,15 @@ class Recorder:
         """The recording under way is looked at before its time is over, because the process has grown."""
         self.growth = 0
         """Of the process in the recording under way, when it was looked at early."""
-        self.most_growth: int | None = None
-        """In place of `MOST_GROWTH`, of a program that grows by itself."""
+        self.most_growth = FIRST_GROWTH
+        """So much, before the recording is looked at."""
         self.most_steps = 0
-        self.best = (-1.0, False)
-        """Of the recording that is kept: how long a device worked in its steps, and whether any program ran in it."""
+        self.best = (-1.0, 0.0)
+        """Of the recording that is kept: how long devices worked in its steps, and in all of it."""
+        self.is_wanted = threading.Event()
+        """Set when the program ends, or traces itself: nothing may be waited for any more."""
+        self.kept: steady.SeenSteps | None = None
+        """The steps of the recording that is kept."""
         self.over = threading.Event()
         """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
@@ -172,6 +183,7 @@ class Recorder:
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
             self.last_compiled = perf_counter()
+            self.resident_before = self.process.memory_info().rss  # what a compiler takes are no events
         if event in _MARKS and os.getpid() == self.pid and not self.found.stopped_by:
             self._mark(event, duration_secs, str(details.get("fun_name") or "?"))
         if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too
@@ -256,7 +268,7 @@ class Recorder:
         if self.found.stopped_by or self.found.attempts != recording:
             return
         self.growth = self.process.memory_info().rss - self.resident_before
-        if self.is_compiling or self.growth < (self.most_growth or MOST_GROWTH):
+        if self.is_compiling or self.growth < self.most_growth:
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
             return
         self.is_early = True
@@ -293,6 +305,7 @@ class Recorder:
                 self.found.remarks.append(str(error))
                 again_s = None
             if again_s is None:
+                self._measure_pace()
                 self.stop("duration")
             else:
                 seen = f"{self.most_steps} of {self.wish.least_steps} steps of a loop seen"
@@ -300,7 +313,40 @@ class Recorder:
                 self.lasting_s = again_s
                 self.start()
 
+    def _measure_pace(self) -> None:
+        """How long a step takes without the recording, where its events are so many that they lengthen it."""
+        seen = self.kept
+        if seen is None or seen.length_s is None or seen.events_per_s < MANY_EVENTS_PER_S:
+            return
+        self._tell("measuring how long a step takes while nothing is recorded")
+        try:
+            if not seen.program:
+                raise NotMeasured("the trace does not number the runs of programs")
+            apart_s = seen.length_s / seen.runs_per_step
+            pace_s = measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
+            self.found.unrecorded_step_s = pace_s * seen.runs_per_step
+        except NotMeasured as error:
+            self.found.why_no_pace = error.problem
+        except Exception as error:  # a full disk: the program goes on
+            self.found.why_no_pace = str(error)
+
+    def _record_briefly(self, for_s: float) -> bytes:
+        with contextlib.ExitStack() as recording:
+            self.is_starting = True
+            try:
+                recorded = recording.enter_context(session({"enable_hlo_proto": False}))
+            finally:
+                self.is_starting = False
+            mark_clock()
+            self._wait(for_s)
+        return recorded.xspace
+
+    def _wait(self, for_s: float) -> None:
+        if self.is_wanted.wait(for_s):
+            raise NotMeasured("the program ended before it was")
+
     def stop(self, by: str) -> None:
+        self.is_wanted.set()  # whoever holds the lock may be waiting
         with self.lock:
             if self.found.stopped_by:
                 return
@@ -335,25 +381,27 @@ class Recorder:
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
-        again_s, rank = None, (0.0, False)
+        again_s, rank, seen = None, (0.0, 0.0), None
         # One that is the only one needs not be looked at: it is what there is.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = steady.look(recorded.xspace)
-            rank, in_all_s = (seen.worked_s, seen.has_operations), perf_counter() - self.imported
+            rank = seen.worked_s, seen.in_all_s
             self.most_steps = max(self.most_steps, seen.count)
-            again_s = steady.next_duration(seen, recorded_s, in_all_s, self.wish.least_steps)
-            if self.is_early and seen.n_events < steady.MOST_EVENTS / 2:
-                # It was the program itself that has grown, and may do so again.
-                again_s, self.most_growth = self.wish.duration_s, max(GROWN, 2 * self.growth)
+            since_s = perf_counter() - self.imported
+            again_s = steady.next_duration(seen, recorded_s, since_s, self.wish.least_steps)
+            if self.is_early:
+                is_of_events = seen.n_events * EVENT_BYTES > self.growth / 2
+                # It may have been the program itself that has grown, and may do so again.
+                self.most_growth = MOST_GROWTH if is_of_events else max(GROWN, 2 * self.growth)
+                again_s = again_s if is_of_events else self.wish.duration_s
         file = str(recorded.files["xplane"])
-        # Of those without steps the newest: the loop may have begun.
-        if rank > self.best or (rank == self.best and not rank[0] and not self.found.stopped_by):
+        if rank > self.best:
             old = self.found.xplane
             if self.found.attempts == 2:
                 self.found.first_xplane = old
             elif old is not None:
                 shutil.rmtree(Path(old).parent, ignore_errors=True)
-            self.found.xplane, self.best = file, rank
+            self.found.xplane, self.best, self.kept = file, rank, seen
             self.found.is_full = self.is_early and again_s is None
             self.found.began_s = self.segment_began - self.imported
             self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s

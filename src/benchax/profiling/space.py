@@ -107,3 +107,9 @@ class Space:
 
     def plane(self, name: str) -> Plane | None:
         return next((plane for plane in self.planes if plane.name == name), None)
+
+
+def count_events(space: Space, begin_ps: int, end_ps: int) -> int:
+    """How many begin between the two times."""
+    lines = (line for plane in space.planes for line in plane.lines if len(line))
+    return sum(int(((line.start_ps >= begin_ps) & (line.start_ps < end_ps)).sum()) for line in lines)

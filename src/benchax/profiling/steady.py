@@ -7,16 +7,21 @@ often enough, or was no longer being called at its end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchax.profiling.compiled_modules import programs
 from benchax.profiling.events import read
 from benchax.profiling.host_thread import read_compile_marks, read_host_thread
-from benchax.profiling.operations import KEEP, operations
+from benchax.profiling.operations import KEEP, Operations, operations
 from benchax.profiling.runs import PS, runs_by_device
+from benchax.profiling.space import count_events
 from benchax.profiling.step_bounds import find_steps
+from benchax.repeating import LEAST_CALLS
+from benchax.results.profile import Run
 
 LONGEST_S = 60.0
 """No recording of several is longer, so that steps of ten minutes are seen in part."""
@@ -38,11 +43,16 @@ class SeenSteps:
     length_s: float | None
     """The median. None: no two beginnings were seen."""
     n_events: int
-    has_operations: bool = True
-    """Some compiled program ran."""
     worked_s: float = 0.0
-    """What the first device did from the first step on, also of a loop that is over: what sets a program up may have
-    many calls, or long ones, that leave a device little to do."""
+    """What devices did from the first step on, also of a loop that is over."""
+    in_all_s: float = 0.0
+    """What they did in the whole recording. 0: no compiled program ran."""
+    program: str = ""
+    """A program that is run in each step. Empty: no steps, or the runs of programs are not known, as on GPU."""
+    runs_per_step: float = 0.0
+    """Of that program."""
+    events_per_s: float = 0.0
+    """While there were steps."""
 
 
 def look(xspace: bytes) -> SeenSteps:
@@ -55,20 +65,47 @@ def look(xspace: bytes) -> SeenSteps:
     known = programs(space)
     found = operations(space, known)
     if not len(found):
-        return SeenSteps(0, None, space.n_events, has_operations=False)
-    runs = runs_by_device(space, found, known)
-    bounds = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs)
-    begin = bounds.begin_ps
-    if len(begin) < 2:
         return SeenSteps(0, None, space.n_events)
+    runs = runs_by_device(space, found, known)
+    in_all_s = _worked_s(found, runs)
+    begin = find_steps(space, read_host_thread(space, read_compile_marks(space)), runs).begin_ps
+    if not len(begin):
+        return SeenSteps(0, None, space.n_events, in_all_s=in_all_s)
     length = float(np.median(np.diff(begin)))
     lines = [line for plane in space.planes for line in plane.lines if len(line)]
     over = max(int(line.start_ps[-1]) for line in lines)
     start = min(int(line.start_ps.min()) for line in lines)
     is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - start))
-    since = [run for run in runs if run.device == runs[0].device and run.start_s * PS >= begin[0]]
-    worked_s = sum(run.device_s for run in since)
-    return SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events, worked_s=worked_s)
+    worked_s = _worked_s(found, runs, int(begin[0]))
+    seen = SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events, worked_s, in_all_s)
+    steps = begin[1:] if len(begin) > LEAST_CALLS else begin
+    program, often = _most_run(runs, int(steps[0]), int(steps[-1]))
+    events = count_events(space, int(steps[0]), int(steps[-1]))
+    return replace(
+        seen,
+        program=program,
+        runs_per_step=often / (len(steps) - 1),
+        events_per_s=events * PS / float(steps[-1] - steps[0]),
+    )
+
+
+def _worked_s(found: Operations, runs: Sequence[Run], since_ps: int = 0) -> float:
+    """How long the first device worked; on GPU, where runs are not known, the sum over operations."""
+    if runs:
+        mine = (run for run in runs if run.device == runs[0].device and run.start_s * PS >= since_ps)
+        return sum(run.device_s for run in mine)
+    return float((found.end_ps - found.start_ps)[found.start_ps >= since_ps].sum()) / PS
+
+
+def _most_run(runs: Sequence[Run], begin_ps: int, end_ps: int) -> tuple[str, int]:
+    """(the program that the first device was busy with most, how often it was run)"""
+    spent, count = Counter[str](), Counter[str]()
+    for run in runs:
+        if run.device == runs[0].device and begin_ps <= run.start_s * PS < end_ps:
+            spent[run.module] += int(run.device_s * PS)
+            count[run.module] += 1
+    name = max(spent, key=lambda one: spent[one], default="")
+    return name, count[name]
 
 
 def next_duration(seen: SeenSteps, recorded_s: float, in_all_s: float, least_steps: int) -> float | None:

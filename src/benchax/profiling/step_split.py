@@ -32,7 +32,7 @@ from benchax.profiling.sampled_python import (
     list_lines,
     sample_python,
 )
-from benchax.profiling.space import Space
+from benchax.profiling.space import Space, count_events
 from benchax.profiling.stack_samples import SampledFrame
 from benchax.profiling.step_bounds import StepBounds, find_steps
 from benchax.profiling.step_layers import LAYERS, StepLayers, pending, stack_layers
@@ -89,6 +89,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         compiling_steps=int((lengths[LAYERS.index("compile")] > 0).sum()) if bounds.mark != "none" else 0,
         samples=int(((samples.time_ps >= begin[0]) & (samples.time_ps < end[-1])).sum()),
         sampler_share=samples.cost_share,
+        events_per_step=count_events(space, int(begin[0]), int(end[-1])) / len(begin),
         hottest=hottest,
         hottest_share=share,
     )

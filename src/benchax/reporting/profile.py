@@ -15,6 +15,7 @@ from benchax.reporting.document import (
     Document,
     Facts,
     Heading,
+    Paragraph,
     Section,
     Table,
     TableCell,
@@ -24,6 +25,7 @@ from benchax.reporting.document import (
     list_lines,
     list_remarks,
 )
+from benchax.reporting.recording_cost import describe_recording_cost
 from benchax.reporting.tables import WHERE, truncate
 from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
 from benchax.source_files import without_folders
@@ -59,8 +61,10 @@ def document(p: Profile, details: bool = False) -> Document:
     title = p.title or "profile"
     if p.split is None:
         blocks: list[Block] = [Heading(title, 1, (_where(p),))]
+        if p.recording_cost is not None:
+            blocks.append(Paragraph(describe_recording_cost(p.recording_cost, "a call")))
     else:  # the first line below the title says where the time goes
-        blocks = [Heading(title, 1, aside=_where(p)), *steps.blocks(p.split)]
+        blocks = [Heading(title, 1, aside=_where(p)), *steps.blocks(p.split, p.recording_cost)]
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
         blocks += groups.blocks(p, details)

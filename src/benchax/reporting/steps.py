@@ -19,7 +19,9 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
+from benchax.reporting.recording_cost import describe_recording_cost
 from benchax.reporting.tables import WHERE
+from benchax.results.profile import RecordingCost
 from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
 from benchax.units import count, percent, plural, seconds
 
@@ -50,9 +52,11 @@ _COLUMNS = (
 )
 
 
-def blocks(split: StepSplit) -> tuple[Block, ...]:
+def blocks(split: StepSplit, cost: RecordingCost | None = None) -> tuple[Block, ...]:
     """What stands on top of a profile."""
-    lines = (Paragraph(sentence(split)), Paragraph(_describe_length(split), "faint"))
+    lines = [Paragraph(sentence(split)), Paragraph(_describe_length(split), "faint")]
+    if cost is not None:
+        lines.append(Paragraph(describe_recording_cost(cost, "a step")))
     return (*lines, tabulate_parts(split), *_facts(split))
 
 
@@ -108,7 +112,8 @@ def _in(line: PartLine | None) -> str:
 
 def _describe_length(split: StepSplit) -> str:
     if split.mark == "none":
-        return f"no step was found: no program was called three times in the {seconds(split.mean_s)} that were recorded"
+        recorded = f"the {seconds(split.mean_s)} that were recorded"
+        return f"no step was found: no program that the devices were busy with was called three times in {recorded}"
     lengths = split.lengths_s
     spread = f", {seconds(min(lengths))} to {seconds(max(lengths))}" if len(lengths) > 1 else ""
     what = f"a call of {split.name}" if split.mark == "program" else f"marked as {split.name!r} by the program"

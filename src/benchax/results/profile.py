@@ -208,6 +208,29 @@ class LiveBuffers:
     """All of them together."""
 
 
+MANY_EVENTS_PER_S = 20_000
+"""From so many on, recording them may take some percent of the time: 0.1 to 3 µs each, on CPU (jax 0.10.2)."""
+
+
+@dataclass(frozen=True)
+class RecordingCost:
+    """How much longer a step, or a call, takes because it is recorded."""
+
+    recorded_s: float
+    """While it was recorded, mean."""
+    unrecorded_s: float | None
+    """While nothing was, mean. None: not measured."""
+    events: float
+    """In one."""
+    why: str = ""
+    """It was not measured, because …"""
+
+    @property
+    def factor(self) -> float | None:
+        """It takes so many times as long."""
+        return None if self.unrecorded_s is None else self.recorded_s / self.unrecorded_s
+
+
 @dataclass(frozen=True)
 class Profile(Displayed):
     """One recording, read. `print` shows it; `table()` is its text, `ops` its data.
@@ -228,6 +251,8 @@ class Profile(Displayed):
     steps: tuple[Step, ...] = ()
     split: StepSplit | None = None
     """Where the time of a step goes. None: no compiled program ran."""
+    recording_cost: RecordingCost | None = None
+    """What recording adds to a step or a call. None: there were too few events to matter, or it was read later."""
     passes: tuple[CompilePass, ...] = ()
     """Most self time first."""
     compile_s: float | None = None

@@ -103,6 +103,8 @@ class StepSplit:
     """Of the stack, inside the steps."""
     sampler_share: float | None = None
     """The part of the time that the sampler itself took, by its processor time. None: there was no sampler."""
+    events_per_step: float = 0.0
+    """What the trace holds of a step, of all threads."""
     hottest: str = ""
     """The line whose operations the devices were busy with the longest in these steps. Empty: not known."""
     hottest_share: float = 0.0

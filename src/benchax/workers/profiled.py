@@ -53,6 +53,8 @@ class ProfilingOutcome:
     recorded: Recorded = field(default_factory=Recorded)
     runs: int = 0
     """Calls that ended while it was recorded."""
+    unrecorded_s: tuple[float, ...] = ()
+    """Seconds of calls before it was recorded."""
     failure: Failure | None = None
 
 
@@ -77,6 +79,7 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     subject = prepare(request.case, request.seed, say).call_first().subject
     say("warm-up")
     calls = _calls(subject, request)
+    unrecorded_s = _time_unrecorded(subject)
     say("profile")
     recorder = Recorder(request.wish)
     recorder.start()
@@ -84,7 +87,7 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
         raise NotMeasured("; ".join(recorder.found.remarks))
     done = _run(calls, recorder)
     recorder.stop("end")
-    return ProfilingOutcome(recorder.found, done)
+    return ProfilingOutcome(recorder.found, done, unrecorded_s)
 
 
 def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
@@ -95,6 +98,17 @@ def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[],
         return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
     same = subject.ready()
     return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
+
+
+def _time_unrecorded(subject: Subject) -> tuple[float, ...]:
+    """One call, or as many as end in LEAST_S, as those that are recorded next."""
+    found: list[float] = []
+    while not found or (sum(found) < LEAST_S and len(found) < MOST_RUNS):
+        call = subject.ready()
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        found.append(time.perf_counter() - began)
+    return tuple(found)
 
 
 def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:

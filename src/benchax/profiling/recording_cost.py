@@ -1,0 +1,35 @@
+"""What recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side.
+
+Only where there are so many events that they could matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, median
+
+from benchax.results.profile import MANY_EVENTS_PER_S, Profile, RecordingCost
+
+
+def cost_of_calls(found: Profile, unrecorded_s: Sequence[float]) -> RecordingCost | None:
+    """Of calls that are each marked as a step, by what such calls took before.
+
+    Args:
+        found: the profile of the calls.
+        unrecorded_s: seconds of each call without a recording; none where they could not be made.
+    """
+    lengths = [step.length_s for step in found.steps]
+    if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
+        return None
+    # One late call of each kind says nothing about recording.
+    unrecorded = median(unrecorded_s) if unrecorded_s else None
+    why = "" if unrecorded_s else "no call was made without it"
+    return RecordingCost(median(lengths), unrecorded, found.n_events / len(lengths), why)
+
+
+def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
+    """Of the steps of a program, by the pace that was measured beside the recording; `why` it was not."""
+    split = found.split
+    if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
+        return None
+    return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)
