@@ -120,7 +120,7 @@ def _until(found: Recorded) -> list[str]:
     said: list[str] = []
     after = seconds(found.recorded_s or 0.0)
     if found.is_full:
-        said.append(f"{after} of the program were recorded: a longer recording has more events than can be read")
+        said.append(f"{after} of the program were recorded: events come so fast that more would take long to write")
     elif found.stopped_by == "duration":
         said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
     if found.attempts > 1:

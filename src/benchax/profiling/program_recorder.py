@@ -31,13 +31,13 @@ from time import perf_counter
 from typing import Any
 
 import jax
-import psutil
 
 from benchax.errors import NotMeasured
 from benchax.profiling import files, preflight, steady
 from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import Sampler
 from benchax.profiling.plain_pace import mark_clock, measure_plain_pace
+from benchax.profiling.recording_growth import RecordingGrowth
 from benchax.profiling.session import Session, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
 from benchax.profiling.stack_samples import COMPILED as MARK
@@ -54,13 +54,6 @@ MOST_MARKS = 1000
 """So many compilations before the recording are remembered for it."""
 MOST_TIMES = 12
 """A program that is still compiling is recorded for longer, up to so many times what was asked for."""
-EVENT_BYTES = 126
-"""Of memory that an event takes until the recording is written (jax 0.10.2)."""
-FIRST_GROWTH, MOST_GROWTH = 32 << 20, 160 << 20
-"""A quarter of a million events, which take 2 s to write, may hold enough steps already; 1.3 million are all that can
-be read. Of steps of 5 µs 5 s took 6 GB and a minute."""
-GROWN = 2 * FIRST_GROWTH
-"""At least, before a program is looked at again that has grown by itself."""
 LOOK_EVERY_S = 0.25
 _THEIRS = ("start_trace", "trace")
 
@@ -107,7 +100,7 @@ class Recorded:
     """What a step takes while nothing is recorded. None: not measured; where that matters, because …"""
     why_no_pace: str = ""
     is_full: bool = False
-    """The recording was ended before its time, for it held as many events as can be read."""
+    """The recording was ended before its time, for it held many events, and enough steps or as many as can be read."""
     platform: str | None = None
     remarks: list[str] = field(default_factory=list)
 
@@ -143,14 +136,9 @@ class Recorder:
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
         self.segment_began = math.inf
-        self.process = psutil.Process()
-        self.resident_before = 0
+        self.growth = RecordingGrowth()
         self.is_early = False
         """The recording under way is looked at before its time is over, because the process has grown."""
-        self.growth = 0
-        """Of the process in the recording under way, when it was looked at early."""
-        self.most_growth = FIRST_GROWTH
-        """So much, before the recording is looked at."""
         self.most_steps = 0
         self.best = (-1.0, 0.0)
         """Of the recording that is kept: how long devices worked in its steps, and in all of it."""
@@ -183,7 +171,7 @@ class Recorder:
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
             self.last_compiled = perf_counter()
-            self.resident_before = self.process.memory_info().rss  # what a compiler takes are no events
+            self.growth.begin()
         if event in _MARKS and os.getpid() == self.pid and not self.found.stopped_by:
             self._mark(event, duration_secs, str(details.get("fun_name") or "?"))
         if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too
@@ -242,7 +230,7 @@ class Recorder:
         _later(self.lasting_s, functools.partial(self.stop_unless_compiling, self.found.attempts))
         self.is_early = False
         if self.wish.least_steps:
-            self.resident_before = self.process.memory_info().rss
+            self.growth.begin()
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, self.found.attempts))
         if self.wish.keeps_memory:
             self.sampler = Sampler().start()
@@ -267,8 +255,7 @@ class Recorder:
         """
         if self.found.stopped_by or self.found.attempts != recording:
             return
-        self.growth = self.process.memory_info().rss - self.resident_before
-        if self.is_compiling or self.growth < self.most_growth:
+        if self.is_compiling or not self.growth.is_enough():
             _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
             return
         self.is_early = True
@@ -389,11 +376,8 @@ class Recorder:
             self.most_steps = max(self.most_steps, seen.count)
             since_s = perf_counter() - self.imported
             again_s = steady.next_duration(seen, recorded_s, since_s, self.wish.least_steps)
-            if self.is_early:
-                is_of_events = seen.n_events * EVENT_BYTES > self.growth / 2
-                # It may have been the program itself that has grown, and may do so again.
-                self.most_growth = MOST_GROWTH if is_of_events else max(GROWN, 2 * self.growth)
-                again_s = again_s if is_of_events else self.wish.duration_s
+            if self.is_early and not self.growth.is_of_events(seen.n_events):
+                again_s = self.wish.duration_s
         file = str(recorded.files["xplane"])
         if rank > self.best:
             old = self.found.xplane
