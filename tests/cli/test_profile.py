@@ -95,6 +95,19 @@ def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Do
     assert "memory over time\n  live arrays cpu:0" in done.out
 
 
+def test_a_call_is_timed_also_while_nothing_is_recorded(benchax: Callable[..., Done], project: Path) -> None:
+    (project / "small.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "def small(x): return jax.lax.fori_loop(0, 200, lambda i, y: jnp.sort(y) + 1, x)\n"
+    )
+
+    done = benchax("profile", "small.py:small", "f32[2]", "--runs", "5", "--json", "-o", "p")
+
+    cost = json.loads(done.out)["recording_cost"]
+    assert 0 < cost["unrecorded_s"] < 1
+    assert cost["events"] > 200
+
+
 def test_the_file_for_perfetto_is_in_the_trace_event_format(benchax: Callable[..., Done], project: Path) -> None:
     """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: the object format."""
     benchax("profile", "functions.py:product", "f32[64,64]", "--runs", "3", "-o", "p")

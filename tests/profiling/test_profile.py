@@ -52,6 +52,34 @@ def test_operations_know_where_they_come_from(kept: Profile) -> None:
     assert any("/first/" in scope for scope in scopes)
 
 
+@jax.jit
+def of_small_operations(x: jax.Array) -> jax.Array:
+    # XLA:CPU makes one machine function of a loop that sorts nothing, in which nothing is recorded.
+    return jax.lax.fori_loop(0, 300, lambda i, y: jnp.sort(y) + 1, x)
+
+
+@tells_runs
+@pytest.mark.serial
+def test_a_call_of_many_small_operations_is_timed_also_without_the_recording() -> None:
+    found = benchax.profile(of_small_operations, jnp.ones(2))
+
+    cost = found.recording_cost
+    assert cost is not None
+    assert cost.unrecorded_s is not None
+    assert cost.events > 300
+    assert cost.factor is not None
+    assert cost.factor > 1.3, "the profiler takes 0.1 µs and more for each of its events"
+    assert "while nothing is recorded, a call takes" in str(found)
+
+
+def test_of_few_events_nothing_is_said_about_their_cost() -> None:
+    product = jax.jit(lambda x: x @ x)
+
+    found = benchax.profile(product, jnp.full((2048, 2048), 0.01), runs=3)
+
+    assert found.recording_cost is None
+
+
 @tells_runs
 def test_self_times_and_runs_add_up(kept: Profile) -> None:
     assert len(kept.runs) == len(kept.steps) == 4

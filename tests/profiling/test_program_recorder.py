@@ -238,9 +238,9 @@ import jax, jax.numpy as jnp
 
 @jax.jit
 def f(x):
-    return jax.lax.fori_loop(0, 300, lambda i, y: jnp.roll(y * 1.01 + jnp.sin(y), 1), x)
+    return jax.lax.fori_loop(0, 300, lambda i, y: jnp.sort(y) + 1, x)
 
-x, took, told = jnp.ones((4, 6, 6)), [], __import__("pathlib").Path()
+x, took, told = jnp.ones(2), [], __import__("pathlib").Path()
 while not any("enough" in file.read_text() for file in told.glob("*.txt")):
     for _ in range(20):
         began = time.perf_counter()
@@ -263,7 +263,7 @@ def test_a_step_is_timed_also_while_nothing_is_recorded(profile, project: Path, 
 
 
 def test_a_loop_that_ends_with_its_recording_says_that_its_pace_was_not_measured(profile) -> None:
-    program = SMALL.partition("x, took")[0] + "x = jnp.ones((4, 6, 6))\nfor _ in range(300): f(x).block_until_ready()"
+    program = SMALL.partition("x, took")[0] + "x = jnp.ones(2)\nfor _ in range(300): f(x).block_until_ready()"
 
     found = only(profile(begin=program, duration_s=5.0, least_steps=10))
 
