@@ -240,19 +240,19 @@ import jax, jax.numpy as jnp
 def f(x):
     return jax.lax.fori_loop(0, 300, lambda i, y: jnp.sort(y) + 1, x)
 
-x, took, told = jnp.ones(2), [], __import__("pathlib").Path()
+x, ended, told = jnp.ones(2), [], __import__("pathlib").Path()
 while not any("enough" in file.read_text() for file in told.glob("*.txt")):
-    for _ in range(20):
-        began = time.perf_counter()
+    for _ in range(50):
         f(x).block_until_ready()
-        took.append(time.perf_counter() - began)
-print(sorted(took)[len(took) // 2])
+        ended.append(time.perf_counter())
+late = [at for at in ended if at > ended[-1] - 0.6]
+print((late[-1] - late[0]) / (len(late) - 1))
 """
 
 
 @pytest.mark.serial  # what neighbours take of the recorded part is not taken of the other one
 def test_a_step_is_timed_also_while_nothing_is_recorded(profile, project: Path, capfd) -> None:
-    """Recorded, it takes several times as long; most of its steps are not, so that their median is the truth."""
+    """Recorded, it takes several times as long. In its last half second the program is timed by both."""
     found = only(profile(begin=SMALL, duration_s=5.0, least_steps=10, samples_stack=True, told_in=str(project)))
 
     truth_s = float(capfd.readouterr().out)

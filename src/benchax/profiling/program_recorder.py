@@ -9,7 +9,7 @@ beside the running program, and outlive a SIGKILL that comes later.
 
 Where steps of a loop are wanted, `steady.py` looks at each recording when its time is over, and another one follows
 until there are enough of them. The first recording is kept, for the first step, and the one in whose steps the
-device did most; where none has steps, the one in which it did most.
+device did most; where none has steps, the newest.
 
 Nothing here may raise into the program, nor wait longer than the profiler needs to write.
 """
@@ -379,7 +379,9 @@ class Recorder:
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
         file = str(recorded.files["xplane"])
-        if rank > self.best:
+        # Where none has steps the newest in which anything ran: the loop may have begun. The end may have cut it short.
+        is_newer = not rank[0] and not self.best[0] and rank[1] > 0 and not self.found.stopped_by
+        if rank > self.best or is_newer:
             old = self.found.xplane
             if self.found.attempts == 2:
                 self.found.first_xplane = old
