@@ -250,6 +250,16 @@ def test_calls_of_which_the_device_has_begun_one_are_no_steps() -> None:
     assert (found.mark, found.lengths_s) == ("none", pytest.approx((0.008,)))
 
 
+def test_a_loop_on_another_device_than_what_sets_it_up_is_found() -> None:
+    calls = [call("zeros", 0, 50), *(call("step", 1000 * i, 50) for i in range(1, STEPS + 1))]
+    runs = [work(10, 20, 99, hlo_module="jit_zeros", device_ordinal=0)]
+    runs += [work(1000 * i + 100, 300, i, device_ordinal=1) for i in range(1, STEPS + 1)]
+
+    found = split_of(read(calls, runs))
+
+    assert (found.name, found.lengths_s) == ("jit_step", pytest.approx((0.001,) * 4))
+
+
 def test_what_sets_a_program_up_is_no_step_however_often_it_is_called() -> None:
     """jnp.zeros, four times between imports and data, and then one long fit."""
     calls = [*(call("zeros", 10_000 * i, 50) for i in range(4)), call("fit", 31_000, 60_000)]

@@ -171,7 +171,8 @@ class Recorder:
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
             self.last_compiled = perf_counter()
-            self.growth.begin()
+            if self.recording is not None and os.getpid() == self.pid:
+                self.growth.begin()
         if event in _MARKS and os.getpid() == self.pid and not self.found.stopped_by:
             self._mark(event, duration_secs, str(details.get("fun_name") or "?"))
         if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too

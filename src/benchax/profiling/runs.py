@@ -8,7 +8,8 @@ not whole. On TPU a run is the event of its module; read from documents, not tri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,15 @@ def runs_by_device(space: Space, found: Operations, known: Mapping[int, Compiled
         )
         for first, run in _unite(found, found.run, found.program, found.device)
     )
+
+
+def on_busiest_device(runs: Sequence[profile.Run]) -> list[profile.Run]:
+    """The runs on the device that works most; a program may set up on the first one, and train on another."""
+    spent = Counter[str]()
+    for run in runs:
+        spent[run.device] += round(run.device_s * PS)
+    name = max(spent, key=lambda one: spent[one], default="")
+    return [run for run in runs if run.device == name]
 
 
 def _without_number(name: str) -> str:

@@ -17,7 +17,7 @@ from benchax.profiling.compiled_modules import programs
 from benchax.profiling.events import read
 from benchax.profiling.host_thread import read_compile_marks, read_host_thread
 from benchax.profiling.operations import KEEP, Operations, operations
-from benchax.profiling.runs import PS, runs_by_device
+from benchax.profiling.runs import PS, on_busiest_device, runs_by_device
 from benchax.profiling.space import count_events
 from benchax.profiling.step_bounds import find_steps
 from benchax.repeating import LEAST_CALLS
@@ -44,11 +44,11 @@ class SeenSteps:
     """The median. None: no two beginnings were seen."""
     n_events: int
     worked_s: float = 0.0
-    """What devices did from the first step on, also of a loop that is over."""
+    """What the busiest device did from the first step on, also of a loop that is over."""
     in_all_s: float = 0.0
-    """What they did in the whole recording. 0: no compiled program ran."""
+    """What it did in the whole recording. 0: no compiled program ran."""
     program: str = ""
-    """A program that is run in each step. Empty: no steps, or the runs of programs are not known, as on GPU."""
+    """The one that it was busy with most. Empty: no steps, or the runs of programs are not known, as on GPU."""
     runs_per_step: float = 0.0
     """Of that program."""
     events_per_s: float = 0.0
@@ -90,18 +90,17 @@ def look(xspace: bytes) -> SeenSteps:
 
 
 def _worked_s(found: Operations, runs: Sequence[Run], since_ps: int = 0) -> float:
-    """How long the first device worked; on GPU, where runs are not known, the sum over operations."""
+    """How long the device worked that works most; on GPU, where runs are not known, the sum over operations."""
     if runs:
-        mine = (run for run in runs if run.device == runs[0].device and run.start_s * PS >= since_ps)
-        return sum(run.device_s for run in mine)
+        return sum(run.device_s for run in on_busiest_device(runs) if run.start_s * PS >= since_ps)
     return float((found.end_ps - found.start_ps)[found.start_ps >= since_ps].sum()) / PS
 
 
 def _most_run(runs: Sequence[Run], begin_ps: int, end_ps: int) -> tuple[str, int]:
-    """(the program that the first device was busy with most, how often it was run)"""
+    """(the program that this device was busy with most, how often it was run)"""
     spent, count = Counter[str](), Counter[str]()
-    for run in runs:
-        if run.device == runs[0].device and begin_ps <= run.start_s * PS < end_ps:
+    for run in on_busiest_device(runs):
+        if begin_ps <= run.start_s * PS < end_ps:
             spent[run.module] += int(run.device_s * PS)
             count[run.module] += 1
     name = max(spent, key=lambda one: spent[one], default="")

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchax.profiling.host_thread import HostThread, program_name
 from benchax.profiling.operations import HOST
-from benchax.profiling.runs import PS
+from benchax.profiling.runs import PS, on_busiest_device
 from benchax.profiling.space import Space
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, once_a_round
@@ -75,7 +75,7 @@ def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
         return len(begin) >= LEAST_CALLS
     if len(begin) > LEAST_CALLS:
         begin = begin[1:]  # the first step has what sets a loop up
-    mine = [run for run in runs if run.device == runs[0].device]
+    mine = on_busiest_device(runs)
     step = np.searchsorted(begin, [int(run.start_s * PS) for run in mine], side="right") - 1
     n_steps = len(begin) - 1
     inside, modules = (step >= 0) & (step < n_steps), np.array([run.module for run in mine])
@@ -133,12 +133,10 @@ def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
 
 def _of_runs(runs: Sequence[Run]) -> Iterator[tuple[str, Ints]]:
     """By what a device ran: programs that were compiled ahead of time leave no call with a name."""
-    first = runs[0].device if runs else ""
     spent, count = Counter[str](), Counter[str]()
-    for run in runs:
-        if run.device == first:
-            spent[run.module] += int(run.device_s * PS)
-            count[run.module] += 1
+    for run in on_busiest_device(runs):
+        spent[run.module] += int(run.device_s * PS)
+        count[run.module] += 1
     for name, _ in spent.most_common():
         if count[name] >= LEAST_CALLS:
             yield name, _starts(name, runs)
@@ -168,8 +166,7 @@ def _programs(host: HostThread, begin: Ints) -> tuple[ProgramsPerStep, ...]:
 
 
 def _programs_run(runs: Sequence[Run], begin: Ints) -> tuple[ProgramsPerStep, ...]:
-    first = runs[0].device if runs else ""
-    inside = [run for run in runs if run.device == first and begin[0] <= int(run.start_s * PS) < begin[-1]]
+    inside = [run for run in on_busiest_device(runs) if begin[0] <= int(run.start_s * PS) < begin[-1]]
     return _list_programs(Counter(run.module for run in inside), begin)
 
 
