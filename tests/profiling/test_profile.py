@@ -72,6 +72,20 @@ def test_a_call_of_many_small_operations_is_timed_also_without_the_recording() -
     assert "while nothing is recorded, a call takes" in str(found)
 
 
+@tells_runs
+def test_where_the_number_of_calls_is_given_none_is_made_without_the_recording() -> None:
+    """A function that takes its inputs away can be called so often only."""
+    inputs = iter([jnp.ones(2)] * 4)
+
+    found = benchax.profile(lambda: of_small_operations(next(inputs)), runs=3)
+
+    assert found.recording_cost is not None
+    assert found.recording_cost.unrecorded_s is None
+    assert "of a call adds to its time was not measured, because all calls were recorded" in " ".join(
+        str(found).split()
+    )
+
+
 def test_of_few_events_nothing_is_said_about_their_cost() -> None:
     product = jax.jit(lambda x: x @ x)
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from types import TracebackType
 from typing import Any, overload
 
@@ -83,8 +84,8 @@ def profile(
             operation. Or a folder, or nothing: then this is a context manager for `with`.
         args, kwargs: its inputs.
         dir: folder for the files: `plugins/profile/<run>/`, as TensorBoard and Perfetto open them. None: no files.
-        runs: how often `fn` is called under the profiler. None: for at least 50 ms, 3 to 1000 times. Before that it is
-            called as often without it, for 50 ms at most.
+        runs: how often `fn` is called under the profiler, after a first call without. None: for at least 50 ms, 3 to
+            1000 times, and before that for 50 ms without it, so that it is known what recording adds.
         options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
             advanced_configuration.
         memory_s: seconds between two readings of what is alive, for `Profile.timeline`; further apart where readings
@@ -194,10 +195,9 @@ def _of_function(
 
     report(ProgressEvent(name, "first call"))
     call()  # compiles
-    unrecorded_s = [_once(call)]
-    count = runs or _enough(unrecorded_s[0])
-    while sum(unrecorded_s) < LEAST_S and len(unrecorded_s) < count:
-        unrecorded_s.append(_once(call))
+    # A function that takes its inputs away can be called so often, and not once more.
+    unrecorded_s = None if runs else _time_unrecorded(call)
+    count = runs or _enough(unrecorded_s or LEAST_S)
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {count} runs"))
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
@@ -216,10 +216,18 @@ def _wait() -> None:
 
 
 def _once(call: Callable[[], None]) -> float:
-    """Seconds of one warm call. The first one after the compile is as good as any for choosing a number of runs."""
+    """Seconds of one warm call."""
     began = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - began) / 1e9
+
+
+def _time_unrecorded(call: Callable[[], None]) -> float:
+    """Seconds of a call, the median of as many as end in LEAST_S."""
+    found = [_once(call)]
+    while sum(found) < LEAST_S and len(found) < MOST_RUNS:
+        found.append(_once(call))
+    return median(found)
 
 
 def _enough(one_s: float) -> int:

@@ -5,26 +5,24 @@ Only where there are so many events that they could matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import mean, median
 
 from benchax.results.profile import MANY_EVENTS_PER_S, Profile, RecordingCost
 
 
-def cost_of_calls(found: Profile, unrecorded_s: Sequence[float]) -> RecordingCost | None:
+def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
     """Of calls that are each marked as a step, by what such calls took before.
 
     Args:
         found: the profile of the calls.
-        unrecorded_s: seconds of each call without a recording; none where they could not be made.
+        unrecorded_s: seconds of a call without a recording. None: all were recorded.
     """
     lengths = [step.length_s for step in found.steps]
     if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
         return None
-    # One late call of each kind says nothing about recording.
-    unrecorded = median(unrecorded_s) if unrecorded_s else None
-    why = "" if unrecorded_s else "no call was made without it"
-    return RecordingCost(median(lengths), unrecorded, found.n_events / len(lengths), why)
+    why = "" if unrecorded_s else "all calls were recorded"
+    # One late call says nothing about recording.
+    return RecordingCost(median(lengths), unrecorded_s, found.n_events / len(lengths), why)
 
 
 def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:

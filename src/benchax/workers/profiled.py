@@ -53,8 +53,8 @@ class ProfilingOutcome:
     recorded: Recorded = field(default_factory=Recorded)
     runs: int = 0
     """Calls that ended while it was recorded."""
-    unrecorded_s: tuple[float, ...] = ()
-    """Seconds of calls before it was recorded."""
+    unrecorded_s: float | None = None
+    """Seconds of a call before it was recorded, when it was warm. None: none ended."""
     failure: Failure | None = None
 
 
@@ -78,8 +78,8 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     """Raises `NotMeasured` where the profiler does not start."""
     subject = prepare(request.case, request.seed, say).call_first().subject
     say("warm-up")
+    warmup = warm_up(subject.ready, WARMUP_S)
     calls = _calls(subject, request)
-    unrecorded_s = _time_unrecorded(subject)
     say("profile")
     recorder = Recorder(request.wish)
     recorder.start()
@@ -87,28 +87,16 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
         raise NotMeasured("; ".join(recorder.found.remarks))
     done = _run(calls, recorder)
     recorder.stop("end")
-    return ProfilingOutcome(recorder.found, done, unrecorded_s)
+    return ProfilingOutcome(recorder.found, done, warmup.last_s)
 
 
 def _calls(subject: Subject, request: ProfilingRequest) -> Iterator[Callable[[], Any]]:
-    """The calls, after a warm-up: as many as were asked for, else until LEAST_S have passed."""
-    warm_up(subject.ready, WARMUP_S)
+    """As many as were asked for, else until LEAST_S have passed."""
     if subject.needs_renewal:
         # Made before anything is recorded, so that the copies are not part of it.
         return iter([subject.ready() for _ in range(request.runs or RENEWED_RUNS)])
     same = subject.ready()
     return itertools.repeat(same, request.runs) if request.runs else _for_a_while(same)
-
-
-def _time_unrecorded(subject: Subject) -> tuple[float, ...]:
-    """One call, or as many as end in LEAST_S, as those that are recorded next."""
-    found: list[float] = []
-    while not found or (sum(found) < LEAST_S and len(found) < MOST_RUNS):
-        call = subject.ready()
-        began = time.perf_counter()
-        jax.block_until_ready(call())
-        found.append(time.perf_counter() - began)
-    return tuple(found)
 
 
 def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
@@ -139,6 +127,7 @@ def run_for_nsys(request: ProfilingRequest) -> int:
         NotAvailable: nsys cannot be told where to begin.
     """
     subject = prepare(request.case, request.seed).call_first().subject
+    warm_up(subject.ready, WARMUP_S)
     calls = _calls(subject, request)
     with nsys.region(request.case.id.label):
         done = 0
