@@ -380,7 +380,7 @@ class Recorder:
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
         file = str(recorded.files["xplane"])
-        # Where none has steps the newest in which anything ran, for the loop may have begun; not what the end cut short.
+        # Without steps the newest in which anything ran, as the loop may have begun; none that the end cut short.
         is_newer = rank[1] > 0 and (not self.found.stopped_by or not self.best[1])
         if rank[0] > self.best[0] or (not rank[0] and not self.best[0] and is_newer):
             old = self.found.xplane
