@@ -13,6 +13,8 @@ from benchax.renderers import SelfRendering
 from benchax.stats.intervals import between_interval, interval_among
 
 LEVEL = 0.95
+AGREEMENT = 1.1
+"""Two processes agree when their medians differ by less than this factor."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,24 @@ class Summary(SelfRendering):
     max_s: float
     outliers: int
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
-    processes: int = 1
-    """Whose readings these are."""
+    process_medians_s: tuple[float, ...] = ()
+    """The median of each process, ascending."""
     mean_s: float | None = None
     """The mean of all readings, preempted ones included."""
     std_s: float | None = None
     """Standard deviation of the readings (n - 1); None of a single one. It is no uncertainty of the mean: readings in a
     row are not independent."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes the readings come from."""
+        return max(1, len(self.process_medians_s))
+
+    @property
+    def outlying_s(self) -> tuple[float, ...]:
+        """The medians of processes that disagree with `median_s`, ascending."""
+        low, high = self.median_s / AGREEMENT, self.median_s * AGREEMENT
+        return tuple(m for m in self.process_medians_s if not low <= m <= high)
 
     @property
     def relative_width(self) -> float | None:
@@ -72,7 +85,7 @@ def summarize_processes(groups: Sequence[Sequence[float]], moments: float = 0.0)
     return replace(
         _describe(sorted(chain.from_iterable(groups)), interval),
         median_s=quantile(medians, 0.5),
-        processes=len(groups),
+        process_medians_s=tuple(medians),
     )
 
 
