@@ -127,6 +127,10 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
     assert "new: added" in told.stderr
     assert told.returncode == 0
 
+    alone = project.benchax("compare", "v1", "-k", "added", "--fail-slower", "50%")
+    assert "UNCLEAR: no case was judged by run; try another baseline" in alone.stderr
+    assert alone.returncode == 3
+
     (project.folder / "pyproject.toml").write_text('[tool.benchax.gate]\nmissing = "fail"\n')
     missing = project.benchax("compare", "v1", "-k", "*n*")
     assert "missing now: gone" in missing.stderr
@@ -156,9 +160,12 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)
     project.baseline()
 
-    done = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--fail-unclear")
+    done = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%")
+    accepted = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--ignore-unclear")
 
-    assert done.returncode == 3
+    assert (done.returncode, accepted.returncode) == (3, 0)
+    assert "UNCLEAR: no case was judged by run; try --max-time 15min, " in done.stderr
+    assert "UNCLEAR" not in accepted.stderr
     assert "has no program that could run again, because it cannot be exported" in " ".join(done.stdout.split())
 
 

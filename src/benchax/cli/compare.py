@@ -77,8 +77,12 @@ def compare(
         typer.Option(metavar="LIMITS", help="Exit with 1 beyond these: 5%, or run=5%+20us,peak=0,compile=20%."),
     ] = None,
     fail_unclear: Annotated[
-        bool, typer.Option("--fail-unclear", help="Exit with 3 where a verdict is unclear.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--fail-unclear/--ignore-unclear",
+            help="Exit with 3 if any verdict is unclear, or never (default: if a limit judged no case).",
+        ),
+    ] = None,
     resolution: Resolution = None,
     max_time: MaxTime = None,
     timeout: Timeout = None,
@@ -92,7 +96,7 @@ def compare(
     """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is that?
 
     Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error (also a function that failed),
-    3 unclear with --fail-unclear.
+    3 no case was judged by a limit, or, with --fail-unclear, a verdict is unclear.
     """
     from benchax.options import resolve
 
@@ -106,6 +110,7 @@ def compare(
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
         "--filter": pattern, "--param": params, "--fail-slower": fail_slower, "--fail-unclear": fail_unclear,
+        "--ignore-unclear": fail_unclear is False,
         "--store": store,
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
@@ -168,10 +173,10 @@ def _compare_functions(
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
 
 
-def _read_gate(fail_slower: str | None, fail_unclear: bool) -> Gate:
+def _read_gate(fail_slower: str | None, fail_unclear: bool | None) -> Gate:
     from benchax.comparing.gate import gate_of
 
-    return gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    return gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
 
 
 def _choose(
@@ -248,7 +253,7 @@ def _run(compare: Callable[[], Comparisons]) -> Comparisons:
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
-    from benchax.comparing.gate import describe_alarm
+    from benchax.comparing.gate import UNCLEAR, describe_alarm
     from benchax.reporting.comparisons import document
 
     if as_json:
@@ -262,7 +267,11 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
         note(text)
     for c, limit in gate.alarms(found):
         note(f"SLOWER {c.case.label}: {describe_alarm(c, limit)}")
-    return gate.exit_code(found, found.new, found.missing)
+    code = gate.exit_code(found, found.new, found.missing)
+    if code == UNCLEAR and (unjudged := gate.unjudged(found, found.new, found.missing)):
+        way_out = "--max-time 15min, --resolution 10%, or --ref REF --process-pairs" if found else "another baseline"
+        note(f"UNCLEAR: no case was judged by {', '.join(unjudged)}; try {way_out}, or accept it: --ignore-unclear")
+    return code
 
 
 def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:

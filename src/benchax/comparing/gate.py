@@ -11,8 +11,9 @@
     [tool.benchax.gate.cases."matmul*"]     for some cases; later ones win, metric by metric
     run = "10%"
 
-A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only changes that
-are told apart from chance, and were confirmed, count: a comparison that is unclear never fails, unless it is asked to.
+A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only confirmed
+changes count. An unclear comparison fails only if you ask for it, or if a limit judged no case at all: then nothing
+was checked, and "fine" would claim too much.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
 """Exit codes."""
 
 Event = Literal["new", "missing", "failed", "differs", "unclear"]
-DEFAULT_EVENTS: dict[Event, bool] = {
-    "new": False, "missing": False, "failed": True, "differs": True, "unclear": False,
+DEFAULT_EVENTS: dict[Event, bool | None] = {
+    "new": False, "missing": False, "failed": True, "differs": True, "unclear": None,
 }  # fmt: skip
+"""Whether each fails. None, of "unclear": only if a limit judged no case."""
 _CODES: dict[Event, int] = {
     "new": SLOWER, "missing": SLOWER, "failed": ERROR, "differs": SLOWER, "unclear": UNCLEAR,
 }  # fmt: skip
@@ -60,8 +62,8 @@ class Gate:
     """What is too much. Without limits nothing is."""
 
     limits: Mapping[Metric, Limit] = field(default_factory=dict[Metric, Limit])
-    events: Mapping[Event, bool] = field(default_factory=lambda: dict(DEFAULT_EVENTS))
-    """Whether each of them fails."""
+    events: Mapping[Event, bool | None] = field(default_factory=lambda: dict(DEFAULT_EVENTS))
+    """Whether each of them fails, as in `DEFAULT_EVENTS`."""
     cases: Sequence[tuple[str, Mapping[Metric, Limit]]] = ()
     """Patterns of labels, and what holds there in place of `limits`."""
 
@@ -90,21 +92,41 @@ class Gate:
                 found.append((c, limit))
         return found
 
+    def unjudged(
+        self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
+    ) -> list[Metric]:
+        """The metrics whose limit judged no case: all are unclear, failed, or only one version has them."""
+        cases = [*(c.case for c in comparisons), *new, *missing]
+        limited = {metric for case in cases for metric in self.limits_of(case)}
+        judged = {
+            metric
+            for c in comparisons
+            if c.verdict != "unclear"
+            for metric in self.limits_of(c.case)
+            # One comparison says of a program that did not change that it is the same by every metric.
+            if c.metric == metric or c.method == "same program"
+        }
+        return [metric for metric in METRICS if metric in limited - judged]
+
     def exit_code(
         self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
     ) -> int:
-        """The gravest of all: an error, then a regression or another result, then what is unclear."""
+        """The most serious one: an error, then a regression or another result, then an unclear verdict."""
+        is_unclear = any(
+            c.verdict == "unclear" and not c.failure and c.metric in (self.limits_of(c.case) or ("run",))
+            for c in comparisons
+        )
         happened: dict[Event, bool] = {
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
             "differs": any(c.numerics and not c.numerics.agrees for c in comparisons),
-            "unclear": any(
-                c.verdict == "unclear" and not c.failure and c.metric in self.limits_of(c.case) for c in comparisons
-            ),
+            "unclear": is_unclear,
         }
         codes = {_CODES[event] for event, is_so in happened.items() if is_so and self.events[event]}
         codes |= {SLOWER} if self.alarms(comparisons) else set()
+        if self.events["unclear"] is not False and self.unjudged(comparisons, new, missing):
+            codes.add(UNCLEAR)
         return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
 
 
@@ -196,7 +218,7 @@ def _metric(name: str) -> Metric:
 
 
 def gate_of(command_line: str | None, project: Path, events: Mapping[Event, bool] | None = None) -> Gate:
-    """What the command line says, else `[tool.benchax.gate]` of the nearest pyproject.toml.
+    """The gate of the command line, or else of `[tool.benchax.gate]` in the nearest pyproject.toml.
 
     Limits of the command line replace those of the file, for all cases.
 
