@@ -69,7 +69,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line(line)
     if metrics := unjudged(records, settings):
         reporter.write_line(
-            f"UNCLEAR: no measurement was judged by {', '.join(metrics)} (--ptjb-fail-slower); -v says why, and "
+            f"UNCLEAR: the limit for {', '.join(metrics)} judged no measurement (--ptjb-fail-slower); -v says why, and "
             "--ptjb-ignore-unclear accepts it"
         )
     if settings.json is not None:

@@ -128,7 +128,7 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
     assert told.returncode == 0
 
     alone = project.benchax("compare", "v1", "-k", "added", "--fail-slower", "50%")
-    assert "UNCLEAR: no case was judged by run; try another baseline" in alone.stderr
+    assert "UNCLEAR: the limit for run judged no case; try another baseline" in alone.stderr
     assert alone.returncode == 3
 
     (project.folder / "pyproject.toml").write_text('[tool.benchax.gate]\nmissing = "fail"\n')
@@ -164,7 +164,7 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     accepted = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--ignore-unclear")
 
     assert (done.returncode, accepted.returncode) == (3, 0)
-    assert "UNCLEAR: no case was judged by run; try --max-time 15min, " in done.stderr
+    assert "UNCLEAR: the limit for run judged no case; try --max-time 15min, " in done.stderr
     assert "UNCLEAR" not in accepted.stderr
     assert "has no program that could run again, because it cannot be exported" in " ".join(done.stdout.split())
 

@@ -110,8 +110,7 @@ def compare(
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
         "--filter": pattern, "--param": params, "--fail-slower": fail_slower, "--fail-unclear": fail_unclear,
-        "--ignore-unclear": fail_unclear is False,
-        "--store": store,
+        "--ignore-unclear": fail_unclear is False, "--store": store,
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
     if ref is None and jax is None and _are_functions(words):
@@ -270,7 +269,8 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     code = gate.exit_code(found, found.new, found.missing)
     if code == UNCLEAR and (unjudged := gate.unjudged(found, found.new, found.missing)):
         way_out = "--max-time 15min, --resolution 10%, or --ref REF --process-pairs" if found else "another baseline"
-        note(f"UNCLEAR: no case was judged by {', '.join(unjudged)}; try {way_out}, or accept it: --ignore-unclear")
+        metrics = ", ".join(unjudged)
+        note(f"UNCLEAR: the limit for {metrics} judged no case; try {way_out}, or accept it: --ignore-unclear")
     return code
 
 
