@@ -85,7 +85,9 @@ def share_time(options: Options, processes: int) -> Options:
     If the user asked for processes, all together sample for as long as one would. Otherwise (`options.processes` is 0)
     they take `SHORT_LOOK` of that.
     """
-    part = 1 / processes if options.processes or processes == 1 else SHORT_LOOK / processes
+    if processes == 1:
+        return replace(options, processes=1)
+    part = (1 if options.processes else SHORT_LOOK) / processes
     return replace(
         options,
         max_time_s=options.max_time_s * part,
