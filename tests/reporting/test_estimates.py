@@ -6,7 +6,7 @@ import pytest
 from source_tree import PACKAGE
 
 from benchax.reporting.tables import estimate, spread
-from benchax.stats.summary import Summary, summarize, summarize_processes
+from benchax.stats.summary import Summary, summarize, summarize_run
 
 
 def told(low: float | None, median: float, high: float | None, **more: object) -> Summary:
@@ -37,7 +37,7 @@ def test_the_form_follows_the_interval(low: float | None, median: float, high: f
     ("facts", "why"),
     [
         ({"n": 7}, "7 readings"),
-        ({"processes": 5, "n": 7}, "5 processes differ"),
+        ({"process_medians_s": (1e-6, 1.5e-6, 2e-6, 8e-6, 9e-6), "n": 7}, "5 processes differ"),
         ({"q25_s": 1e-6, "q75_s": 9e-6}, "readings scatter"),
         ({}, "readings drift, or have two modes"),
     ],
@@ -55,7 +55,7 @@ def test_no_width_of_a_hundred_percent_is_ever_written() -> None:
     """README's grid had "5.45 µs ± 192 %"."""
     readings = [10.0**k for k in range(-6, 0)]
 
-    for s in (summarize(readings), summarize_processes([readings[:3], readings[1:4], readings[2:]])):
+    for s in (summarize(readings), summarize_run([readings[:3], readings[1:4], readings[2:]])):
         assert "±" not in estimate(s)
 
 

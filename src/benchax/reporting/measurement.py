@@ -36,7 +36,6 @@ from benchax.reporting.tables import (
     is_unstable,
     one_line,
 )
-from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
 from benchax.units import amount_per_s, count, percent, rate, seconds, seconds_range, size
 
@@ -238,10 +237,8 @@ def _timer(series: Sequence[Samples], s: Summary) -> TextRow:
 
 def _interval(s: Summary) -> str:
     """95 % 57.2 – 59.3 µs in this process: what the interval speaks for is said beside it."""
-    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
+    where = "in this process" if s.scope == "process" else "for a later run"
     if s.low_s is None or s.high_s is None:
-        if s.processes > 1:
-            return f"no interval {where}: {LEAST_PROCESSES} are needed"
         return f"no interval: {s.n} samples hold too little independent information"
     unstable = f"unstable ({instability(s)}): " if is_unstable(s.low_s, s.high_s) else ""
     return f"{unstable}95 % {seconds_range(s.low_s, s.high_s)} {where}"
