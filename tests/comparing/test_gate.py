@@ -101,13 +101,13 @@ def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> 
     with pytest.raises(UsageError) as error:
         limit_of(text, metric)  # type: ignore[arg-type]
 
-    assert error.value.problem == f"the limit {text!r} of {metric} cannot be read"
+    assert error.value.problem == f"invalid limit {text!r} for {metric}"
     assert "5%" in error.value.expected
 
 
 @pytest.mark.parametrize("text", ["5%+6%", "1ms+2ms"])
 def test_two_limits_of_one_kind_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="invalid limit"):
         limit_of(text, "run")
 
 
@@ -117,7 +117,7 @@ def test_a_time_without_a_unit_is_asked_for_it(text: str) -> None:
         limit_of(text, "run")
 
     assert str(error.value) == (
-        f"the limit '{text}' of run has no unit\nexpected 5%, 20us or 5%+20us\n\nhint: {text}% or {text}ms"
+        f"the limit '{text}' for run has no unit\nexpected 5%, 20us or 5%+20us\n\nhint: {text}% or {text}ms"
     )
 
 
@@ -134,13 +134,13 @@ def test_one_limit_is_of_run_times_and_others_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the limit '' of run cannot be read"),
-        ("run=", "the limit '' of run cannot be read"),
-        ("x=5%", "there is no metric 'x'"),
-        ("=5%", "there is no metric ''"),
-        ("runs=5%", "there is no metric 'runs'"),
-        ("5%,", "the limit '' of run cannot be read"),
-        ("run=5%=6%", "the limit '5%=6%' of run cannot be read"),
+        ("", "invalid limit '' for run"),
+        ("run=", "invalid limit '' for run"),
+        ("x=5%", "unknown metric 'x'"),
+        ("=5%", "unknown metric ''"),
+        ("runs=5%", "unknown metric 'runs'"),
+        ("5%,", "invalid limit '' for run"),
+        ("run=5%=6%", "invalid limit '5%=6%' for run"),
     ],
 )
 def test_a_list_of_limits_that_cannot_be_read_is_refused(text: str, said: str) -> None:
@@ -388,15 +388,15 @@ def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Pat
     ("table", "said"),
     [
         ('[tool.benchax.gate]\nruns = "5%"', "unknown key 'runs'"),
-        ('[tool.benchax.gate]\nrun = "5"', "the limit '5' of run has no unit"),
-        ("[tool.benchax.gate]\nrun = 5", "the limit 5 of run has no unit"),
-        ("[tool.benchax.gate]\nrun = true", "the limit True of run cannot be read"),
-        ("[tool.benchax.gate]\nrun = -0.5", "the limit -0.5 of run cannot be read"),
-        ('[tool.benchax.gate]\nmissing = "maybe"', "missing = 'maybe' cannot be"),
-        ("[tool.benchax.gate]\nmissing = true", "missing = True cannot be"),
-        ('[tool.benchax.gate.cases.f]\nspeed = "5%"', "there is no metric 'speed'"),
-        ('[tool.benchax.gate.cases.f]\nnew = "fail"', "there is no metric 'new'"),
-        ('[tool.benchax]\ngate = "5%"', "it is '5%'"),
+        ('[tool.benchax.gate]\nrun = "5"', "the limit '5' for run has no unit"),
+        ("[tool.benchax.gate]\nrun = 5", "the limit 5 for run has no unit"),
+        ("[tool.benchax.gate]\nrun = true", "invalid limit True for run"),
+        ("[tool.benchax.gate]\nrun = -0.5", "invalid limit -0.5 for run"),
+        ('[tool.benchax.gate]\nmissing = "maybe"', "invalid value 'maybe' for missing"),
+        ("[tool.benchax.gate]\nmissing = true", "invalid value True for missing"),
+        ('[tool.benchax.gate.cases.f]\nspeed = "5%"', "unknown metric 'speed'"),
+        ('[tool.benchax.gate.cases.f]\nnew = "fail"', "unknown metric 'new'"),
+        ('[tool.benchax]\ngate = "5%"', "the gate is '5%'"),
         ('[tool.benchax.gate]\ncases = "5%"', "cases is '5%'"),
         ('[tool.benchax.gate.cases]\nf = "5%"', "cases.f is '5%'"),
     ],
