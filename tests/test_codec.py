@@ -83,7 +83,9 @@ def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
 
     memory = dataclasses.replace(RICH.memory, eager_rise_low_bytes=None, devices=1)
     noise = dataclasses.replace(RICH.noise, pace_scatter=None)
-    without = dataclasses.replace(RICH, work=WorkPerCall(), memory=memory, noise=noise, devices=None, ranks=None)
+    without = dataclasses.replace(
+        RICH, work=WorkPerCall(), memory=memory, noise=noise, devices=None, ranks=None, history=History()
+    )
     without = dataclasses.replace(without, options=dataclasses.replace(RICH.options, nprocs=None))
     assert exact(m) == exact(without)
     assert m.case.params[-1] == ("sharding", Opaque("NamedSharding", "P('x', None)"))
