@@ -41,6 +41,7 @@ from benchax.model.measurement import Absent, Failure, FailureKind, Measurement,
 from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
 from benchax.model.readings import (
     OTHER_PROCESSES,
+    TIMERS,
     Cache,
     CallFloor,
     Census,
@@ -60,6 +61,7 @@ __all__ = [
     "METRICS",
     "NOT_COMPARED",
     "OTHER_PROCESSES",
+    "TIMERS",
     "Absent",
     "Block",
     "Cache",

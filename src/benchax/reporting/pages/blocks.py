@@ -112,6 +112,8 @@ def _render_heading(heading: Heading, level: int) -> Iterator[Markup]:
     # Inside a part, whose title has level 2, all headings are one below it.
     depth = level if heading.level == 1 else level + 1
     yield element(f"h{depth}", heading.text, *aside, css_class=heading.style)
+    if heading.answers:
+        yield _render_section(Section("", heading.answers), "numbers", level)
     yield from (element("p", text, css_class="below") for text in heading.below)
 
 
