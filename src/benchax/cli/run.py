@@ -223,14 +223,22 @@ def measure(
     on: str | None = None,
     html: Path | None = None,
     is_verbose: bool = False,
+    is_brief: bool = False,
 ) -> int:
-    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
+    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished.
+
+    Args:
+        is_verbose: show why each missing number is missing.
+        is_brief: show the answers only.
+    """
     from contextlib import nullcontext
 
     from benchax.api import RunOutcome
     from benchax.api import run as run_cases
     from benchax.clusters import open_agents
     from benchax.progress import show_progress
+    from benchax.reporting.document import Document
+    from benchax.reporting.measurement import answer
 
     rows: list[Measurement] = []
     ended: list[str] = []
@@ -259,7 +267,9 @@ def measure(
         except KeyboardInterrupt:
             interrupted = True
         in_turns = {} if as_json else _in_turns(rows, pairs or {}, given)
-        if not as_json:
+        if is_brief:
+            show(Document(tuple(map(answer, rows))))
+        elif not as_json:
             _show(rows, pairs or {}, in_turns, is_verbose)
         _write(html, rows, in_turns)
     finally:  # also when stdout is closed or full

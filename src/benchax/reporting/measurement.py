@@ -62,12 +62,15 @@ def document(m: Measurement, is_full: bool = False) -> Document:
     Args:
         is_full: give the reason for each number that was not measured.
     """
-    below = " · ".join(part for part in (describe_machine(m.environment), m.signature) if part)
-    heading = Heading(m.case.label, 1, (below,) if below else (), answers=tuple(answers(m)))
     facts = tuple(sections(m))
-    return Document(
-        (heading, *([Facts(facts)] if facts else []), *list_remarks(m.remarks), *_list_absent([m], is_full))
-    )
+    details = [Facts(facts)] if facts else []
+    return Document((answer(m), *details, *list_remarks(m.remarks), *_list_absent([m], is_full)))
+
+
+def answer(m: Measurement) -> Heading:
+    """The case, its answers, and where it was measured."""
+    below = " · ".join(part for part in (describe_machine(m.environment), m.signature) if part)
+    return Heading(m.case.label, 1, (below,) if below else (), answers=tuple(answers(m)))
 
 
 def describe(m: Measurement) -> str:

@@ -121,10 +121,9 @@ def _stored_line(row: StoredRow) -> tuple[str, ...]:
 
 
 def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
-    time = "" if row.median_s is None else f"{seconds(row.median_s)} {spread(row.median_s, row.low_s, row.high_s)}"
     return (
         row.timer or "",
-        time.rstrip(),
+        "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s),
         seconds(row.compile_s) if row.compile_s is not None else "",
     )
 
@@ -161,7 +160,12 @@ FEW = 20
 
 def estimate(s: Summary | None) -> str:
     """5.16 ms (5.08–5.31); 1.30 ms (0.900–6.34, unstable). The median alone without an interval; empty for None."""
-    return "" if s is None else f"{seconds(s.median_s)} {spread(s.median_s, s.low_s, s.high_s)}".rstrip()
+    return "" if s is None else join_time(s.median_s, s.low_s, s.high_s)
+
+
+def join_time(median_s: float, low_s: float | None, high_s: float | None) -> str:
+    """As `estimate`, for a stored row."""
+    return f"{seconds(median_s)} {spread(median_s, low_s, high_s)}".rstrip()
 
 
 def mean_and_deviation(s: Summary) -> str:
