@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from measurement_strategies import HOST, PARAM, RICH, measurements
+from measurement_strategies import HOST, PARAM, RICH, exact, measurements
 
 from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
 from benchax.errors import UPGRADE, FormatError
@@ -27,11 +27,6 @@ PLAIN = Measurement(CaseId("f"), HOST, DEFAULTS, run_id="run", started_at="2025-
 whole = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-
-
-def exact(value: object) -> str:
-    """repr tells 1 from 1.0 from True from "1" and shows two NaNs alike, as == does not."""
-    return repr(value)
 
 
 @whole
