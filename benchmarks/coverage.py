@@ -78,7 +78,7 @@ def take(processes: str) -> Taken:
 def told(row: Measurement) -> dict[str, Any]:
     if row.failure:
         raise SystemExit(f"{row.case.label} failed: {row.failure.message}")
-    known = {timer: row.summary(timer) for timer in TIMERS}
+    known = {timer: row.find_summary(timer) for timer in TIMERS}
     return {
         timer: {
             "median": s.median_s,

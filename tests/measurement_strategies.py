@@ -204,6 +204,16 @@ PARAM = st.recursive(
 )
 
 
+def exact(value: Any) -> str:
+    """All that is compared of `value`: two NaNs are alike, and 1, 1.0 and True differ, unlike by ==."""
+    if dataclasses.is_dataclass(value):
+        fields = (f"{f.name}={exact(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.compare)
+        return f"{type(value).__name__}({', '.join(fields)})"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(exact, value))})"
+    return repr(value)
+
+
 def case_ids() -> st.SearchStrategy[CaseId]:
     return values_of(CaseId)
 

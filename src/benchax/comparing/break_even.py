@@ -211,7 +211,7 @@ def _saved_by_process(c: Comparison, is_eager_baseline: bool) -> list[float]:
 
 
 def _wall(row: Measurement) -> Summary:
-    if (summary := row.summary("wall")) is None:
+    if (summary := row.find_summary("wall")) is None:
         raise UsageError(f"the row of {row.case.label!r} has no wall samples", "rows measured by the timer wall")
     return summary
 

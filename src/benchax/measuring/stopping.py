@@ -15,7 +15,7 @@ from dataclasses import replace
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Measurement, Options, Stop
-from benchax.stats.intervals import ENOUGH_RUNS, range_of_runs
+from benchax.stats.intervals import ENOUGH_RUNS
 from benchax.stats.summary import summarize
 from benchax.units import seconds
 
@@ -69,12 +69,11 @@ def is_known_well(m: Measurement, timer: str, relative_width: float | None) -> b
     Args:
         relative_width: half the width of the interval over the median, as requested; None for `WIDTHS`.
     """
-    summary, earlier = m.summary(timer), m.history.medians_s.get(timer, ())
+    summary = m.find_summary(timer)
     if summary is None or summary.median_s <= 0:
         return True
-    if len(earlier) >= ENOUGH_RUNS:
-        low, high = range_of_runs(earlier)
-        return low <= summary.median_s <= high
+    if len(summary.earlier_s) >= ENOUGH_RUNS:
+        return summary.is_as_before
     wanted = WIDTHS.get(timer, WIDTH) if relative_width is None else relative_width
     return summary.scope == "run" and summary.relative_width is not None and summary.relative_width <= wanted
 

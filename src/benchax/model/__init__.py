@@ -42,6 +42,7 @@ from benchax.model.measurement import Absent, Failure, FailureKind, Measurement,
 from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
 from benchax.model.readings import (
     OTHER_PROCESSES,
+    TIMERS,
     Cache,
     CallFloor,
     Census,
@@ -62,6 +63,7 @@ __all__ = [
     "METRICS",
     "NOT_COMPARED",
     "OTHER_PROCESSES",
+    "TIMERS",
     "Absent",
     "Block",
     "Cache",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
 from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import Cost, History, Memory, Noise, Numerics, Samples, Stages
+from benchax.model.readings import TIMERS, Cost, History, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize_run
 
@@ -143,9 +144,44 @@ class Measurement(SelfRendering):
                 found.setdefault(samples.process, samples)
         return tuple(found.values())
 
-    def summary(self, timer: str | None = None) -> Summary | None:
-        """Summary of the seconds per call by `timer` (default: the headline) over all processes; None if it was not
-        measured."""
+    @property
+    def median_s(self) -> float:
+        """The median of the headline: seconds per call. Raises `NotMeasured` as `summary` does."""
+        return self.summary().median_s
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """The ends of the headline's 95 % interval, in seconds per call.
+
+        Raises:
+            NotMeasured: nothing was timed, or there are too few readings for an interval.
+        """
+        s = self.summary()
+        if s.low_s is None or s.high_s is None:
+            raise NotMeasured(f"there are too few readings for an interval: {s.n}")
+        return s.low_s, s.high_s
+
+    def summary(self, timer: str | None = None) -> Summary:
+        """Summarises the seconds per call by `timer` (default: the headline) over all processes.
+
+        Raises:
+            NotMeasured: this row has no readings by that timer; the message is the reason.
+            UsageError: no timer has that name.
+        """
+        found = self.find_summary(timer)
+        if found is not None:
+            return found
+        measured = dict.fromkeys(samples.timer for samples in self.samples)
+        if timer is not None and timer not in TIMERS:
+            raise UsageError(f"unknown timer {timer!r}", one_of({*TIMERS, *measured}, timer))
+        if self.failure:
+            raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
+        why = self.why_absent(f"samples.{timer}" if timer else "samples")
+        has = f"a timer that this row has: {', '.join(measured)}" if measured else ""
+        raise NotMeasured(why or f"nothing asked for the timer {timer or 'of a headline'}", has)
+
+    def find_summary(self, timer: str | None = None) -> Summary | None:
+        """As `summary`; None if there are no readings by that timer."""
         name = timer or (self.headline.timer if self.headline else "")
         series = self.series_of(name)
         if not series:
@@ -167,7 +203,7 @@ class Measurement(SelfRendering):
         or is not above what the timer itself costs."""
         headline = self.headline
         name = timer or (headline.timer if headline else "")
-        summary = None if self.failure else self.summary(name)
+        summary = None if self.failure else self.find_summary(name)
         if summary is None or not summary.median_s > 0:
             return ()
         low_s, high_s = summary.low_s, summary.high_s

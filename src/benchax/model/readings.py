@@ -16,6 +16,8 @@ Cold = Literal["process", "operations", "function"]
 Stop = Literal["precise", "time", "count"]
 Form = Literal["direct", "branch"]
 
+TIMERS = ("in_graph", "wall", "pipelined", "loop", "device")
+"""The names of all timers. `measuring.timers` has them."""
 OTHER_PROCESSES = "samples.processes"
 """What a row lacks whose readings are of one process."""
 
@@ -25,7 +27,7 @@ class Transfer:
     """Copies between host and device, several times over. `is_zero_copy`: no byte moved, the array is a view."""
 
     size_bytes: int
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     is_zero_copy: bool
 
     @property
@@ -45,9 +47,9 @@ class CallFloor:
     It has as many arguments and results as the measured one, and runs on the same thread.
     """
 
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     """The seconds of each call that does next to nothing."""
-    call_s: tuple[float, ...]
+    call_s: tuple[float, ...] = field(repr=False)
     """The seconds of each call of the measured program, in turns with those."""
 
     @property
@@ -128,9 +130,9 @@ class Samples:
     timer: str
     iterations: int
     """Calls inside one sample."""
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
-    disturbed: tuple[bool, ...] | None = None
+    disturbed: tuple[bool, ...] | None = field(default=None, repr=False)
     """Per sample: was the process preempted meanwhile? None where the system does not tell."""
     resolution_s: float | None = None
     """Smallest step of the clock that was seen."""

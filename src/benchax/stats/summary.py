@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from benchax.renderers import SelfRendering
-from benchax.stats.intervals import AGREEMENT, interval_among, middle_of_agreeing, predict_interval, quantile
+from benchax.stats.intervals import AGREEMENT, interval_among, middle_of_agreeing, predict_interval, quantile, range_of_runs
 
 LEVEL = 0.95
 
@@ -43,6 +43,8 @@ class Summary(SelfRendering):
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
     process_medians_s: tuple[float, ...] = ()
     """The median of each process, ascending."""
+    earlier_s: tuple[float, ...] = ()
+    """What earlier runs of the same program read, oldest first."""
     scope: Literal["process", "run"] = "process"
     """What the interval speaks for: this process, or a later run of the same program."""
     mean_s: float | None = None
@@ -55,6 +57,14 @@ class Summary(SelfRendering):
     def processes(self) -> int:
         """How many processes the readings come from."""
         return max(1, len(self.process_medians_s))
+
+    @property
+    def is_as_before(self) -> bool:
+        """Whether `median_s` is in the range of the earlier runs."""
+        if not self.earlier_s:
+            return False
+        low, high = range_of_runs(self.earlier_s)
+        return low <= self.median_s <= high
 
     @property
     def outlying_s(self) -> tuple[float, ...]:
@@ -88,6 +98,7 @@ def summarize_run(
         _describe(readings, predict_interval(medians, earlier, margin, pace_scatter)),
         median_s=middle_of_agreeing(medians),
         process_medians_s=tuple(medians),
+        earlier_s=tuple(earlier),
         scope="run",
     )
 

@@ -139,10 +139,9 @@ class DatabaseStore:
             return History(source)
         medians = dict(newest.history.medians_s)
         for timer in dict.fromkeys(each.timer for each in newest.samples):
-            summary = newest.summary(timer)
-            if summary is not None and summary.median_s > 0:
+            if (median_s := newest.summary(timer).median_s) > 0:
                 # Four digits are enough, and a row holds up to 150 of these numbers.
-                medians[timer] = (*medians.get(timer, ()), float(f"{summary.median_s:.4g}"))[-KEPT_RUNS:]
+                medians[timer] = (*medians.get(timer, ()), float(f"{median_s:.4g}"))[-KEPT_RUNS:]
         return History(source, medians)
 
     def write(self, work: Callable[[Connection], T]) -> T:
