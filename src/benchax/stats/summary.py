@@ -11,7 +11,14 @@ from statistics import fmean
 from typing import Literal
 
 from benchax.renderers import SelfRendering
-from benchax.stats.intervals import AGREEMENT, interval_among, middle_of_agreeing, predict_interval, quantile, range_of_runs
+from benchax.stats.intervals import (
+    AGREEMENT,
+    interval_among,
+    middle_of_agreeing,
+    predict_interval,
+    quantile,
+    range_of_runs,
+)
 
 LEVEL = 0.95
 
