@@ -231,10 +231,43 @@ def test_a_slow_first_call_is_a_window_of_warming_up():
     assert (warmup.calls, warmup.is_steady) == (1, True)
 
 
-def test_a_first_call_that_took_all_the_time_is_all_of_it():
-    warmup = warm_up(lambda: 1 / 0, 0.5, first_s=0.6)
+def test_one_slow_first_call_does_not_decide():
+    """Seen: "a call takes 632 ms" next to "wall 7.05 ms"."""
+    clock = FakeClock()
+    call = call_taking(clock, [7_000_000] * 100)
 
-    assert (warmup.calls, warmup.last_s) == (0, 0.6)
+    warmup = warm_up(lambda: call, 0.5, clock, first_s=0.632)
+
+    assert (warmup.least_s, warmup.last_s, warmup.is_steady) == (7e-3, 7e-3, True)
+    assert warmup.long_calls_s == ()
+
+
+@pytest.mark.parametrize("second_ns", [30_000_000_000, 20_000_000_000])
+def test_a_call_that_takes_all_the_time_is_made_once_and_is_a_sample(second_ns: int):
+    clock = FakeClock()
+    call = call_taking(clock, [second_ns] * 100)
+
+    warmup = warm_up(lambda: call, 0.5, clock, first_s=30.0)
+    prepared = PreparedTimer(lambda n: pytest.fail("called again"))
+    samples = collect(
+        "wall", prepared, OPTIONS, lambda share: None, clock, call_s=warmup.least_s, taken_s=warmup.long_calls_s
+    )
+
+    assert warmup.calls == 1
+    assert (samples.elapsed_s, samples.iterations, samples.stop) == ((second_ns / 1e9,), 1, "time")
+
+
+def test_a_long_call_is_the_first_of_the_samples():
+    clock = FakeClock()
+
+    def sample(n):
+        clock.now += 600_000_000
+        return 600_000_000
+
+    samples = collect("wall", PreparedTimer(sample), OPTIONS, lambda share: None, clock, call_s=0.7, taken_s=(0.7,))
+
+    assert samples.elapsed_s == (0.7, *[0.6] * 5)
+    assert samples.disturbed is None, "nobody has looked at the first"
 
 
 def clock_of(*calls_s: float):

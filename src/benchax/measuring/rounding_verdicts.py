@@ -4,10 +4,10 @@ Allowed is what the runs of `rounding_noise.py` differ by, in two norms at once:
 finds what is wrong everywhere by a little, and the maximum, which finds what is wrong in one place.
 
 The factor upon the spread follows from the number of runs and of elements that vary on their own: with one independent
-number it is about 12 for 8 runs and 68 for 4 runs, and with hundreds it is near 1. It is the square root of the quantile
-of the F distribution that an honest result exceeds once in 100 000 times. The number of independent elements is
-1 / mean cos² of the angles between differences of disjoint pairs of runs, which for n independent elements is n and for
-a common factor 1.
+number it is about 12 for 8 runs and 68 for 4 runs, and with hundreds it is near 1. It is the square root of the
+quantile of the F distribution that an honest result exceeds once in 100 000 times. The number of independent elements
+is 1 / mean cos² of the angles between differences of disjoint pairs of runs, which for n independent elements is n and
+for a common factor 1.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
