@@ -101,6 +101,16 @@ def test_a_slow_first_call_does_not_choose_the_timers() -> None:
     assert not any("a call takes" in absent["why"] for absent in document["absent"]), document["absent"]
 
 
+def test_a_generator_function_gets_no_time() -> None:
+    def steps(x: jax.Array) -> Any:
+        yield x
+
+    document, _, _ = measured(request(steps))
+
+    assert "steps is a generator function" in document["failure"]["message"]
+    assert "trials" not in document
+
+
 def test_trials_have_inputs_of_their_own_and_the_same_seed_gives_the_same() -> None:
     def make(key: Any, n: int) -> jax.Array:
         return jax.random.normal(key, (n,))
