@@ -142,7 +142,7 @@ def test_progress_is_told_between_samples_and_ends_at_most_at_one():
 def test_readings_that_reach_down_to_zero_are_not_a_measurement():
     noise = Samples("loop", 10, tuple((-1) ** i * 1e-9 for i in range(40)))
 
-    with pytest.raises(NotMeasured, match="cannot be told from zero"):
+    with pytest.raises(NotMeasured, match="indistinguishable from zero"):
         believable(noise)
 
     assert believable(Samples("loop", 10, (1e-6,) * 40)).timer == "loop"
@@ -158,16 +158,8 @@ def test_readings_of_nothing_say_of_a_long_call_that_its_work_is_elsewhere():
         believable(nothing, call_s=28e-3)
 
     assert refusal.value.problem == (
-        "its work is not inside the timing program: what is there takes less than reading the clock does (281 ns), and "
-        "the shortest call took 28.0 ms"
+        "XLA moved the work out of the timed region: the region takes less than reading the clock does (281 ns)"
     )
-
-
-def test_readings_that_reach_down_to_zero_name_the_call_beside_them():
-    noise = Samples("loop", 10, tuple((-1) ** i * 1e-9 for i in range(40)))
-
-    with pytest.raises(NotMeasured, match=r"drowned by noise; the shortest call took 28\.0 ms"):
-        believable(noise, call_s=28e-3)
 
 
 def call_taking(clock, durations_ns):

@@ -115,26 +115,20 @@ def believable(samples: Samples, call_s: float = 0.0) -> Samples:
     they are less than what was subtracted from them.
 
     Args:
-        call_s: the shortest call of the function that was seen; 0 where none was. Where it is far above what calling
-            costs anywhere, a reading of nothing says nothing of the function: its work is elsewhere.
+        call_s: the shortest call of the function that was seen; 0 if none was. If it is far above what calling costs
+            anywhere, a reading of nothing says nothing about the function: its work is elsewhere.
 
     Raises:
         NotMeasured: then.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:
-        reading = f"reading the clock does ({seconds(overhead_s, 2)})"
-        if call_s > CALLING_S:
-            raise NotMeasured(
-                f"its work is not inside the timing program: what is there takes less than {reading}, and the shortest "
-                f"call took {seconds(call_s)}"
-            )
-        raise NotMeasured(f"it takes less than {reading}")
-    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
-        call = f"; the shortest call took {seconds(call_s)}" if call_s > CALLING_S else ""
+        less = f"takes less than reading the clock does ({seconds(overhead_s, 2)})"
         raise NotMeasured(
-            f"its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise{call}"
+            f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
         )
+    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
+        raise NotMeasured("its time is indistinguishable from zero: XLA removed the work, or noise dominates")
     return samples
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from benchax.case import Case
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
-from benchax.measuring import timers
+from benchax.measuring import remarks, timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import Progress
@@ -151,7 +151,7 @@ def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measure
         missing = f"{len(answers) - len(others)} of {len(answers)} further ones failed ({problem})"
         absent += (Absent(OTHER_PROCESSES, missing),)
     noise = replace(m.noise, pace_scatter=note_pace(m.environment))
-    return replace(m, samples=tuple(samples), not_measured=absent, noise=noise)
+    return remarks.renew(replace(m, samples=tuple(samples), not_measured=absent, noise=noise))
 
 
 def _wants_others(m: Measurement) -> bool:

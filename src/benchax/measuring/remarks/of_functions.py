@@ -40,8 +40,8 @@ def fake_devices(e: RowEvidence) -> Remark | None:
     return Remark(
         "fake-devices",
         "warning",
-        f"{e.devices.count} fake devices share {cores} of this CPU: counts, bytes and results are those of several "
-        "devices, and no time here says what such devices would take",
+        f"{e.devices.count} fake devices share {cores} of this CPU. Counts, bytes, and results match real devices. "
+        "Times don't.",
     )
 
 
@@ -108,8 +108,8 @@ def not_jitted(e: RowEvidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        f"given without jit and measured as {e.program.jitted_by}(f); --no-jit (jit=False) measures the call as it "
-        "stands and says from how many calls on compiling pays",
+        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f). To measure it without jit, "
+        "use --no-jit (jit=False).",
     )
 
 
@@ -119,9 +119,9 @@ def impure(e: RowEvidence) -> Remark | None:
     return Remark(
         "impure",
         "error",
-        f"two traces of it differ: {e.purity.difference}. It reads something that changes by itself (random numbers of "
-        "Python or NumPy, the time, a counter), of which each compiled program keeps what it read first: pass such "
-        "values as arguments",
+        f"Two traces of the function differ: {e.purity.difference}. It reads a value that changes on its own (random "
+        "numbers of Python or NumPy, the time, a counter), and a compiled program keeps the first value. Pass such "
+        "values as arguments.",
     )
 
 
