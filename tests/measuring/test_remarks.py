@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from evidence_by_hand import measured
+from jax.experimental import io_callback
 
 import benchax
 from benchax.case import make_case
@@ -123,6 +124,59 @@ def test_a_program_that_does_not_depend_on_its_inputs(bench):
 
     (message,) = [r.message for r in measurement.remarks if r.code == "folded"]
     assert "does not depend on its inputs" in message
+
+
+def test_a_function_that_returns_nothing(bench):
+    def nothing(x):
+        jnp.sin(x)
+
+    m = bench(nothing, "f32[8]", options={"stages": "samples"})
+
+    assert "no-outputs" in codes(m)
+    assert "folded" not in codes(m)
+    assert "checked not measured because it returns nothing" in " ".join(str(m).split())
+    assert "no-outputs" not in codes(bench(lambda x: x, "f32[8]", options={"stages": "samples"}))
+
+
+@pytest.mark.parametrize(
+    ("fn", "counted"),
+    [(lambda x: jnp.log(-1 - x * x), "8 NaN of 8"), (lambda x: x.at[2].set(jnp.inf), "1 infinite of 8")],
+)
+def test_a_result_that_is_not_finite(fn, counted, bench):
+    m = bench(fn, "f32[8]", options={"stages": "samples"})
+
+    (remark,) = [remark for remark in m.remarks if remark.code == "nonfinite-result"]
+    assert remark.severity == "warning"
+    assert counted in remark.message
+    assert "to the eager result; not all values are finite" in " ".join(str(m).split())
+    assert "nonfinite-result" not in codes(bench(lambda x: x, "f32[8]", options={"stages": "samples"}))
+
+
+def ignore(*values):
+    """What a callback calls."""
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: jax.debug.print("{}", x[:0]), "jax.debug."),
+        (lambda x: jax.debug.callback(ignore, x), "jax.debug.callback"),
+        (lambda x: jax.pure_callback(np.asarray, x, x), "jax.pure_callback"),
+        (lambda x: io_callback(ignore, None, x), "io_callback"),
+    ],
+)
+def test_callbacks_are_named_with_their_lines(call, name, bench):
+    @jax.jit
+    def inner(x):
+        called = call(x)
+        return x + 1 if called is None else called + 1
+
+    m = bench(lambda x: inner(x) * 2, "f32[8]", options={"stages": "first_run"})
+
+    (remark,) = [remark for remark in m.remarks if remark.code == "host-callbacks"]
+    assert remark.severity == "warning"
+    assert f"Each call runs Python on the host, and its time includes that: {name}" in remark.message
+    assert f"at {__file__}:{call.__code__.co_firstlineno}" in remark.message
 
 
 def test_loops_are_not_taken_for_folded_work(evidence):

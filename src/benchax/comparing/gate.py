@@ -98,7 +98,7 @@ class Gate:
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
-            "differs": any(c.numerics and not c.numerics.agrees for c in comparisons),
+            "differs": any(c.differs for c in comparisons),
             "unclear": any(
                 c.verdict == "unclear" and not c.failure and c.metric in self.limits_of(c.case) for c in comparisons
             ),

@@ -114,6 +114,11 @@ class Comparison:
     """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
 
     @property
+    def differs(self) -> bool:
+        """Is the candidate's result another one than the baseline's, by more than rounding?"""
+        return self.numerics is not None and not self.numerics.agrees
+
+    @property
     def speedup(self) -> float | None:
         """Baseline over candidate: above 1 the candidate is faster."""
         return 1 / self.ratio if self.ratio else None

@@ -19,6 +19,9 @@ from benchax.model import Measurement, Remark, Severity
 RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_functions.wrong_result,
     of_functions.not_verified,
+    of_functions.nonfinite_result,
+    of_functions.no_outputs,
+    of_functions.host_callbacks,
     of_functions.fake_devices,
     of_times.recompiled,
     of_times.not_steady,

@@ -44,7 +44,7 @@ class RowEvidence:
     mutated: tuple[str, ...] = ()
     """What each call changes in place, by name."""
     notes: Notes = field(default_factory=Notes)
-    """What verification saw of it."""
+    """What was seen of its result."""
     devices: Devices | None = None
     """None: the program runs on one."""
     purity: Purity = field(default_factory=Purity)
