@@ -196,7 +196,9 @@ def _measure_here(
         progress = follow_stages(report, case.id.label, i, len(cases))
         if each.store not in (None, "off"):
             store = opened(each.store)
-            case = replace(case, find_program=store.find_program, find_history=partial(store.find_history, case.id))
+            case = replace(
+                case, find_program=store.find_program, find_earlier_runs=partial(store.find_earlier_runs, case.id)
+            )
         yield i, executor_for(each).run(case, each, run_id=run_id, progress=progress)
 
 

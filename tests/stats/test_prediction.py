@@ -14,7 +14,7 @@ import pytest
 from measurement_strategies import measured
 
 from benchax.measuring.stopping import is_known_well
-from benchax.model import History, Measurement, Samples
+from benchax.model import EarlierRuns, Measurement, Samples
 from benchax.stats.intervals import (
     ENOUGH_RUNS,
     LEAST_MARGIN,
@@ -31,7 +31,7 @@ RECORDED = json.loads((Path(__file__).parent / "recorded_runs.json").read_text()
 def run(timer: str, medians_s: list[float], earlier: list[float]) -> Measurement:
     """A row with these processes, and what earlier runs read."""
     samples = tuple(Samples(timer, 1, (s,) * 6, process=i) for i, s in enumerate(medians_s))
-    return replace(measured("f"), samples=samples, history=History("abc", {timer: tuple(earlier[-30:])}))
+    return replace(measured("f"), samples=samples, earlier_runs=EarlierRuns("abc", {timer: tuple(earlier[-30:])}))
 
 
 def replay(timer: str, runs: list[list[float]]) -> Iterator[Summary]:

@@ -129,7 +129,7 @@ def test_the_row_is_known_after_each_process(pool: Pool) -> None:
 def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, tmp_path: Path) -> None:
     store = open_store(tmp_path)
     case = make_case(heavy, ("f32[64,64]",))
-    case = replace(case, find_history=partial(store.find_history, case.id))
+    case = replace(case, find_earlier_runs=partial(store.find_earlier_runs, case.id))
     options = replace(OPTIONS, processes=0, store=str(tmp_path), relative_width=1e9)
 
     first = Replicated(Inline(), pool).run(case, options, run_id="r", progress=quiet)
@@ -142,7 +142,7 @@ def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, 
     assert before is not None
     assert after is not None
     assert after.scope == "run"
-    assert second.history.medians_s["wall"] == (pytest.approx(before.median_s, rel=1e-3),)
+    assert second.earlier_runs.medians_s["wall"] == (pytest.approx(before.median_s, rel=1e-3),)
 
 
 def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,9 @@ from benchax.model import (
     Absent,
     Cost,
     Devices,
+    EarlierRuns,
     Environment,
     Failure,
-    History,
     Measurement,
     Memory,
     Noise,
@@ -120,9 +120,9 @@ class Record:
             numerics=self.numerics,
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
-            history=case.find_history(self.source, environment.fingerprint)
-            if case.find_history and self.source
-            else History(self.source),
+            earlier_runs=case.find_earlier_runs(self.source, environment.fingerprint)
+            if case.find_earlier_runs and self.source
+            else EarlierRuns(self.source),
             work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
             devices=self.devices,
             ranks=self.ranks,

@@ -11,7 +11,7 @@
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
     Noise         what else the machine did at the same time
-    History       what earlier runs of the same program read
+    EarlierRuns   what earlier runs of the same program read
     Devices       on how many devices a program ran, and how busy each was             parallel.py
     Ranks         the processes of a program, and what each took
     Remark        a sentence that belongs beside the numbers                           measurement.py
@@ -48,8 +48,8 @@ from benchax.model.readings import (
     Census,
     Cold,
     Cost,
+    EarlierRuns,
     Form,
-    History,
     Memory,
     Noise,
     Numerics,
@@ -75,11 +75,11 @@ __all__ = [
     "Cost",
     "DeviceShare",
     "Devices",
+    "EarlierRuns",
     "Environment",
     "Failure",
     "FailureKind",
     "Form",
-    "History",
     "Measurement",
     "Memory",
     "Method",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
 from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import TIMERS, Cost, History, Memory, Noise, Numerics, Samples, Stages
+from benchax.model.readings import TIMERS, Cost, EarlierRuns, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize_run
 
@@ -108,7 +108,7 @@ class Measurement(SelfRendering):
     """How far the result is from the reference."""
     noise: Noise = Noise()
     """What else the machine did."""
-    history: History = History()
+    earlier_runs: EarlierRuns = EarlierRuns()
     """Earlier runs of the same program, which intervals take into account."""
     program: Program | None = None
     """The program that `compare_stored` can run again; None where none is kept."""
@@ -188,7 +188,7 @@ class Measurement(SelfRendering):
             return None
         if name not in self._summaries:
             groups = [samples.per_call_s for samples in series]
-            earlier = self.history.medians_s.get(name, ())
+            earlier = self.earlier_runs.medians_s.get(name, ())
             pace_scatter = self.noise.pace_scatter or 0.0
             self._summaries[name] = summarize_run(groups, earlier, MARGINS.get(name, MARGINS["wall"]), pace_scatter)
         return self._summaries[name]

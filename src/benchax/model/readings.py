@@ -253,7 +253,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class History:
+class EarlierRuns:
     """What earlier runs of the same program read on the same machine, with the same settings."""
 
     source: str = ""

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError
 from benchax.json_values import Mismatch
-from benchax.model import CaseId, History, Measurement, Program
+from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
 from benchax.store.readings import DamagedRow, read_record
 from benchax.store.records import StorableRow, insert_all
@@ -40,7 +40,7 @@ from benchax.store.sqlite_file import SqliteFile, nothing_there
 T = TypeVar("T")
 
 KEPT_RUNS = 30
-"""A history has at most this many runs, the newest."""
+"""A row knows at most this many earlier runs, the newest."""
 LOOKED_AT = 20
 """This many of the newest rows of a case are searched for one of the same program."""
 
@@ -124,7 +124,7 @@ class DatabaseStore:
         except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
             return None
 
-    def find_history(self, case: CaseId, source: str, fingerprint: str) -> History:
+    def find_earlier_runs(self, case: CaseId, source: str, fingerprint: str) -> EarlierRuns:
         """Finds what earlier runs of a program read: those that the newest row knows of, and that row itself.
 
         Args:
@@ -136,13 +136,13 @@ class DatabaseStore:
         except (StoreError, DamagedRow):  # there is no store yet, or storing the row will say what is wrong
             newest = None
         if newest is None:
-            return History(source)
-        medians = dict(newest.history.medians_s)
+            return EarlierRuns(source)
+        medians = dict(newest.earlier_runs.medians_s)
         for timer in dict.fromkeys(each.timer for each in newest.samples):
             if (median_s := newest.summary(timer).median_s) > 0:
                 # Four digits are enough, and a row holds up to 150 of these numbers.
                 medians[timer] = (*medians.get(timer, ()), float(f"{median_s:.4g}"))[-KEPT_RUNS:]
-        return History(source, medians)
+        return EarlierRuns(source, medians)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
