@@ -15,17 +15,17 @@ def mlp_case() -> Case:
     return next(case for case in workloads.cases() if case.fn is workloads.mlp)
 
 
-def matrices_first(a: Any, b: Any, x: Any) -> Any:
+def ab_first(a: Any, b: Any, x: Any) -> Any:
     """(A B) x: a product of two matrices, which costs n times as much as a product with a vector."""
     return (a @ b) @ x
 
 
-def vector_first(a: Any, b: Any, x: Any) -> Any:
+def bx_first(a: Any, b: Any, x: Any) -> Any:
     """A (B x): the same result by two products with a vector. XLA keeps the order of the source."""
     return a @ (b @ x)
 
 
-PRODUCT = ("benchax.demo:matrices_first", "benchax.demo:vector_first", "f32[512,512]", "f32[512,512]", "f32[512]")
+PRODUCT = ("benchax.demo:ab_first", "benchax.demo:bx_first", "f32[512,512]", "f32[512,512]", "f32[512]")
 """The words of `benchax compare`."""
 GRID_SIZES = (4, 64, 1024, 16384)
 
