@@ -166,7 +166,8 @@ class Measurement(SelfRendering):
         if found is not None:
             return found
         measured = dict.fromkeys(samples.timer for samples in self.samples)
-        if timer is not None and timer not in TIMERS:
+        refused = {a.what.removeprefix("samples.") for a in self.not_measured if a.what.startswith("samples.")}
+        if timer is not None and timer not in {*TIMERS, *refused}:
             raise UsageError(f"unknown timer {timer!r}", one_of({*TIMERS, *measured}, timer))
         if self.failure:
             raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
