@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchax.reporting.tables import agreement, estimate, scope, spread
-from benchax.stats.summary import Summary, summarize, summarize_processes
+from benchax.stats.summary import Summary, summarize, summarize_run
 
 
 def summary(low: float | None, median: float, high: float | None, **more: object) -> Summary:
@@ -14,7 +14,7 @@ def summary(low: float | None, median: float, high: float | None, **more: object
 
 
 def of_processes(*medians_s: float) -> Summary:
-    return summarize_processes([(median_s,) * 6 for median_s in medians_s])
+    return summarize_run([(median_s,) * 6 for median_s in medians_s])
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,13 @@ from typing import Any, Literal
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
 from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import TIMERS, Cost, Memory, Noise, Numerics, Samples, Stages
+from benchax.model.readings import TIMERS, Cost, History, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
-from benchax.stats.summary import Summary, summarize_processes
+from benchax.stats.summary import Summary, summarize_run
+
+MARGINS = {"in_graph": 0.05, "loop": 0.05, "device": 0.05, "wall": 0.10, "pipelined": 0.10}
+"""Timer → how far a later run may read outside of two processes that agree, as a share (docs/about/decisions.md). Whole
+calls scatter more than what runs inside a program: they wait for threads, and get new memory."""
 
 Severity = Literal["info", "warning", "error"]
 FailureKind = Literal[
@@ -104,6 +108,8 @@ class Measurement(SelfRendering):
     """How far the result is from the reference."""
     noise: Noise = Noise()
     """What else the machine did."""
+    history: History = History()
+    """Earlier runs of the same program, which intervals take into account."""
     program: Program | None = None
     """The program that `compare_stored` can run again; None where none is kept."""
     work: WorkPerCall = WorkPerCall()
@@ -177,23 +183,20 @@ class Measurement(SelfRendering):
 
     def find_summary(self, timer: str | None = None) -> Summary | None:
         """As `summary`; None if there are no readings by that timer."""
-        series = self.series_of(timer or (self.headline.timer if self.headline else ""))
-        if len(series) < 2:
-            return series[0].summary if series else None
-        name = series[0].timer
+        name = timer or (self.headline.timer if self.headline else "")
+        series = self.series_of(name)
+        if not series:
+            return None
         if name not in self._summaries:
             groups = [samples.per_call_s for samples in series]
-            self._summaries[name] = summarize_processes(groups, self.moments)
+            earlier = self.history.medians_s.get(name, ())
+            pace_scatter = self.noise.pace_scatter or 0.0
+            self._summaries[name] = summarize_run(groups, earlier, MARGINS.get(name, MARGINS["wall"]), pace_scatter)
         return self._summaries[name]
-
-    @property
-    def moments(self) -> float:
-        """What times scatter by from moment to moment, as far as it is known; see `Noise.pace_scatter`."""
-        return self.noise.pace_scatter or 0.0
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
-        """The summaries of timers that several processes were timed by: asked for many times over."""
+        """Kept by timer, because they are needed many times."""
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:

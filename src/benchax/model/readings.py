@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -143,7 +144,7 @@ class Samples:
     """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
     process: int = 0
-    """Counted from 0, which is the one that measured everything else of the row."""
+    """Counted from 0, which is the process that measured everything else of the row."""
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
@@ -247,5 +248,15 @@ class Noise:
     steal_share: float | None = None
     """CPU time that the hypervisor gave to other machines."""
     pace_scatter: float | None = None
-    """Standard deviation of this machine's pace from moment to moment, as a share: of readings of a fixed piece of work
-    in earlier runs. None where too few are known, and in rows of one process, whose intervals are of one moment."""
+    """Robust standard deviation of this machine's pace from moment to moment, as a share: from readings of a fixed
+    piece of work in earlier runs. None if too few are known."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What earlier runs of the same program read on the same machine, with the same settings."""
+
+    source: str = ""
+    """Digest of the traced and lowered program; empty if it isn't known, and then there are no earlier runs."""
+    medians_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Timer → `median_s` of each earlier run, oldest first; at most the newest 30."""

@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchax.model import Environment
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
+from benchax.stats.intervals import ENOUGH_RUNS
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
@@ -188,9 +189,15 @@ def is_unstable(low_s: float | None, high_s: float | None) -> bool:
 
 
 def agreement(s: Summary) -> str:
-    """4 of 5 processes agree; one was slow (6.40 ms). For one process: empty, or why its interval is unstable."""
+    """4 of 5 processes agree; one was slow (6.40 ms), or: as in 12 earlier runs. For one process without earlier runs:
+    empty, or why its interval is unstable."""
+    runs = plural(len(s.earlier_s), "earlier run")
+    if len(s.earlier_s) >= ENOUGH_RUNS:
+        how = "as in" if s.is_as_before else "slower than" if s.median_s > s.earlier_s[-1] else "faster than"
+        return f"{how} {runs}" + ("" if s.is_as_before else f" ({seconds_range(min(s.earlier_s), max(s.earlier_s))})")
     if s.processes == 1:
-        return _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
+        why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
+        return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "", why)))
     agreeing = s.processes - len(s.outlying_s)
     if agreeing == s.processes:
         return f"{s.processes} processes agree"
@@ -222,4 +229,4 @@ def describe_interval(s: Summary) -> str:
 
 def scope(s: Summary) -> str:
     """What the interval speaks for."""
-    return "this process" if s.processes == 1 else "a later run"
+    return "this process" if s.scope == "process" else "a later run"
