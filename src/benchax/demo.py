@@ -45,19 +45,19 @@ def f3(x: Any) -> Any:
 
 
 def never_ends(x: Any) -> Any:
-    """Stuck inside one compiled loop, where no signal of Python reaches it."""
+    """Hangs inside a compiled loop, which Python's signals don't reach."""
     import jax
 
     return jax.lax.while_loop(lambda x: True, lambda x: x + 1, x)
 
 
 def crashes(x: Any) -> Any:
-    """Takes its process with it."""
+    """Kills its process."""
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def too_short(x: Any) -> Any:
-    """Gives a result of another shape than the others."""
+    """Returns a shorter result than the others."""
     return x[1:]
 
 

@@ -76,7 +76,7 @@ def _grid(store: str | None) -> int:
     given = {"make": examples.normal, "trials": 5, "timeout_s": 1.0, "axis": "n_x", "name": "demo", "store": store}
     note("Six functions on four sizes, one second for each call. One never ends, one crashes, one is wrong.\n")
     measure(functions, examples.GRID_SIZES, defaults() | given)
-    return 0  # what goes wrong here is meant to
+    return 0  # the failures are part of the demo
 
 
 def _profile(store: str | None) -> int:
@@ -111,7 +111,7 @@ def _watch(store: str | None) -> int:
 
 
 def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
-    """Those of `watching/example.py`, whose lines are told as if a user had written them: example.py:27."""
+    """The loops of `watching/example.py`, run under that name so that reasons point to example.py:27."""
     spec = importlib.util.find_spec("benchax.watching.example")
     assert spec is not None
     assert spec.origin is not None
@@ -122,7 +122,7 @@ def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
 
 
 def _second_run(loop: Callable[[int, int], Any]) -> Watch:
-    """The first run compiles what it must."""
+    """Watches a second run: the first one has to compile."""
     from benchax.watching.watch import watch
 
     loop(10, ITERATIONS)
@@ -144,4 +144,4 @@ def _watch_table(watched: dict[str, Watch]) -> Table:
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}
-"""Each is given the option --store and returns the exit code."""
+"""Each takes the option --store and returns the exit code."""

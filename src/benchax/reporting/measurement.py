@@ -101,9 +101,9 @@ def list_measurements(listed: Sequence[Measurement], is_full: bool = False) -> D
 
 
 def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
-    """Takes what most rows have to remark out of what each has; remarks that only inform are in neither.
+    """Separates the remarks that most rows have from those of single rows. Leaves out remarks that only inform.
 
-    By label, which names a case in each table; two rows of one case count as one.
+    Rows with the same label count as one case.
     """
     grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
     for m in listed:
@@ -306,7 +306,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
-    """What its author says that a call gets done, in a second."""
+    """The declared work of a call, per second."""
     rates = {rate.what: rate for rate in m.rates()}
     for what, amount in m.work.amounts.items():
         if what in rates:
@@ -334,7 +334,7 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
     timer = next((name for name in ("in_graph", "loop", "wall") if m.find_summary(name)), None)
     per_call = m.summary(timer) if timer else None
     if m.cost.flops:
-        # With loops the count is of one trip: a rate made of it would be a wrong number.
+        # XLA counts one iteration of a loop, so a rate would be wrong.
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
         by = f"by the {timer} timer"
@@ -384,7 +384,7 @@ _NAMES = {
     "samples": "run time",
 }
 _NO_NUMBERS = ("program", "purity")
-"""The groups of what is not a number: only the full form has them."""
+"""These groups aren't numbers. Only the full form lists them."""
 
 
 def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection[str] = ()) -> Iterator[Block]:
