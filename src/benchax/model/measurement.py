@@ -199,8 +199,8 @@ class Measurement(SelfRendering):
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
-        """The amounts of `work` per second by `timer` (default: the headline). Empty if the time wasn't measured, or isn't
-        above the timer's own cost."""
+        """The amounts of `work` per second by `timer` (default: the headline). Empty if the time wasn't measured, or
+        isn't above the timer's own cost."""
         headline = self.headline
         name = timer or (headline.timer if headline else "")
         summary = None if self.failure else self.find_summary(name)
