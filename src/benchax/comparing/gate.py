@@ -121,7 +121,7 @@ class Gate:
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
-            "differs": any(c.numerics and not c.numerics.agrees for c in comparisons),
+            "differs": any(c.differs for c in comparisons),
             "unclear": is_unclear,
         }
         codes = {_CODES[event] for event, is_so in happened.items() if is_so and self.events[event]}

@@ -196,6 +196,7 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
     prepared.surroundings.closed_over.check(case.id.name)
     _note_devices(record, subject)
+    record.notes.returns_nothing = not jax.tree.leaves(subject.outputs)
     _tell(case, "outputs", subject.returned)
     sampler.check(record, subject)
     return subject

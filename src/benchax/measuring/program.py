@@ -24,6 +24,7 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.state import holds_objects
+from benchax.measuring.unrun import refuse_function, refuse_result
 
 Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
 
@@ -74,8 +75,12 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     Args:
         inputs: what it is called with. A plain function of objects of Flax NNX is jitted by `flax.nnx.jit`, as their
             users do: `jax.jit` takes them for trees of arrays, and what is changed in place is lost.
+
+    Raises:
+        UsageError: a call of the function runs nothing (`unrun.py`).
     """
     fn = case.fn
+    refuse_function(fn)
     if not case.jit:
         return CallableProgram("eager", fn, fn, None, hasattr(fn, "lower"))
     if isinstance(fn, jax.stages.Compiled):
@@ -98,7 +103,7 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
     fn = case.fn
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
+        return refuse_result(fn(*args, **kwargs))
 
     # The signature, which JAX needs to match static names with positions, and the name in compile events. A partial
     # or a callable object has no __name__ of its own.

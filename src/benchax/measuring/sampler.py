@@ -18,7 +18,7 @@ from benchax.errors import NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import Record
-from benchax.measuring.sampling import believable, call_again, collect, warm_up, warm_up_exactly
+from benchax.measuring.sampling import Warmup, believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, most_processes, share_time
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.verification_notes import Undecided
@@ -100,7 +100,7 @@ class TimerSampler:
             with record.or_absent(f"samples.{name}"):
                 with share_programs(self.programs) if self.programs else nullcontext():
                     prepared = timers.TIMERS[name].prepare(subject)
-                _sample_with(name, prepared, record, options, warmup.least_s, exactly and exactly.per_sample)
+                _sample_with(name, prepared, record, options, warmup, exactly and exactly.per_sample)
         if record.samples:
             record.absent.append(Absent(OTHER_PROCESSES, why_alone))
 
@@ -120,12 +120,18 @@ class TimerSampler:
 
 
 def _sample_with(
-    name: str, prepared: PreparedTimer, record: Record, options: Options, call_s: float, calls: int | None
+    name: str, prepared: PreparedTimer, record: Record, options: Options, warmup: Warmup, calls: int | None
 ) -> None:
     """Raises `NotMeasured` where what was read cannot be believed."""
     with watch_compiles() as log:
         samples = collect(
-            name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
+            name,
+            prepared,
+            options,
+            lambda share: record.progress(name, share),
+            call_s=warmup.least_s,
+            calls=calls,
+            taken_s=warmup.long_calls_s if name == "wall" else (),
         )
     record.compiles += log.compiles
     # Judged here and not in `collect`, because only the record knows how long whole calls took.

@@ -121,6 +121,11 @@ class Comparison:
         return f"<Comparison {self.case.label}, {self.metric}, {sides}: {self.verdict}{ratio}>"
 
     @property
+    def differs(self) -> bool:
+        """Is the candidate's result another one than the baseline's, by more than rounding?"""
+        return self.numerics is not None and not self.numerics.agrees
+
+    @property
     def speedup(self) -> float | None:
         """Baseline over candidate: above 1 the candidate is faster."""
         return 1 / self.ratio if self.ratio else None

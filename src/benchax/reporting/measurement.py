@@ -363,11 +363,13 @@ def _numerics(m: Measurement) -> Iterable[TextRow]:
     reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
     if not n.agrees:
         yield TextRow("WRONG", "", n.why, "bad")
-    elif n.max_abs == 0:
-        yield TextRow("checked", "identical", f"to {reference}", "good")
     else:
-        far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
-        yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
+        word, to = ("identical", "to") if n.max_abs == 0 else ("agrees", "with")
+        details = [f"{to} {reference}"]
+        details += [f"largest difference {n.max_rel:.1e} of the largest value"] if n.max_rel else []
+        is_finite = all(remark.code != "nonfinite-result" for remark in m.remarks)
+        details += [] if is_finite else ["not all values are finite"]
+        yield TextRow("checked", word, "; ".join(details), "good" if is_finite else "warning")
 
 
 # ---- what was not measured --------------------------------------------------------------------------------------

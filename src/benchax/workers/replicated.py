@@ -20,7 +20,7 @@ from typing import Any, cast
 from benchax.case import Case
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
-from benchax.measuring import timers
+from benchax.measuring import remarks, timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import Progress
@@ -96,7 +96,7 @@ class Replicated:
                 continue
             taken += 1
             m = replace(m, samples=(*m.samples, *(replace(s, process=process) for s in answer.samples)))
-        m = replace(m, options=replace(m.options, processes=taken))
+        m = remarks.renew(replace(m, options=replace(m.options, processes=taken)))
         if problem:
             return _alone(m, problem)
         return replace(m, not_measured=tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES))

@@ -8,7 +8,7 @@ from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History
 from benchax.model import CaseId, Comparison
 from benchax.printable import cap, show_line
-from benchax.reporting.comparisons import COUNTED, interval
+from benchax.reporting.comparisons import interval, verdict
 from benchax.reporting.history import NAMES, commit, size_of, sparkline
 from benchax.reporting.site.case_page import CaseTimeline
 from benchax.reporting.site.state import CaseSummary, FoundChange
@@ -46,7 +46,7 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: di
         where=places.get(newest.fingerprint) if newest else None,
         status="" if newest is None else newest.status,
         bars=sparkline(judged, BARS) if judged else "",
-        verdict=_verdict(judged.points[-1], judged) if judged else "",
+        verdict=verdict(judged.points[-1], has_reason=False) if judged else "",
         ratio=interval(judged.points[-1]) if judged else "",
         looks=sum(count_looks(h) for h in found.histories),
         changes=sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at),
@@ -119,7 +119,3 @@ def _value(c: Comparison, h: History) -> str:
     if h.is_counted:
         return "" if c.candidate_value is None else amount(c.candidate_value, h.metric)
     return interval(c)
-
-
-def _verdict(c: Comparison, h: History) -> str:
-    return COUNTED[c.verdict] if h.is_counted else c.verdict
