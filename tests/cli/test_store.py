@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,9 +43,9 @@ def test_rows_are_listed_with_their_ids_oldest_first(benchax: Benchax, rows: tup
     lines = done.out.splitlines()
     assert lines[0].split()[:2] == ["id", "when"]
     assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3", "4"]
-    assert lines[1].endswith("matmul[n=8]       wall             2.00 s           c0ffee")
-    assert lines[3].endswith("fft               error                             01234567")
-    assert lines[4].endswith("ifft[n=256] #new  wall   120 µs (110–130)   250 ms  01234567+")
+    assert lines[1].split()[3:] == ["matmul[n=8]", "wall", "2.00", "s", "c0ffee"]
+    assert lines[3].split()[3:] == ["fft", "error", "01234567"]
+    assert re.search(r" ifft\[n=256\] #new  wall +120 µs \(.+\) +250 ms  01234567\+$", lines[4])
 
 
 @pytest.mark.parametrize("option", ["--filter", "-k"])

@@ -67,6 +67,16 @@ def test_one_process_says_nothing_unless_it_is_unstable(facts: dict[str, object]
     assert agreement(summary(1e-6, 2e-6, 9e-6, **facts)) == why
 
 
+@pytest.mark.parametrize(
+    ("median_s", "text"),
+    [(1.0, "as in 61 earlier runs"), (2.0, "slower than 61 earlier runs ("), (0.5, "faster than 61 earlier runs (")],
+)
+def test_a_run_is_compared_with_the_range_of_earlier_ones_and_not_with_the_newest(median_s: float, text: str) -> None:
+    earlier = [*[1.0] * 60, 0.1]
+
+    assert agreement(summarize_run([(median_s,) * 6], earlier)).startswith(text)
+
+
 def test_an_interval_speaks_for_a_later_run_if_several_processes_were_measured() -> None:
     assert scope(of_processes(1.0, 1.1)) == "a later run"
     assert scope(summarize([1.0, 1.1])) == "this process"

@@ -34,6 +34,7 @@ from benchax.reporting.document import Document, Facts, Heading, Paragraph, Text
 from benchax.reporting.measurement import answers, document, list_measurements, overview, sections
 from benchax.reporting.tables import environment, spread, stored_grid
 from benchax.store.base import row_of
+from benchax.units import seconds
 
 MIB = 2**20
 
@@ -184,10 +185,12 @@ def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
     assert [*answers(replace(measured(), numerics=numerics))][-1] == row
 
 
-def test_a_result_that_could_not_be_checked_says_why_at_the_top() -> None:
+def test_a_result_that_could_not_be_checked_says_why_at_the_top_only() -> None:
     m = replace(measured(), not_measured=(Absent("numerics", "the eager call failed"),))
 
     assert [*answers(m)][-1] == TextRow("", "unchecked", "because the eager call failed", "faint")
+    assert absent(document(m)) == ("", {})
+    assert absent(document(m, is_full=True)) == ("", {"the check of the result": "the eager call failed"})
 
 
 # ---- what was not measured --------------------------------------------------------------------------------------
@@ -205,7 +208,6 @@ def test_a_result_that_could_not_be_checked_says_why_at_the_top() -> None:
         ("memory.plan", "planned peak"),
         ("memory.compiled_rise_bytes", "memory during a call"),
         ("cost", "operations"),
-        ("numerics", "the check of the result"),
         ("work", "work"),
     ],
 )
@@ -246,6 +248,8 @@ def test_below_a_table_each_name_comes_once_and_the_full_form_has_the_reasons_of
     loop = (Absent("samples.loop", "a reason"),)
     listed = [replace(measured(name), not_measured=loop) for name in ("f", "g")]
 
+    unchecked = replace(measured(), not_measured=(Absent("numerics", "a reason"),))
+    assert "the check of the result" in absent(list_measurements([unchecked, measured("g")]))[0]
     assert absent(list_measurements(listed))[0] == "not measured: loop (-v says why)"
     text = terminal.to_text(list_measurements(listed, is_full=True))
     assert "not measured of f\n  loop  a reason\n\nnot measured of g\n  loop  a reason" in text
@@ -327,7 +331,7 @@ def test_samples_of_several_processes_are_one_row_whose_interval_is_between_them
     row = rows(m)["wall"]
 
     s = m.summary("wall")
-    assert row.value == "102 µs"
+    assert row.value == seconds(s.median_s)
     assert row.detail.split("\n") == [
         f"{spread(s.median_s, s.low_s, s.high_s)} 95 % interval for a later run", "18 samples"
     ]  # fmt: skip
@@ -459,9 +463,19 @@ def test_the_overview_has_a_column_that_one_row_fills() -> None:
 
     grid = overview([measured("f"), full])
 
-    assert grid.names == ("case", "loop", "wall", "compile", "memory", "remarks")
-    assert grid.lines[0] == ("f", "", "2.00 s", "", "", "")
-    assert grid.lines[1] == ("g", "500 ms", "1.00 s (1.00–1.20)", "250 ms", "+1.00 MiB", "busy")
+    assert grid.names == ("case", "wall", "loop", "compile", "memory", "remarks")
+    assert grid.lines[0] == ("f", "2.00 s", "", "", "", "")
+    assert grid.lines[1] == ("g", "1.00 s (1.00–1.20)", "500 ms", "250 ms", "+1.00 MiB", "busy")
+
+
+def test_every_measured_case_has_a_time_in_the_overview_whatever_its_timer() -> None:
+    rows = [with_samples(Samples(timer, 1, (1e-3,))) for timer in ("pipelined", "device", "wall")]
+
+    for line in overview([*rows, replace(measured("h"), samples=(), failure=Failure("error", "trace", "…"))]).lines[:3]:
+        assert "1.00 ms" in line
+    assert overview([replace(measured("h"), samples=(), failure=Failure("error", "trace", "…"))]).lines == (
+        ("h", "error", "in trace"),
+    )
 
 
 def test_failures_and_wrong_results_stand_out_in_the_overview() -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 ITERATIONS = 20
-COMPARE_S = 2.0
 
 
 def demo(
@@ -41,7 +40,7 @@ def demo(
     store: StoreOrOff = None,
 ) -> None:
     """Measure a small model and compare two functions, in some five seconds; or run one of the other demos."""
-    from benchax.options import check, resolve
+    from benchax.options import check
 
     given = {"max_time_s": max_time, "store": store}
     check(given, COMMAND_LINE)
@@ -53,18 +52,18 @@ def demo(
     from benchax.cli.compare_functions import compare_functions
     from benchax.cli.console import note, show
     from benchax.cli.run import measure
-    from benchax.reporting.comparisons import document
+    from benchax.reporting.comparisons import function_grid, summary
+    from benchax.reporting.document import Document, Paragraph
 
-    note("A small model:  benchax run benchax.workloads:mlp\n")
-    first = measure([examples.mlp_case()], given, is_brief=True)
-    if not first and resolve(command_line=given).store != "off":
-        note("All of it:  benchax show")
-    note(f"\nTwo orders of one product:  benchax compare {' '.join(examples.PRODUCT)}\n")
+    note("$ benchax run benchax.workloads:mlp")
+    code = measure([examples.mlp_case()], given, is_brief=True)
+    note(f"\n$ benchax compare {' '.join(examples.PRODUCT)}")
     found = compare_functions(
-        examples.PRODUCT, {"store": store}, baseline=None, is_jitted=True, resolution=None, max_time_s=COMPARE_S
+        examples.PRODUCT, {"store": store}, baseline=None, is_jitted=True, resolution=None, max_time_s=None
     )
-    show(document(found))
-    raise typer.Exit(first or (2 if any(c.failure for c in found) else 0))
+    show(Document((function_grid(found), Paragraph(summary(found)))))
+    note("\nThese are the answers. The commands add stages, memory, and remarks.")
+    raise typer.Exit(code or (2 if any(c.failure for c in found) else 0))
 
 
 def _grid(store: str | None) -> int:
@@ -77,7 +76,7 @@ def _grid(store: str | None) -> int:
     given = {"make": examples.normal, "trials": 5, "timeout_s": 1.0, "axis": "n_x", "name": "demo", "store": store}
     note("Six functions on four sizes, one second for each call. One never ends, one crashes, one is wrong.\n")
     measure(functions, examples.GRID_SIZES, defaults() | given)
-    return 0  # what goes wrong here is meant to
+    return 0  # the failures are part of the demo
 
 
 def _profile(store: str | None) -> int:
@@ -112,7 +111,7 @@ def _watch(store: str | None) -> int:
 
 
 def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
-    """Those of `watching/example.py`, whose lines are told as if a user had written them: example.py:27."""
+    """The loops of `watching/example.py`, run under that name so that reasons point to example.py:27."""
     spec = importlib.util.find_spec("benchax.watching.example")
     assert spec is not None
     assert spec.origin is not None
@@ -123,7 +122,7 @@ def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
 
 
 def _second_run(loop: Callable[[int, int], Any]) -> Watch:
-    """The first run compiles what it must."""
+    """Watches a second run: the first one has to compile."""
     from benchax.watching.watch import watch
 
     loop(10, ITERATIONS)
@@ -145,4 +144,4 @@ def _watch_table(watched: dict[str, Watch]) -> Table:
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}
-"""Each is given the option --store and returns the exit code."""
+"""Each takes the option --store and returns the exit code."""

@@ -1,4 +1,4 @@
-"""One row: what was read of a case, and the reason for each number that is not there."""
+"""One row: the readings of a case, and the reason for each number that is missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FailureKind = Literal[
 
 @dataclass(frozen=True)
 class Remark:
-    """A sentence that belongs beside the numbers. `code` is stable and can be searched for."""
+    """A sentence that readers of the numbers need. `code` is stable, so you can search for it."""
 
     code: str
     severity: Severity
@@ -35,17 +35,16 @@ class Remark:
 
 @dataclass(frozen=True)
 class Absent:
-    """A number that is not there, and why: "not measured, because {why}". `what` is a path such as stages.trace_s."""
+    """A missing number and its reason: "not measured, because {why}". `what` is a path such as stages.trace_s."""
 
     what: str
     why: str
     is_by_choice: bool = False
-    """Nobody asked for it, or something else beside it answers the same question: said where a row is shown in full
-    only."""
+    """It wasn't asked for, or another number answers the same question."""
 
 
 def find_why(absent: tuple[Absent, ...], what: str) -> str | None:
-    """Why `what`, or the group that it is in, is not there; None where nobody says so."""
+    """Returns the reason why `what`, or its group, is missing; None without one."""
     return next((a.why for a in absent if what == a.what or what.startswith(f"{a.what}.")), None)
 
 
@@ -66,16 +65,16 @@ class Rate:
 
     what: str
     per_s: float
-    """By the median of the times."""
+    """Computed from the median time."""
     low_per_s: float | None
-    """The ends of its 95 % interval: of the times the greater end is the smaller rate."""
+    """The ends of its 95 % interval. The longer time gives the lower rate."""
     high_per_s: float | None
     timer: str
 
 
 @dataclass(frozen=True)
 class Measurement(SelfRendering):
-    """One case, one environment, one run: one row. `print(m)` and, in a notebook, `m` show it in full.
+    """One case, one environment, one run: one row. `print(m)` and, in a notebook, `m` show it; `repr(m)` is one line.
 
     Example:
         >>> m = benchax.bench(abs, "f32[8]", stages="build", store="off")
@@ -94,7 +93,7 @@ class Measurement(SelfRendering):
     signature: str = ""
     """The inputs as specs: f32[1024,128], key, axis=0."""
     failure: Failure | None = None
-    """Kind, stage, message, advice and traceback, where there are no numbers."""
+    """Kind, stage, message, advice, and traceback, if there are no numbers."""
     stages: Stages = Stages()
     """What a call costs once: transfer_in, trace_s, lower_s, compile_s, first_run_s, dispatch_s, call_floor (of calls
     below 1 ms), transfer_out; cache and cold say what was compiled already."""
@@ -111,17 +110,17 @@ class Measurement(SelfRendering):
     earlier_runs: EarlierRuns = EarlierRuns()
     """Earlier runs of the same program, which intervals take into account."""
     program: Program | None = None
-    """The program that `compare_stored` can run again; None where none is kept."""
+    """The program that `compare_stored` can run again; None if it isn't kept."""
     work: WorkPerCall = WorkPerCall()
-    """What one call gets done (`amounts`), and what this machine reached (`peak_bytes_per_s`)."""
+    """The declared work of one call (`amounts`), and the bandwidth of this machine (`peak_bytes_per_s`)."""
     devices: Devices | None = None
-    """None: the program runs on one."""
+    """None if the program runs on one device."""
     ranks: Ranks | None = None
-    """None: it is of one process."""
+    """None for a program of one process."""
     remarks: tuple[Remark, ...] = ()
     """What a reader must know, each with a stable `code`."""
     not_measured: tuple[Absent, ...] = ()
-    """For each number that is missing: why."""
+    """The reason for each missing number."""
 
     @property
     def status(self) -> Literal["ok", "failed"]:
@@ -133,11 +132,11 @@ class Measurement(SelfRendering):
         return self.samples[0] if self.samples else None
 
     def samples_of(self, timer: str) -> Samples | None:
-        """Those of the first process that has them."""
+        """The samples by `timer` of the first process that has some."""
         return next((s for s in self.samples if s.timer == timer), None)
 
     def series_of(self, timer: str) -> tuple[Samples, ...]:
-        """One for each process that has them."""
+        """The samples by `timer`, one for each process that has some."""
         found: dict[int, Samples] = {}
         for samples in self.samples:
             if samples.timer == timer:
@@ -172,7 +171,8 @@ class Measurement(SelfRendering):
         if found is not None:
             return found
         measured = dict.fromkeys(samples.timer for samples in self.samples)
-        if timer is not None and timer not in TIMERS:
+        refused = {a.what.removeprefix("samples.") for a in self.not_measured if a.what.startswith("samples.")}
+        if timer is not None and timer not in {*TIMERS, *refused}:
             raise UsageError(f"unknown timer {timer!r}", one_of({*TIMERS, *measured}, timer))
         if self.failure:
             raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
@@ -199,8 +199,8 @@ class Measurement(SelfRendering):
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
-        """The amounts of `work` in a second by `timer` (default: the headline). Empty where the time was not measured,
-        or is not above what the timer itself costs."""
+        """The amounts of `work` per second by `timer` (default: the headline). Empty if the time wasn't measured, or
+        isn't above the timer's own cost."""
         headline = self.headline
         name = timer or (headline.timer if headline else "")
         summary = None if self.failure else self.find_summary(name)
@@ -219,7 +219,7 @@ class Measurement(SelfRendering):
         )
 
     def why_absent(self, what: str) -> str | None:
-        """Why the number at path `what` (or the group that it is in) is not there."""
+        """Returns the reason why the number at path `what`, or its group, is missing."""
         return find_why(self.not_measured, what)
 
     def asdict(self) -> dict[str, Any]:

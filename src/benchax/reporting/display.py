@@ -34,17 +34,17 @@ DOCUMENTS: dict[str, str] = {
     "Transfers": "transfers.document",
     "Watch": "watch.document",
 }
-"""Type of a result → the function of `benchax.reporting` that makes a document of it."""
+"""Type of a result → the function of `benchax.reporting` that turns it into a document."""
 PARTS: dict[str, str] = {
     "Stages": "measurement.document_of_stages",
     "Summary": "statistics.document_of_summary",
 }
-"""Of a row: what has no name of its own."""
+"""The parts of a row."""
 ON_PAGES = DOCUMENTS | {
     "Comparisons": "comparison_figure.document",
     "Inspection": "inspection.document_with_texts",
 }
-"""A notebook has charts, and folds what would fill a terminal."""
+"""A notebook has charts, and folds long texts."""
 PAGES = (
     PARTS
     | ON_PAGES
@@ -80,7 +80,7 @@ def _make(result: Any, functions: dict[str, str]) -> Any:
 
 
 def _line(result: Any) -> str:
-    """The answer where the result has one; else the first words of its text."""
+    """The answer, if the result has one; else the first words of its text."""
     from benchax.reporting.python_words import in_python
     from benchax.reporting.tables import truncate
 

@@ -53,7 +53,6 @@ COLD = {
 }
 LONGEST_NAME = 60
 """Columns of a case and its inputs in a single line."""
-_TIMERS = ("in_graph", "loop", "wall")
 
 
 def document(m: Measurement, is_full: bool = False) -> Document:
@@ -64,7 +63,9 @@ def document(m: Measurement, is_full: bool = False) -> Document:
     """
     facts = tuple(sections(m))
     details = [Facts(facts)] if facts else []
-    return Document((answer(m), *details, *list_remarks(m.remarks), *_list_absent([m], is_full)))
+    # The answer says why the result was not checked.
+    absent = _list_absent([m], is_full, named=("numerics",))
+    return Document((answer(m), *details, *list_remarks(m.remarks), *absent))
 
 
 def answer(m: Measurement) -> Heading:
@@ -83,7 +84,7 @@ def describe(m: Measurement) -> str:
 
 
 def document_of_stages(s: Stages) -> Document:
-    """What was measured of it; what was not, the row says."""
+    """The stages that were measured. The row has the reasons for the others."""
     return Document((Facts((Section("once", tuple(_stages(s))),)),))
 
 
@@ -100,9 +101,9 @@ def list_measurements(listed: Sequence[Measurement], is_full: bool = False) -> D
 
 
 def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
-    """Takes what most rows have to remark out of what each has; remarks that only inform are in neither.
+    """Separates the remarks that most rows have from those of single rows. Leaves out remarks that only inform.
 
-    By label, which names a case in each table; two rows of one case count as one.
+    Rows with the same label count as one case.
     """
     grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
     for m in listed:
@@ -123,14 +124,15 @@ def _kind(failure: Failure) -> str:
 
 
 def overview(measurements: Sequence[Measurement]) -> Table:
-    """One line per measurement; a column that none of them fills is left out, and so are remarks that all have."""
+    """One line per measurement, without empty columns, and without remarks that all of them have."""
     listed = list(measurements)
     universal = share_grave_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
-    timers = (TableColumn(timer, "numbers", ESTIMATE) for timer in _TIMERS)
-    columns = (CASE, *timers, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
+    times = (TableColumn(timer, "numbers", ESTIMATE) for timer in timers)
+    columns = (CASE, *times, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
     styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
-    lines = (_overview_line(m, names, universal) for m in listed)
+    lines = (_overview_line(m, timers, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
@@ -141,16 +143,19 @@ def _is_wrong(m: Measurement) -> bool:
     return any(remark.severity == "error" for remark in m.remarks)
 
 
-def _overview_line(m: Measurement, names: Sequence[str], universal: Collection[str]) -> tuple[str, ...]:
+def _overview_line(
+    m: Measurement, timers: Sequence[str], names: Sequence[str], universal: Collection[str]
+) -> tuple[str, ...]:
     if m.failure:
-        return (one_line(m.case.label), "", "", _kind(m.failure), *("" for _ in names), "", "", f"in {m.failure.stage}")
+        blank = [""] * (len(timers) + len(names) + 1)
+        return (one_line(m.case.label), _kind(m.failure), *blank, f"in {m.failure.stage}")
     rates = {rate.what: count(rate.per_s) for rate in m.rates()}
     is_eager = m.case.variant == "eager"
     rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info" and remark.code not in universal]
     return (
         one_line(m.case.label),
-        *(estimate(m.find_summary(timer)) for timer in _TIMERS),
+        *(estimate(m.find_summary(timer)) for timer in timers),
         *(rates.get(what, "") for what in names),
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
         f"+{size(rise)}" if rise is not None else "",
@@ -301,7 +306,7 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
-    """What its author says that a call gets done, in a second."""
+    """The declared work of a call, per second."""
     rates = {rate.what: rate for rate in m.rates()}
     for what, amount in m.work.amounts.items():
         if what in rates:
@@ -329,7 +334,7 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
     timer = next((name for name in ("in_graph", "loop", "wall") if m.find_summary(name)), None)
     per_call = m.summary(timer) if timer else None
     if m.cost.flops:
-        # With loops the count is of one trip: a rate made of it would be a wrong number.
+        # XLA counts one iteration of a loop, so a rate would be wrong.
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
         by = f"by the {timer} timer"
@@ -381,11 +386,15 @@ _NAMES = {
     "samples": "run time",
 }
 _NO_NUMBERS = ("program", "purity")
-"""The groups of what is not a number: only the full form has them."""
+"""These groups aren't numbers. Only the full form lists them."""
 
 
-def _list_absent(listed: Sequence[Measurement], is_full: bool) -> Iterator[Block]:
-    """The names in one line. The reasons follow if they are wanted, or if the user named the timer that is missing."""
+def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection[str] = ()) -> Iterator[Block]:
+    """One line of names; or the reasons, if `is_full` or the user named the timer that is missing.
+
+    Args:
+        named: what the line leaves out.
+    """
     names: dict[str, None] = {}
     for m in listed:
         wanted = [absent for absent in m.not_measured if is_full or absent.what in _asked(m)]
@@ -394,7 +403,7 @@ def _list_absent(listed: Sequence[Measurement], is_full: bool) -> Iterator[Block
             rows = tuple(TextRow(_name(absent.what), absent.why) for absent in wanted)
             yield Facts((Section(title, rows),), "words")
         others = [absent.what for absent in m.not_measured if absent not in wanted]
-        names |= dict.fromkeys(_name(what) for what in others if not what.startswith(_NO_NUMBERS))
+        names |= dict.fromkeys(_name(what) for what in others if not what.startswith((*_NO_NUMBERS, *named)))
     if names:
         yield Paragraph(f"not measured: {', '.join(names)} (-v says why)", "faint")
 

@@ -1,4 +1,4 @@
-"""What the tables of several documents share: columns, and texts that stand in one line."""
+"""Columns, and texts of one line, that several documents share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchax.model import Environment
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
-from benchax.stats.intervals import ENOUGH_RUNS
+from benchax.stats.intervals import ENOUGH_RUNS, range_of_runs
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
@@ -28,19 +28,19 @@ REMARKS = TableColumn("remarks", "words", 12)
 VERDICT = TableColumn("verdict", "words", 12)
 WHEN = TableColumn("when (UTC)", "words")
 WHERE = TableColumn("where", "words", 18, breaks_words=True)
-"""Columns that several tables have."""
+"""Columns of several tables."""
 ESTIMATE = 10
 """A column of times with intervals folds down to this width in a narrow window."""
 VERDICT_STYLES: dict[Verdict, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 
 
 def one_line(text: str) -> str:
-    """A row of a table is a line, also for `grep`."""
+    """Joins the words: a row of a table is one line, also for `grep`."""
     return " ".join(text.split())
 
 
 def truncate(text: str, width: int | None) -> str:
-    """On one line, and not wider than `width` columns of a terminal, of which some letters take two; None: uncut."""
+    """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
 
@@ -76,7 +76,7 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
     """Runs of the store, one line each.
 
     Args:
-        names: of baselines, by run id.
+        names: names of baselines, by run id.
     """
     columns = (
         "run",
@@ -108,7 +108,7 @@ def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
 
 
 MOST_NAMES = 3
-"""The most names of the cases of a run."""
+"""More names of cases are counted."""
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
 
 
 def environment(env: Environment) -> Section:
-    """Where it runs; what is unknown is said to be."""
+    """The machine and the software. Unknown facts are listed as unknown."""
     rows = [TextRow(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
     return Section(
         "environment", (*rows, TextRow("fingerprint", env.fingerprint, "rows with the same one may be compared"))
@@ -170,7 +170,7 @@ def join_time(median_s: float, low_s: float | None, high_s: float | None) -> str
 
 
 def mean_and_deviation(s: Summary) -> str:
-    """2.00 ms ± 1.00 ms: of the readings, whose scatter is no uncertainty of their mean."""
+    """2.00 ms ± 1.00 ms: the scatter of the readings, which isn't the uncertainty of their mean."""
     if s.mean_s is None:
         return ""
     return seconds(s.mean_s) + ("" if s.std_s is None else f" ± {seconds(s.std_s)}")
@@ -193,8 +193,9 @@ def agreement(s: Summary) -> str:
     empty, or why its interval is unstable."""
     runs = plural(len(s.earlier_s), "earlier run")
     if len(s.earlier_s) >= ENOUGH_RUNS:
-        how = "as in" if s.is_as_before else "slower than" if s.median_s > s.earlier_s[-1] else "faster than"
-        return f"{how} {runs}" + ("" if s.is_as_before else f" ({seconds_range(min(s.earlier_s), max(s.earlier_s))})")
+        low_s, high_s = range_of_runs(s.earlier_s)
+        how = "slower" if s.median_s > high_s else "faster"
+        return f"as in {runs}" if s.is_as_before else f"{how} than {runs} ({seconds_range(low_s, high_s)})"
     if s.processes == 1:
         why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
         return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "", why)))
