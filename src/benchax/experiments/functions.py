@@ -15,9 +15,11 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable
+from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.prepare import prepare
 from benchax.measuring.state import is_stateful
+from benchax.static_leaves import find_hidden, hide, reveal
 
 CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """(args, kwargs) of one call."""
@@ -33,7 +35,8 @@ def plain(case: Case, seed: int = 0) -> Case:
     _refuse_stateful(case, seed)
     fn = case.fn
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
-        return case
+        inputs = abstract_inputs(replace(case, jit=True))
+        return replace(case, fn=OfArrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
     under = getattr(fn, "__wrapped__", None)
     # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
@@ -49,6 +52,22 @@ def plain(case: Case, seed: int = 0) -> Case:
         raise NotAvailable(f"the trace of {type(fn).__name__} {case.id.label!r} cannot be reached")
     donated = _find_donated(found.traced.args_info, len(prepared.inputs.args), found.static)
     return replace(case, fn=under, static=found.static, donate=donated)
+
+
+@dataclass(frozen=True, eq=False)
+class OfArrays:
+    """A function whose arguments and results hold other leaves than arrays as `Static`, so that JAX can transform it."""
+
+    fn: Callable[..., Any]
+    hide: Callable[[Any], Any] = hide
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self.fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = reveal((args, kwargs))
+        return self.hide(self.fn(*args, **kwargs))
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:

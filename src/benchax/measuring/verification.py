@@ -34,6 +34,7 @@ from benchax.measuring.verification_notes import Notes, Undecided
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
 from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
+from benchax.static_leaves import drop
 
 RUNS, LEAST_RUNS = 8, 4
 ENOUGH_S = 30.0
@@ -158,6 +159,7 @@ class _Roundings:
 def _judged(
     outputs: Any, reference: Any, against: Against, roundings: _Roundings, notes: Notes, eager: Any = None
 ) -> Numerics:
+    outputs, reference = drop(outputs), drop(reference)
     leaves = compare_leaves(outputs, reference, against=against, allowed=_quick)
     if isinstance(leaves, Numerics):
         return leaves

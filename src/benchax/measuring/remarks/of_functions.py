@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from benchax.environment import count_cores
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.state import label
 from benchax.model import Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.counts import least_operations
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
+from benchax.static_leaves import find_hidden
 from benchax.units import count, plural, seconds, size
 
 UNUSED_INPUTS = (
@@ -105,10 +107,12 @@ def folded(e: RowEvidence) -> Remark | None:
 def not_jitted(e: RowEvidence) -> Remark | None:
     if e.program.was_jitted or e.program.kind == "eager":
         return None
+    hidden = [label(path, e.inputs.labels) for path in find_hidden((e.inputs.args, e.inputs.kwargs))]
+    static = f" with static {_listed(hidden)}" if hidden else ""
     return Remark(
         "not-jitted",
         "info",
-        f"given without jit and measured as {e.program.jitted_by}(f); --no-jit (jit=False) measures the call as it "
+        f"given without jit and measured as {e.program.jitted_by}(f){static}; --no-jit (jit=False) measures the call as it "
         "stands and says from how many calls on compiling pays",
     )
 
