@@ -11,6 +11,7 @@ Neither Equinox nor Flax is imported here: a tree holds their objects only if th
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -53,6 +54,19 @@ def reveal(tree: Any) -> Any:
     return _replace(tree, lambda static: static.value)
 
 
+def as_function_of_arrays(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """(`fn` as a function of the arrays among its arguments, these arrays). Other leaves are constants of it."""
+    arrays, tree = jax.tree.flatten(hide_all((args, dict(kwargs))))
+
+    def call(*arrays: Any) -> Any:
+        args, kwargs = reveal(jax.tree.unflatten(tree, arrays))
+        return fn(*args, **kwargs)
+
+    return call, arrays
+
+
 def find_hidden(tree: Any) -> list[tuple[Any, ...]]:
     """The path to each `Static`."""
     found = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_static)
@@ -64,7 +78,7 @@ def drop(tree: Any) -> Any:
     return _replace(tree, lambda static: None)
 
 
-def _replace(tree: Any, change: Any) -> Any:
+def _replace(tree: Any, change: Callable[[Static], Any]) -> Any:
     def each(node: Any) -> Any:
         return change(node) if _is_static(node) else node
 

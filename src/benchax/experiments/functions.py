@@ -56,7 +56,7 @@ def plain(case: Case, seed: int = 0) -> Case:
 
 @dataclass(frozen=True, eq=False)
 class OfArrays:
-    """A function whose arguments and results hold other leaves than arrays as `Static`, so that JAX can transform it."""
+    """A function that JAX can transform: leaves of its arguments and results that are not arrays are `Static`."""
 
     fn: Callable[..., Any]
     hide: Callable[[Any], Any] = hide
@@ -129,25 +129,6 @@ def count_rows(tree: Any) -> int | None:
 
 def is_float(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
-
-
-def as_function_of_arrays(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Callable[..., Any], list[Any]]:
-    """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
-    can pass through no transformation, are closed over."""
-    # Leaves that are no arrays, such as functions inside a module of equinox, are closed over: JAX takes them for no
-    # argument.
-    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
-    is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
-
-    def call(*arrays: Any) -> Any:
-        given = iter(arrays)
-        whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-        args, kwargs = jax.tree.unflatten(tree, whole)
-        return fn(*args, **kwargs)
-
-    return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,9 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     text = signature(new_args, new_kwargs, static)
     what = tuple(dict.fromkeys(narrowed))
     setup = case.calls.setup if case.calls is not None else None
-    anew = None if setup is None else lambda: jax.block_until_ready(fit(case, put_each(place, *setup(), static), static))
+    anew = (
+        None if setup is None else lambda: jax.block_until_ready(fit(case, put_each(place, *setup(), static), static))
+    )
     call = fit(case, (new_args, new_kwargs), static)
     return Inputs(*call, static, text, sum(numpy_bytes), what, given.labels, anew=anew)
 

@@ -50,6 +50,10 @@ def _keep_our_lines_out() -> None:
 _keep_our_lines_out()
 
 
+def _keep(tree: Any) -> Any:
+    return tree
+
+
 @dataclass(frozen=True)
 class CallableProgram:
     """What is measured.
@@ -66,8 +70,8 @@ class CallableProgram:
     """Was the function jitted when it was given to us?"""
     jitted_by: str = "jax.jit"
     """What a function that was not is measured under."""
-    hide: Callable[[Any], Any] = lambda tree: tree
-    """Hides the leaves of its results that are not arrays."""
+    hide: Callable[[Any], Any] = _keep
+    """Hides the leaves of its results that are not arrays; those of its arguments too if it is `hide_all`."""
 
 
 def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
@@ -84,18 +88,14 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
         return CallableProgram("compiled", fn, None, None)
     if not is_plain(case):
         kind = "jit" if hasattr(fn, "trace") else "wrapper"
-        keep = {"hide": hide_all} if is_filter_jit(fn) else {}
-        return CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn, **keep)
+        is_filtered = type(fn).__module__.partition(".")[0] == "equinox"
+        hides = hide_all if is_filtered else _keep
+        return CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn, hide=hides)
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
         return CallableProgram(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit", hide)
     return CallableProgram("plain", _jitted(case), fn, fn, hasattr(fn, "lower"), hide=hide)
-
-
-def is_filter_jit(fn: Any) -> bool:
-    """Is it what `equinox.filter_jit` returns? Every leaf that is not an array is static to it."""
-    return hasattr(fn, "lower") and type(fn).__module__.partition(".")[0] == "equinox"
 
 
 def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:

@@ -89,13 +89,14 @@ class BuildableVersion:
 
     @property
     def own_inputs(self) -> Inputs:
-        """`inputs`, which other versions share, in the form that this one takes."""
-        return self.inputs if self.case is None else _fitted(self.case, self.inputs)
+        """`inputs`, which the versions share, as this one takes them."""
+        return self.inputs if self.case is None else _fit_inputs(self.case, self.inputs)
 
 
-def _fitted(case: Case, inputs: Inputs) -> Inputs:
-    args, kwargs = fit(case, (inputs.args, inputs.kwargs), inputs.static)
-    return replace(inputs, args=args, kwargs=kwargs)
+def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
+    static = static_arguments(case, inputs.args, inputs.kwargs)
+    args, kwargs = fit(case, (inputs.args, inputs.kwargs), static)
+    return replace(inputs, args=args, kwargs=kwargs, static=static)
 
 
 def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
@@ -136,15 +137,8 @@ def _content(side: Side) -> bytes:
 
 def native(side: Side, inputs: Inputs) -> BuildableVersion:
     case = _case(side)
-    # The same buffers for all: `_renewed` tells by the tuple.
-    given = _with_static(case, inputs)
-    return BuildableVersion(
-        side.label, lambda: program_of(case, given), given, False, case=case, work=_work(case, given)
-    )
-
-
-def _with_static(case: Case, inputs: Inputs) -> Inputs:
-    return replace(inputs, static=static_arguments(case, inputs.args, inputs.kwargs))
+    work = _work(case, inputs)
+    return BuildableVersion(side.label, lambda: program_of(case, inputs), inputs, False, case=case, work=work)
 
 
 def _work(case: Case, inputs: Inputs) -> Mapping[str, float]:
@@ -186,7 +180,7 @@ class ExportableCase:
 def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase:
     """Traced, unless an earlier process has exported it: tracing and exporting take 50 ms and more in each process."""
     case = _case(side)
-    given = _fitted(case, _with_static(case, inputs))
+    given = _fit_inputs(case, inputs)
     program = program_of(case, given)
     if file and file.exists():
         static, _, content = file.read_bytes().partition(b"\n")

@@ -112,8 +112,8 @@ def not_jitted(e: RowEvidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        f"given without jit and measured as {e.program.jitted_by}(f){static}; --no-jit (jit=False) measures the call as it "
-        "stands and says from how many calls on compiling pays",
+        f"given without jit and measured as {e.program.jitted_by}(f){static}; --no-jit (jit=False) measures the call "
+        "as it stands and says from how many calls on compiling pays",
     )
 
 
