@@ -1,8 +1,8 @@
 """Steps under `equinox.filter_jit` or `flax.nnx.jit`, as functions of arrays alone, which `jax.jit` takes.
 
-Variants are made of functions that `jax.jit` takes. What a filtering jit leaves out of its program (functions inside a
-module, names, Python numbers) is held by the new function; objects of Flax NNX become a first argument `state`, and
-the new state is an output. Neither library is imported here: a case needs it only where the user has imported it.
+Variants are made of functions that `jax.jit` takes. Leaves that are not arrays are static (`static_leaves`). Objects of
+Flax NNX become a first argument `state`, and the new state is an output. Neither library is imported here: a case needs
+one only if the user has imported it.
 """
 
 from __future__ import annotations
