@@ -153,6 +153,18 @@ def test_a_function_is_compared_with_itself_under_filter_jit_in_another_process(
     assert run.numerics.agrees
 
 
+@pytest.mark.parametrize("wrap", [lambda fn: fn, eqx.filter_jit], ids=["plain", "filter_jit"])
+def test_a_model_that_the_caller_has_computed_verifies_the_result(
+    wrap: Callable[..., Any], bench_case: Callable[..., Measurement]
+) -> None:
+    call = net(), jnp.ones((4, 8)), jax.random.key(0)
+
+    m = bench_case(wrap(step), *call, reference=lambda: step(*call))
+
+    assert m.numerics is not None
+    assert m.numerics.agrees
+
+
 def test_functions_texts_and_dtypes_inside_an_argument_are_static(bench: Callable[..., Measurement]) -> None:
     def scale(config: Any, x: jax.Array, activation: Any) -> Any:
         assert config["mode"] == "double"
