@@ -43,6 +43,7 @@ from benchax.measuring.work import amounts_of
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory_plan import memory_plan
+from benchax.static_leaves import reveal
 from benchax.units import plural
 
 
@@ -197,7 +198,7 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     prepared.surroundings.closed_over.check(case.id.name)
     _note_devices(record, subject)
     record.notes.returns_nothing = not jax.tree.leaves(subject.outputs)
-    _tell(case, "outputs", subject.returned)
+    _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
 
