@@ -314,4 +314,5 @@ def _evidence(record: Record, subject: Subject, prepared: Prepared, examines: bo
         purity=record.purity,
         is_dispatch_async=jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False,
         has_glibc=platform.libc_ver()[0] == "glibc",
+        processes=record.processes or 1,
     )

@@ -53,6 +53,8 @@ class RowEvidence:
     is_dispatch_async: bool = True
     """Does JAX hand big programs to another thread on CPU (jax_cpu_enable_async_dispatch)?"""
     has_glibc: bool = True
+    processes: int = 1
+    """How many are sampled."""
 
     def written_hlo(self) -> str:
         """The program before XLA optimised it; empty where it cannot be had."""

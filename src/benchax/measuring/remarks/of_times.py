@@ -5,8 +5,11 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.timers.fed_back import FRESH_COPIES
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size
@@ -27,6 +30,9 @@ PARTS_APART_WITHOUT_FLOOR = 1.5
 """Where the cost of calling, some 10 µs, is in the rest."""
 PARTS_FAR_APART = 3
 APART = 1.05
+UNEVEN = 1.5
+"""The mean of calls in a row over the shortest call, from where it is worth a word: with a thread to wake in every
+third call, calls of 14 and 57 µs have a mean of 28."""
 
 
 def recompiled(e: RowEvidence) -> Remark | None:
@@ -149,9 +155,7 @@ def one_at_a_time(e: RowEvidence) -> Remark | None:
 
 def inline_limit(e: RowEvidence) -> Remark | None:
     wall = e.summary("wall")
-    if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
-        return None
-    if e.inline_flops < INLINE_FLOPS or not e.is_dispatch_async:
+    if e.inline_flops is None or not _is_handed_over(e) or wall is None or wall.median_s > HANDOVER_LIMIT_S:
         return None
     floor = e.stages.call_floor
     cost = f": a call that does next to nothing there takes {seconds(floor.median_s, 2)} here" if floor else ""
@@ -215,3 +219,70 @@ def coarse_clock(e: RowEvidence) -> Remark | None:
                 f"({seconds(sample)})",
             )
     return None
+
+
+def timers_apart(e: RowEvidence) -> Remark | None:
+    """Timers of the same work whose intervals do not meet. Where `device` reads more, `one_at_a_time` says so."""
+    found = [(s.timer, s.summary) for s in e.samples if s.timer in ("in_graph", "loop", "device")]
+    apart = [
+        f"{low} reads {seconds(below.median_s)} where {high} reads {seconds(above.median_s)}"
+        for (low, below), (high, above) in permutations(found, 2)
+        if high != "device" and APART * (below.high_s or below.median_s) < (above.low_s or above.median_s)
+    ]
+    if not apart:
+        return None
+    return Remark(
+        "timers-apart",
+        "warning",
+        f"{' and '.join(apart)}, of the same work. Two reasons are known: the machine changes its pace between timers, "
+        "and threads that share the work sleep between the calls that device records, while they are awake when the "
+        "other timers repeat it. Measure again, and believe what repeats",
+    )
+
+
+def uneven_calls(e: RowEvidence) -> Remark | None:
+    """By the shortest single call, of those that were made beside the samples."""
+    wall, floor = e.summary("wall"), e.stages.call_floor
+    if not wall or not _is_handed_over(e) or wall.median_s > HANDOVER_LIMIT_S:
+        return None
+    shortest_s = min([e.warmup.least_s or wall.median_s, *(floor.call_s if floor else ())])
+    if wall.median_s < UNEVEN * shortest_s:
+        return None
+    return Remark(
+        "uneven-calls",
+        "info",
+        f"wall reads {seconds(wall.median_s)}, and the shortest call took {seconds(shortest_s)}. XLA:CPU "
+        "dispatches each call to a thread pool, where some calls wait until a thread wakes. A reading of wall is the "
+        "mean of its calls, as that of a loop is",
+    )
+
+
+def _is_handed_over(e: RowEvidence) -> bool:
+    """Does each call go through XLA:CPU's thread pool?"""
+    is_big = e.inline_flops is not None and e.inline_flops >= INLINE_FLOPS
+    return e.platform == "cpu" and is_big and e.is_dispatch_async
+
+
+def fresh_copies(e: RowEvidence) -> Remark | None:
+    timers = [s.timer for s in e.samples if s.regime == FRESH_COPIES]
+    if not timers:
+        return None
+    return Remark(
+        "fresh-copies",
+        "info",
+        f"{' and '.join(timers)} gave each call fresh copies of the arguments that it donates, which no cache "
+        "holds. The outputs do not fit these, or do not stay finite. A loop that keeps its data in a cache takes less",
+    )
+
+
+def no_interval(e: RowEvidence) -> Remark | None:
+    """Of one process: several have an interval between them."""
+    timers = [s.timer for s in e.samples if s.summary.low_s is None]
+    if not timers or e.processes > 1:
+        return None
+    return Remark(
+        "no-interval",
+        "warning",
+        f"the median by {' and '.join(timers)} has no interval: its readings are too few, or the machine kept changing "
+        "its pace. Sample for longer (--max-time), or in several processes (--processes)",
+    )

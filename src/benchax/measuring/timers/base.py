@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import jax
@@ -20,6 +21,7 @@ from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.state import CallOutcome, Parts, Values, data_of
+from benchax.measuring.timers.fed_back import FED_BACK, FRESH_COPIES, FedBack, find_feedback
 from benchax.model import Census
 
 
@@ -43,6 +45,18 @@ class Subject:
         """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
         because its author makes them anew each time?"""
         return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
+
+    @cached_property
+    def feedback(self) -> FedBack | None:
+        """How its outputs become the arguments that its next call donates; None where that is not done."""
+        if not self.donates or self.inputs.is_stateful or self.inputs.anew is not None:
+            return None
+        return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
+
+    @property
+    def regime(self) -> str | None:
+        """Where calls get the arguments that they donate; None where they donate none."""
+        return None if not self.donates else FED_BACK if self.feedback else FRESH_COPIES
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
@@ -215,6 +229,8 @@ class PreparedTimer:
     """
 
     sample: Callable[[int], int]
+    wake: Callable[[], Any] | None = None
+    """An untimed call before each sample of short calls: it wakes the threads that sleep between samples."""
     take: Callable[[int, int], list[int]] | None = None
     """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
     overhead_s: Callable[[int], float] | None = None
