@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 import equinox as eqx
@@ -94,6 +95,26 @@ def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
 
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
     assert (processor > 0).all()
+
+
+def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
+    """Each call takes three times as long where the other side was called before."""
+    last: list[str] = []
+
+    def calls(label: str) -> Any:
+        def call(x: Any) -> Any:
+            until = perf_counter_ns() + (2_000_000 if last == [label] else 6_000_000)
+            while perf_counter_ns() < until:
+                pass
+            last[:] = [label]
+            return x
+
+        return call
+
+    document, (ns, _) = taken(native("a", calls("a"), jit=False), native("b", calls("b"), jit=False))
+
+    alone_s = [side["alone_s"] for side in document["sides"]]
+    assert max(alone_s) < 4e-3 < np.quantile(ns, 0.9) / 1e9 / document["iterations"]
 
 
 def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_side() -> None:
