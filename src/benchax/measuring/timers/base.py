@@ -49,14 +49,21 @@ class Subject:
     @cached_property
     def feedback(self) -> FedBack | None:
         """How its outputs become the arguments that its next call donates; None where that is not done."""
-        if not self.donates or self.inputs.is_stateful or self.inputs.anew is not None:
+        if not self._donates_arrays:
             return None
         return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
 
     @property
     def regime(self) -> str | None:
-        """Where calls get the arguments that they donate; None where they donate none."""
-        return None if not self.donates else FED_BACK if self.feedback else FRESH_COPIES
+        """Where calls get the arrays that they donate; None where they donate none."""
+        if not self._donates_arrays:
+            return None
+        return FED_BACK if self.feedback else FRESH_COPIES
+
+    @property
+    def _donates_arrays(self) -> bool:
+        """Of its own: not in objects that it changes, nor in arguments that its author makes anew for each call."""
+        return self.donates and not self.inputs.is_stateful and self.inputs.anew is None
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
