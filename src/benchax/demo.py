@@ -1,14 +1,10 @@
-"""The examples of `benchax demo`: a small multilayer perceptron, SELU eager against jitted, and a grid with accidents.
-
-The first two are those of JAX's own tutorials, so that readers know them. Data are random: constants would be folded
-away.
-"""
+"""The examples of `benchax demo`: a small multilayer perceptron, two orders of the same product, and a grid with
+accidents."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 from benchax import workloads
@@ -16,17 +12,21 @@ from benchax.case import Case
 
 
 def mlp_case() -> Case:
-    return _case(workloads.mlp)
+    return next(case for case in workloads.cases() if case.fn is workloads.mlp)
 
 
-def selu_case() -> Case:
-    return _case(workloads.selu)
+def matrices_first(a: Any, b: Any, x: Any) -> Any:
+    """(A B) x: a product of two matrices, which costs n times as much as a product with a vector."""
+    return (a @ b) @ x
 
 
-def _case(fn: Callable[..., Any]) -> Case:
-    return next(case for case in workloads.cases() if case.fn is fn)
+def vector_first(a: Any, b: Any, x: Any) -> Any:
+    """A (B x): the same result by two products with a vector. XLA keeps the order of the source."""
+    return a @ (b @ x)
 
 
+PRODUCT = ("benchax.demo:matrices_first", "benchax.demo:vector_first", "f32[512,512]", "f32[512,512]", "f32[512]")
+"""The words of `benchax compare`."""
 GRID_SIZES = (4, 64, 1024, 16384)
 
 

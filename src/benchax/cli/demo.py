@@ -1,4 +1,4 @@
-"""`benchax demo`: where the time and the bytes of a small real model go, and when compiling pays.
+"""`benchax demo`: how long a small model takes, and which of two functions is faster.
 
 `benchax demo grid`: functions × data, some of which never end.
 `benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 ITERATIONS = 20
+COMPARE_S = 2.0
 
 
 def demo(
@@ -39,27 +40,31 @@ def demo(
     ] = None,
     store: StoreOrOff = None,
 ) -> None:
-    """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
+    """Measure a small model and compare two functions, in some five seconds; or run one of the other demos."""
     from benchax.options import check, resolve
 
     given = {"max_time_s": max_time, "store": store}
     check(given, COMMAND_LINE)
     if what:
         if what not in DEMOS:
-            raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "without a name: a model, measured")
+            raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "benchax demo measures a small model")
         raise typer.Exit(DEMOS[what](store))
     from benchax import demo as examples
-    from benchax.cli.console import note
-    from benchax.cli.run import eager_pairs, measure
+    from benchax.cli.compare_functions import compare_functions
+    from benchax.cli.console import note, show
+    from benchax.cli.run import measure
+    from benchax.reporting.comparisons import document
 
-    note("1. A multilayer perceptron: where do its time and its bytes go?\n")
-    first = measure([examples.mlp_case()], given)
-    note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
-    both = [examples.selu_case().eager(), examples.selu_case()]
-    second = measure(both, given, pairs=eager_pairs(both))
-    if not (first or second) and resolve(command_line=given).store != "off":
-        note("\nStored. See them again: benchax list; benchax show last")
-    raise typer.Exit(first or second)
+    note("A small model:  benchax run benchax.workloads:mlp\n")
+    first = measure([examples.mlp_case()], given, is_brief=True)
+    if not first and resolve(command_line=given).store != "off":
+        note("All of it:  benchax show")
+    note(f"\nTwo orders of one product:  benchax compare {' '.join(examples.PRODUCT)}\n")
+    found = compare_functions(
+        examples.PRODUCT, {"store": store}, baseline=None, is_jitted=True, resolution=None, max_time_s=COMPARE_S
+    )
+    show(document(found))
+    raise typer.Exit(first or (2 if any(c.failure for c in found) else 0))
 
 
 def _grid(store: str | None) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from benchax.cli.console import line, note, print_json, show, show_list
-from benchax.cli.options import Pattern, Store
+from benchax.cli.options import Pattern, Reasons, Store
 from benchax.errors import StoreError, UsageError
 from benchax.units import plural
 
@@ -147,10 +147,11 @@ def show_row(
         bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")
     ] = False,
     statistics: Annotated[
-        bool, typer.Option("--statistics", help="Of each timer: mean ± standard deviation, quartiles, extremes.")
+        bool, typer.Option("--statistics", help="Mean ± standard deviation, quartiles, and extremes of each timer.")
     ] = False,
+    is_verbose: Reasons = False,
 ) -> None:
-    """Show one stored row: every stage, timer, remark, or the statistics or the raw samples."""
+    """Show one stored row: every stage, timer, and remark; or its statistics; or its raw samples."""
     from benchax.reporting.measurement import document
 
     measurement = _row_of(store, row)
@@ -165,7 +166,7 @@ def show_row(
 
         show(document_of_statistics(measurement))
     else:
-        show(document(measurement, is_full=True))
+        show(document(measurement, is_verbose))
 
 
 def _row_of(store: str | None, word: str) -> Measurement:

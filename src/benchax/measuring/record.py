@@ -27,6 +27,7 @@ from benchax.model import (
     Devices,
     Environment,
     Failure,
+    History,
     Measurement,
     Memory,
     Noise,
@@ -119,6 +120,9 @@ class Record:
             numerics=self.numerics,
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
+            history=case.find_history(self.source, environment.fingerprint)
+            if case.find_history and self.source
+            else History(self.source),
             work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
             devices=self.devices,
             ranks=self.ranks,

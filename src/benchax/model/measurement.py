@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
 from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import Cost, Memory, Noise, Numerics, Samples, Stages
+from benchax.model.readings import TIMERS, Cost, History, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
-from benchax.stats.summary import Summary, summarize_processes
+from benchax.stats.summary import Summary, summarize_run
+
+MARGINS = {"in_graph": 0.05, "loop": 0.05, "device": 0.05, "wall": 0.10, "pipelined": 0.10}
+"""Timer → how far a later run may read outside of two processes that agree, as a share (docs/about/decisions.md). Whole
+calls scatter more than what runs inside a program: they wait for threads, and get new memory."""
 
 Severity = Literal["info", "warning", "error"]
 FailureKind = Literal[
@@ -103,6 +108,8 @@ class Measurement(SelfRendering):
     """How far the result is from the reference."""
     noise: Noise = Noise()
     """What else the machine did."""
+    history: History = History()
+    """Earlier runs of the same program, which intervals take into account."""
     program: Program | None = None
     """The program that `compare_stored` can run again; None where none is kept."""
     work: WorkPerCall = WorkPerCall()
@@ -137,26 +144,58 @@ class Measurement(SelfRendering):
                 found.setdefault(samples.process, samples)
         return tuple(found.values())
 
-    def summary(self, timer: str | None = None) -> Summary | None:
-        """Summary of the seconds per call by `timer` (default: the headline) over all processes; None if it was not
-        measured."""
-        series = self.series_of(timer or (self.headline.timer if self.headline else ""))
-        if len(series) < 2:
-            return series[0].summary if series else None
-        name = series[0].timer
-        if name not in self._summaries:
-            groups = [samples.per_call_s for samples in series]
-            self._summaries[name] = summarize_processes(groups, self.moments)
-        return self._summaries[name]
+    @property
+    def median_s(self) -> float:
+        """The median of the headline: seconds per call. Raises `NotMeasured` as `summary` does."""
+        return self.summary().median_s
 
     @property
-    def moments(self) -> float:
-        """What times scatter by from moment to moment, as far as it is known; see `Noise.pace_scatter`."""
-        return self.noise.pace_scatter or 0.0
+    def interval_s(self) -> tuple[float, float]:
+        """The ends of the headline's 95 % interval, in seconds per call.
+
+        Raises:
+            NotMeasured: nothing was timed, or there are too few readings for an interval.
+        """
+        s = self.summary()
+        if s.low_s is None or s.high_s is None:
+            raise NotMeasured(f"there are too few readings for an interval: {s.n}")
+        return s.low_s, s.high_s
+
+    def summary(self, timer: str | None = None) -> Summary:
+        """Summarises the seconds per call by `timer` (default: the headline) over all processes.
+
+        Raises:
+            NotMeasured: this row has no readings by that timer; the message is the reason.
+            UsageError: no timer has that name.
+        """
+        found = self.find_summary(timer)
+        if found is not None:
+            return found
+        measured = dict.fromkeys(samples.timer for samples in self.samples)
+        if timer is not None and timer not in TIMERS:
+            raise UsageError(f"unknown timer {timer!r}", one_of({*TIMERS, *measured}, timer))
+        if self.failure:
+            raise NotMeasured(f"{self.failure.kind.replace('_', ' ')} in {self.failure.stage}: {self.failure.message}")
+        why = self.why_absent(f"samples.{timer}" if timer else "samples")
+        has = f"a timer that this row has: {', '.join(measured)}" if measured else ""
+        raise NotMeasured(why or f"nothing asked for the timer {timer or 'of a headline'}", has)
+
+    def find_summary(self, timer: str | None = None) -> Summary | None:
+        """As `summary`; None if there are no readings by that timer."""
+        name = timer or (self.headline.timer if self.headline else "")
+        series = self.series_of(name)
+        if not series:
+            return None
+        if name not in self._summaries:
+            groups = [samples.per_call_s for samples in series]
+            earlier = self.history.medians_s.get(name, ())
+            pace_scatter = self.noise.pace_scatter or 0.0
+            self._summaries[name] = summarize_run(groups, earlier, MARGINS.get(name, MARGINS["wall"]), pace_scatter)
+        return self._summaries[name]
 
     @cached_property
     def _summaries(self) -> dict[str, Summary]:
-        """The summaries of timers that several processes were timed by: asked for many times over."""
+        """Kept by timer, because they are needed many times."""
         return {}
 
     def rates(self, timer: str | None = None) -> tuple[Rate, ...]:
@@ -164,7 +203,7 @@ class Measurement(SelfRendering):
         or is not above what the timer itself costs."""
         headline = self.headline
         name = timer or (headline.timer if headline else "")
-        summary = None if self.failure else self.summary(name)
+        summary = None if self.failure else self.find_summary(name)
         if summary is None or not summary.median_s > 0:
             return ()
         low_s, high_s = summary.low_s, summary.high_s

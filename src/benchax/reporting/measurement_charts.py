@@ -48,7 +48,7 @@ def document(m: Measurement, most: int = MOST_READINGS) -> Document:
 
 def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
     for timer in dict.fromkeys(samples.timer for samples in m.samples):
-        if (summary := m.summary(timer)) is not None:
+        if (summary := m.find_summary(timer)) is not None:
             yield from _chart_timer(m.series_of(timer), summary, most)
     if (stages := chart_stages(m.stages)) is not None:
         yield stages

@@ -80,6 +80,8 @@ class Isolated:
         if isinstance(answer, Failure):
             return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=answer)
         m, content = answer
+        if case.find_history and m.history.source:
+            m = replace(m, history=case.find_history(m.history.source, m.environment.fingerprint))
         return m if m.program is None else replace(m, program=replace(m.program, content=content))
 
 
