@@ -9,7 +9,7 @@ from itertools import permutations
 
 from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.measuring.timers.fed_back import FRESH_COPIES
+from benchax.measuring.timers.feedback import FRESH_COPIES
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size

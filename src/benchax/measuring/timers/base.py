@@ -21,7 +21,7 @@ from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.state import CallOutcome, Parts, Values, data_of
-from benchax.measuring.timers.fed_back import FED_BACK, FRESH_COPIES, FedBack, find_feedback
+from benchax.measuring.timers.feedback import FED_BACK, FRESH_COPIES, Feedback, find_feedback
 from benchax.model import Census
 
 
@@ -47,7 +47,7 @@ class Subject:
         return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
     @cached_property
-    def feedback(self) -> FedBack | None:
+    def feedback(self) -> Feedback | None:
         """How its outputs become the arguments that its next call donates; None where that is not done."""
         if not self._donates_arrays:
             return None

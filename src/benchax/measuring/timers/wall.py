@@ -2,7 +2,7 @@
 
 Includes argument handling, dispatch, the hand-over to XLA's thread pool (XLA:CPU runs programs under 1000 flops inline
 and hands others over, 20 to 100 µs), the work, output allocation, and the wait. Excludes transfers of the inputs, which
-`inputs.py` has finished, and the copies that renew donated buffers where outputs cannot be fed back (`fed_back.py`).
+`inputs.py` has finished, and the copies that renew donated buffers where outputs cannot be fed back (`feedback.py`).
 Wrong for work far below the cost of a call (about 8 µs): there it shows the call.
 
 A thread that sleeps takes some 45 µs to wake. In a row of calls it is awake for some and asleep for others, so that
@@ -29,7 +29,7 @@ import jax
 
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.fed_back import FedBack
+from benchax.measuring.timers.feedback import Feedback
 
 RENEWED_BYTES = 256 * 2**20
 
@@ -90,7 +90,7 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
     return sample
 
 
-def _fed_back(feedback: FedBack) -> Callable[[int], int]:
+def _fed_back(feedback: Feedback) -> Callable[[int], int]:
     wait = jax.block_until_ready
 
     @sample_on_fresh_stack

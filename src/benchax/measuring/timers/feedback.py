@@ -27,7 +27,7 @@ TRIAL_CALLS, TRIAL_NS = 65, 10_000_000
 
 
 @dataclass(frozen=True)
-class FedBack:
+class Feedback:
     """How to feed a function's outputs back."""
 
     call: Callable[..., Any]
@@ -49,7 +49,7 @@ class FedBack:
 class Feed:
     """A row of calls, each on what the one before returned."""
 
-    def __init__(self, how: FedBack, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, how: Feedback, args: list[Any], kwargs: dict[str, Any]) -> None:
         self._call, self._places, self.args, self._kwargs = how.call, how.places, args, kwargs
 
     def __call__(self) -> Any:
@@ -61,7 +61,7 @@ class Feed:
         return outputs
 
 
-def find_feedback(call: Callable[..., Any], inputs: Call) -> FedBack | None:
+def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
     """How the outputs of `call(*args, **kwargs)` become its next arguments; None where they do not fit the arguments
     that it donates, or where a number does not stay finite."""
     args, kwargs = jax.block_until_ready(jax.tree.map(copied, inputs))
@@ -71,11 +71,11 @@ def find_feedback(call: Callable[..., Any], inputs: Call) -> FedBack | None:
     places = _match([i for i, arg in enumerate(args) if any(map(_is_taken, jax.tree.leaves(arg)))], inputs[0], outputs)
     if not places:
         return None
-    feed, begun, calls = FedBack(call, inputs, places).start(), perf_counter_ns(), 0
+    feed, begun, calls = Feedback(call, inputs, places).start(), perf_counter_ns(), 0
     while calls < TRIAL_CALLS and (calls < 2 or perf_counter_ns() - begun < TRIAL_NS):
         jax.block_until_ready(feed())
         calls += 1
-    return FedBack(call, inputs, places, calls) if _is_finite(feed.args) or not _is_finite(inputs) else None
+    return Feedback(call, inputs, places, calls) if _is_finite(feed.args) or not _is_finite(inputs) else None
 
 
 def _is_taken(leaf: Any) -> bool:
@@ -83,7 +83,7 @@ def _is_taken(leaf: Any) -> bool:
 
 
 def _match(donated: list[int], args: tuple[Any, ...], outputs: Any) -> tuple[tuple[int, int | None], ...]:
-    """`FedBack.places`; empty where an argument has no output like it."""
+    """`Feedback.places`; empty where an argument has no output like it."""
     if len(donated) == 1 and _describe(args[donated[0]]) == _describe(outputs):
         return ((donated[0], None),)
     free = dict(enumerate(outputs)) if isinstance(outputs, tuple | list) else {}

@@ -14,7 +14,7 @@ from jax_versions import tells_runs
 
 from benchax.measuring.timers import TIMERS
 from benchax.measuring.timers.base import Subject
-from benchax.measuring.timers.fed_back import FED_BACK, FRESH_COPIES
+from benchax.measuring.timers.feedback import FED_BACK, FRESH_COPIES
 from benchax.model import Measurement
 
 Make = Callable[..., Subject]
