@@ -43,6 +43,11 @@ def _with_loss(batch: Any, state: Any) -> Any:
     return state["w"].sum(), {"w": state["w"] * 0.5 + batch.sum()}
 
 
+def _until_small(x: Any) -> Any:
+    """Done at once with what it returns."""
+    return jax.lax.while_loop(lambda y: jnp.abs(y).max() > 0.1, lambda y: y / 2, x)
+
+
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize("name", ["wall", "pipelined", pytest.param("device", marks=tells_runs)])
 @pytest.mark.parametrize(
@@ -52,6 +57,9 @@ def _with_loss(batch: Any, state: Any) -> Any:
         (_with_loss, ("f32[100000]", {"w": "f32[100000]"}), [1], FED_BACK),
         (lambda x, y: (jnp.sin(y), jnp.cos(x)), ("f32[100000]", "f32[100000]"), [0, 1], FED_BACK),
         (lambda x: jnp.sin(x).sum(), ("f32[100000]",), [0], FRESH_COPIES),
+        (lambda x: jnp.sort(x), ("f32[10000]",), [0], FRESH_COPIES),
+        (_until_small, ("f32[100000]",), [0], FRESH_COPIES),
+        (lambda x: jax.lax.fori_loop(0, 9, lambda _, y: jnp.sin(y), x), ("f32[100000]",), [0], FED_BACK),
         (lambda x: jnp.sin(x), ("f32[100000]",), [], None),
     ],
 )

@@ -271,7 +271,8 @@ def fresh_copies(e: RowEvidence) -> Remark | None:
         "fresh-copies",
         "info",
         f"{' and '.join(timers)} gave each call fresh copies of the arguments that it donates, which no cache "
-        "holds. The outputs do not fit these, or do not stay finite. A loop that keeps its data in a cache takes less",
+        "holds. Its outputs cannot be fed back: they do not fit, do not stay finite, or change how long the next call "
+        "takes (a sort, a branch, an open loop). A loop that keeps its data in a cache takes less",
     )
 
 
