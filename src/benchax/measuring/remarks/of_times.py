@@ -30,6 +30,11 @@ PARTS_APART_WITHOUT_FLOOR = 1.5
 """Where the cost of calling, some 10 µs, is in the rest."""
 PARTS_FAR_APART = 3
 APART = 1.05
+APART_REASONS = {
+    "loop": "a reading of loop is a difference of two, which holds every preemption",
+    "device": "threads that share the work sleep between the calls that device records, and are awake in a repetition",
+}
+"""By timer: of two that disagree, one is among these."""
 UNEVEN = 1.5
 """The mean of calls in a row over the shortest call, from where it is worth a word: with a thread to wake in every
 third call, calls of 14 and 57 µs have a mean of 28."""
@@ -225,18 +230,19 @@ def timers_apart(e: RowEvidence) -> Remark | None:
     """Timers of the same work whose intervals do not meet. Where `device` reads more, `one_at_a_time` says so."""
     found = [(s.timer, s.summary) for s in e.samples if s.timer in ("in_graph", "loop", "device")]
     apart = [
-        f"{low} reads {seconds(below.median_s)} where {high} reads {seconds(above.median_s)}"
+        ((low, high), f"{low} reads {seconds(below.median_s)} where {high} reads {seconds(above.median_s)}")
         for (low, below), (high, above) in permutations(found, 2)
         if high != "device" and APART * (below.high_s or below.median_s) < (above.low_s or above.median_s)
     ]
     if not apart:
         return None
+    timers = {timer for pair, _ in apart for timer in pair}
+    reasons = [why for timer, why in APART_REASONS.items() if timer in timers]
     return Remark(
         "timers-apart",
         "warning",
-        f"{' and '.join(apart)}, of the same work. Two reasons are known: the machine changes its pace between timers, "
-        "and threads that share the work sleep between the calls that device records, while they are awake when the "
-        "other timers repeat it. Measure again, and believe what repeats",
+        f"{' and '.join(text for _, text in apart)}, of the same work. Known reasons: the machine changes its pace "
+        f"between timers; {'; '.join(reasons)}. Measure again, and believe what repeats",
     )
 
 
