@@ -38,6 +38,7 @@ RUNGS = [  # lowest first; names on one rung do not import one another
     {"experiments"},
     {"auditing"},  # rules try variants
     {"cli", "magics"},
+    {"__main__"},
 ]
 RUNG = {name: height for height, names in enumerate(RUNGS) for name in names}
 MEASURES = {"static_leaves", "numerics", "program", "profiling", "watching", "clock", "machine", "measuring", "workers"}

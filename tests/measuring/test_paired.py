@@ -21,6 +21,7 @@ from benchax.measuring.program import program_of
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
+from benchax.paired_runs.remarks import remarks
 
 X = "f32[64]"
 
@@ -289,6 +290,23 @@ def test_unjitted_functions_run_beside_jitted_ones() -> None:
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_finite_and_what_returns_nothing_is_told_of_each_side() -> None:
+    def logarithm(x: Any) -> Any:
+        return jnp.log(-1 - x * x)
+
+    def nothing(x: Any) -> None:
+        jnp.sin(x)
+
+    document, _ = taken(native("a", sine), native("nan", logarithm), native("none", nothing))
+
+    assert [side["nonfinite"] == "" for side in document["sides"]] == [True, False, True]
+    assert [side["returns_nothing"] for side in document["sides"]] == [False, False, True]
+    said = [(r.code, r.message) for r in remarks(document, ["a", "nan", "none"]) if r.severity == "warning"]
+    assert [code for code, _ in said] == ["nonfinite-result", "no-outputs"]
+    assert said[0][1].startswith("Not all values of the result of nan are finite (")
+    assert "agreement" not in taken(native("one", nothing), native("other", nothing))[0]["sides"][1]
 
 
 def test_outputs_that_differ_are_told_of_the_side_that_differs() -> None:

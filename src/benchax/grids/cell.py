@@ -164,10 +164,16 @@ class TrialSampler:
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
         found: list[Samples] = []
-        choice = timers.choose(self.request.options.timer, record.stages.first_run_s or 0.0)
+        timer, call_s, call = self.request.options.timer, record.stages.first_run_s or 0.0, None
+        if timer == "auto":  # the first call alone must not decide which timers there are
+            subject, call, again_s = self._call(record, subject)
+            call_s = min(call_s or again_s, again_s)
+        choice = timers.choose(timer, call_s)
         record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
         for i, seed in enumerate(self.request.seeds):
-            subject, call = self._later_trial(record, subject, seed) if i else (subject, None)
+            if i:
+                record.enter("inputs")
+                subject, call, _ = self._call(record, replace(subject, inputs=self._inputs(seed)))
             for name in choice.names:
                 found += [call] if call and name == "wall" else self._read(record, subject, name, found)
                 self.report.note_trials(found)
@@ -175,16 +181,14 @@ class TrialSampler:
             self.outputs.keep(subject.returned)
         record.samples += join_trials(found)
 
-    def _later_trial(self, record: Record, subject: Subject, seed: int) -> tuple[Subject, Samples | None]:
-        """On inputs of its own, with the outputs of one call; which is the reading by `wall` where it is long."""
-        record.enter("inputs")
-        subject = replace(subject, inputs=self._inputs(seed))
+    def _call(self, record: Record, subject: Subject) -> tuple[Subject, Samples | None, float]:
+        """The subject with the outputs of one call; that call as the reading by `wall`, if it is long; its seconds."""
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
         # A call that asked for a program contains compiling, however long it is, and is no reading.
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
-        return subject, samples_of_calls([ns]) if is_reading else None
+        return subject, samples_of_calls([ns]) if is_reading else None, ns / 1e9
 
     def _read(self, record: Record, subject: Subject, timer: str, before: list[Samples]) -> list[Samples]:
         """The readings of this trial; none where the timer refuses, which it is asked once."""

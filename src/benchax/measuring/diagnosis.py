@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 
 from benchax.errors import BenchaxError
+from benchax.measuring import unrun
 from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
@@ -54,6 +55,14 @@ def _out_of_memory(error: BaseException) -> tuple[FailureKind, str]:
         "out_of_memory",
         "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
     )
+
+
+def _is_unrun(error: BaseException) -> bool:
+    return bool(unrun.advise(error))
+
+
+def _unrun(error: BaseException) -> tuple[FailureKind, str]:
+    return "wrong_output", unrun.advise(error)
 
 
 def _is_bad_output(error: BaseException) -> bool:
@@ -136,6 +145,7 @@ def _without_inputs(error: BaseException) -> tuple[FailureKind, str]:
 _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
     (_is_tracer_error, _tracer),
     (_is_out_of_memory, _out_of_memory),
+    (_is_unrun, _unrun),
     (_is_bad_output, _bad_output),
     (_is_bad_argument, _bad_argument),
     (_is_deleted, _deleted),

@@ -40,7 +40,7 @@ from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Noise
-from benchax.numerics import compare
+from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
 from benchax.program.memory_plan import memory_plan
 from benchax.watching.compiles import watch_compiles
@@ -279,7 +279,16 @@ def _rounds(
 def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]]) -> None:
     """With those of the first. Of leaves: an exported program knows no other structure."""
     first = tuple(jax.tree.leaves(subjects[0].outputs))
-    for i in range(1, len(subjects)):
-        facts[i]["agreement"] = dataclasses.asdict(
-            compare(tuple(jax.tree.leaves(subjects[i].outputs)), first, against="baseline")
-        )
+    for i, subject in subjects.items():
+        facts[i] |= result_facts(subject)
+        leaves = tuple(jax.tree.leaves(subject.outputs))
+        if i and (first or leaves):
+            facts[i]["agreement"] = dataclasses.asdict(compare(leaves, first, against="baseline"))
+
+
+def result_facts(subject: Subject) -> dict[str, Any]:
+    """What there is to say of a result, whatever the others give."""
+    return {
+        "returns_nothing": not jax.tree.leaves(subject.outputs),
+        "nonfinite": describe_nonfinite(subject.outputs),
+    }

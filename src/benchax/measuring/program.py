@@ -23,6 +23,7 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import Inputs, is_plain
 from benchax.measuring.state import holds_objects
+from benchax.measuring.unrun import refuse_function, refuse_result
 from benchax.static_leaves import hide, hide_all, reveal
 
 Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
@@ -80,8 +81,12 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     Args:
         inputs: what it is called with. A plain function of objects of Flax NNX is jitted by `flax.nnx.jit`, as their
             users do: `jax.jit` takes them for trees of arrays, and what is changed in place is lost.
+
+    Raises:
+        UsageError: a call of the function runs nothing (`unrun.py`).
     """
     fn = case.fn
+    refuse_function(fn)
     if not case.jit:
         return CallableProgram("eager", fn, fn, None, hasattr(fn, "lower"))
     if isinstance(fn, jax.stages.Compiled):
@@ -104,7 +109,7 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = reveal((args, kwargs))
-        return hide(fn(*args, **kwargs))
+        return hide(refuse_result(fn(*args, **kwargs)))
 
     # The signature, which JAX needs to match static names with positions, and the name in compile events. A partial
     # or a callable object has no __name__ of its own.

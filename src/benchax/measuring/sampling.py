@@ -8,7 +8,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, repeat
 from time import perf_counter_ns
@@ -46,6 +46,7 @@ def collect(
     clock: Callable[[], int] = perf_counter_ns,
     call_s: float = 0.0,
     calls: int | None = None,
+    taken_s: Sequence[float] = (),
 ) -> Samples:
     """Calibrates, then samples until precise, out of time, or enough.
 
@@ -54,14 +55,17 @@ def collect(
         clock: nanoseconds; for the time limit only, the samples read their own.
         call_s: see `calibrate`.
         calls: so many in each sample, and none to find that out.
+        taken_s: seconds of single calls that count as samples, if a sample is one call.
     """
     # A full collection takes 50 ms in a process with JAX, and would be read as one slow sample of the function.
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
-        readings: list[int] = []
+        readings = [round(each_s * 1e9) for each_s in taken_s] if iterations == 1 else []
+        taken = len(readings)
         switches = [preemptions()]
-        look, batch, stop, start = 1, 1, None, clock()
+        look, batch, start = 1, 1, clock() - sum(readings)
+        stop = decide(readings, sum(readings) / 1e9, options) if taken else None
         while stop is None:
             if prepared.take:
                 readings += prepared.take(iterations, batch)
@@ -83,9 +87,9 @@ def collect(
         iterations=iterations,
         elapsed_s=tuple(reading / 1e9 for reading in readings),
         # Samples that are taken at once, inside one program, have no place between them where preemptions could be
-        # read.
+        # read; and none were read around calls that were made before.
         disturbed=None
-        if prepared.take or switches[0] is None
+        if prepared.take or taken or switches[0] is None
         else tuple(after != before for before, after in pairwise(switches)),
         resolution_s=prepared.resolution_s(),
         overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
@@ -111,32 +115,27 @@ def believable(samples: Samples, call_s: float = 0.0) -> Samples:
     they are less than what was subtracted from them.
 
     Args:
-        call_s: the shortest call of the function that was seen; 0 where none was. Where it is far above what calling
-            costs anywhere, a reading of nothing says nothing of the function: its work is elsewhere.
+        call_s: the shortest call of the function that was seen; 0 if none was. If it is far above what calling costs
+            anywhere, a reading of nothing says nothing about the function: its work is elsewhere.
 
     Raises:
         NotMeasured: then.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:
-        reading = f"reading the clock does ({seconds(overhead_s, 2)})"
-        if call_s > CALLING_S:
-            raise NotMeasured(
-                f"its work is not inside the timing program: what is there takes less than {reading}, and the shortest "
-                f"call took {seconds(call_s)}"
-            )
-        raise NotMeasured(f"it takes less than {reading}")
-    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
-        call = f"; the shortest call took {seconds(call_s)}" if call_s > CALLING_S else ""
+        less = f"takes less than reading the clock does ({seconds(overhead_s, 2)})"
         raise NotMeasured(
-            f"its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise{call}"
+            f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
         )
+    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
+        raise NotMeasured("its time is indistinguishable from zero: XLA removed the work, or noise dominates")
     return samples
 
 
 @dataclass(frozen=True)
 class Warmup:
-    """How warming up went. `last_s`: median of the last window; `least_s`: the least of `timed` calls."""
+    """How warming up went. `last_s`: median of the last window; `least_s`: the least of `timed` calls;
+    `long_calls_s`: the one call that took all the time for warming up."""
 
     calls: int
     is_steady: bool
@@ -145,6 +144,7 @@ class Warmup:
     windows_s: tuple[float, ...] = field(default=())
     least_s: float = 0.0
     timed: int = 0
+    long_calls_s: tuple[float, ...] = field(default=())
 
 
 NO_WARMUP = Warmup(0, True, 0, 0.0)
@@ -161,13 +161,13 @@ def warm_up(
     A window is 5 calls, or one where a call takes more than 5 ms. Warm: two windows in a row without a compile, the
     second not faster than the first by more than a tenth.
 
+    The first call never decides alone: it can take a hundred times as long as the next one. A function that takes
+    `max_time_s` is called once here, and `Warmup.long_calls_s` has that call for the samples.
+
     Args:
         ready: makes a call and all that it needs, which is not timed.
-        first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window, and
-            as all of it where it has taken `max_time_s`.
+        first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window.
     """
-    if first_s >= max_time_s:
-        return Warmup(0, False, 0, first_s, least_s=first_s, timed=1)
     least = [round(first_s * 1e9)] if first_s else []
     windows = [first_s] if first_s * 1e9 > WINDOW_NS else []
     calls, size, start, compiled = 0, 5, clock(), 0
@@ -183,7 +183,8 @@ def warm_up(
         is_steady = not log.was_asked and len(windows) > 1 and windows[-1] >= STEADY * windows[-2]
         if is_steady or (clock() - start) / 1e9 >= max_time_s:
             timed = calls + bool(first_s)
-            return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed)
+            long_calls_s = (windows[-1],) if calls == 1 and windows[-1] >= max_time_s and not log.was_asked else ()
+            return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed, long_calls_s)
 
 
 def warm_up_exactly(ready: Callable[[], Callable[[], Any]], calls: int) -> Warmup:

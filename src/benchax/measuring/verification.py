@@ -33,7 +33,7 @@ from benchax.measuring.timers.base import Ready, Subject
 from benchax.measuring.verification_notes import Notes, Undecided
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
-from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
+from benchax.numerics import Against, LeafComparison, compare_leaves, describe_nonfinite, tolerance, worst_of
 from benchax.static_leaves import drop
 
 RUNS, LEAST_RUNS = 8, 4
@@ -54,7 +54,8 @@ def verify(
         notes: filled in.
 
     Raises:
-        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64.
+        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64, or nothing is
+            returned.
         Undecided: the results differ by much, and rounding alone makes them differ by as much.
     """
     if mode == "off":
@@ -63,6 +64,9 @@ def verify(
         raise NotMeasured("it is the eager function that others are compared with")
     notes = Notes() if notes is None else notes
     expected = _expected(subject, reference, notes)
+    if not jax.tree.leaves((subject.outputs, expected)):
+        raise NotMeasured("it returns nothing, so there is nothing to check")
+    notes.nonfinite = describe_nonfinite(subject.outputs)
     roundings = _Roundings(subject)
     found = _judged(subject.outputs, expected, "eager", roundings, notes)
     if mode != "float64" or not found.agrees:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchax.comparing.break_even import SAME_PROGRAM
+from benchax.measuring.remarks.of_functions import describe_nonfinite_result
 from benchax.measuring.remarks.of_times import describe_busy, describe_recompiling
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
@@ -15,11 +16,8 @@ from benchax.units import count
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
     """Makes remarks of what a process said about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
-    return tuple(
-        r
-        for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides), _one_operation(sides))
-        if r
-    )
+    found = (*_disagreements(sides), *_results(sides), *_unlike(document, labels))
+    return tuple(r for r in (*found, _inline(document, sides), _one_operation(sides)) if r)
 
 
 def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
@@ -42,6 +40,13 @@ def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remar
         for label, side in sides
         if side.get("agreement") and not side["agreement"]["agrees"]
     ]
+
+
+def _results(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Remark | None]:
+    for label, side in sides:
+        yield describe_nonfinite_result(side.get("nonfinite", ""), f"the result of {label}")
+        if side.get("returns_nothing"):
+            yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
 
 
 def _unlike(document: Mapping[str, Any], labels: Sequence[str]) -> list[Remark]:
