@@ -226,6 +226,7 @@ def measure(
     from benchax.api import RunOutcome
     from benchax.api import run as run_cases
     from benchax.clusters import open_agents
+    from benchax.measuring.release import release_programs
     from benchax.progress import show_progress
 
     rows: list[Measurement] = []
@@ -249,6 +250,7 @@ def measure(
                 # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
+                    release_programs()
                     ended[:] = _lines_of(rows)
                     if as_json:
                         print_json([row])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import mmap
 import random
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,14 +22,14 @@ from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
 from benchax.measuring import timers
 from benchax.measuring.engine import measure
-from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Progress
 from benchax.measuring.sampler import TimerSampler
 from benchax.measuring.stopping import share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 from benchax.workers import pickling
 from benchax.workers.call_limits import CallLimits, limits_of
-from benchax.workers.isolated import Executor, Inline, Isolated
+from benchax.workers.isolated import Executor, Isolated
 from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import Say, task
 
@@ -56,20 +55,14 @@ class Replicated:
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
+        m = self.first.run(case, options, run_id=run_id, progress=progress)
+        if not _wants_others(m):
+            return m
+        replica = Replica(case, _options_of_others(m, options), run_id)
         try:
-            folder = tempfile.TemporaryDirectory(prefix="benchax-programs-", ignore_cleanup_errors=True)
+            return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
         except OSError as error:
-            return _without_others(self.first.run(case, options, run_id=run_id, progress=progress), error)
-        with folder:
-            first = Inline(folder.name) if isinstance(self.first, Inline) else self.first
-            m = first.run(case, options, run_id=run_id, progress=progress)
-            if not _wants_others(m):
-                return m
-            replica = Replica(case, _options_of_others(m, options), run_id, folder.name)
-            try:
-                return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
-            except OSError as error:
-                return _without_others(m, error)
+            return _without_others(m, error)
 
     def _sample_others(
         self, replica: Replica, count: int, limits: CallLimits, progress: Progress
@@ -107,8 +100,6 @@ class Replica:
     case: Case
     options: Options
     run_id: str
-    folder: str
-    """The folder of the programs that the processes share."""
 
 
 @task
@@ -116,7 +107,7 @@ def sample_case(replica: Replica, say: Say) -> Measurement:
     """The samples, in a row that has hardly anything else."""
     moved = _move_memory()
     sampler = TimerSampler(replica.case, replica.options, examines=False)
-    with share_programs(replica.folder):
+    with keep_programs():
         m = measure(
             replica.case,
             replica.options,
