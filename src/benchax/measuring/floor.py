@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from benchax.errors import NotMeasured
@@ -28,6 +27,7 @@ from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Call
 from benchax.measuring.mutation import is_carried
 from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.embedding import number_like
 from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import seconds
@@ -70,17 +70,8 @@ def _small_call(subject: Subject) -> Call:
     """A call with as many arguments, as small as can be. Where there are objects among them that `jax.jit` would not
     take (functions inside a module of equinox, which its wrapper holds apart), of what the program is given alone."""
     if all(is_carried(leaf) for leaf in jax.tree.leaves(subject.dynamic)):
-        return jax.tree.map(_number_like, subject.dynamic)
-    return tuple(map(_number_like, subject.dynamic_leaves)), {}
-
-
-def _number_like(leaf: Any) -> Any:
-    """An argument of the same kind, as small as can be."""
-    if not isinstance(leaf, jax.Array):
-        return leaf
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.key(0, impl=jax.random.key_impl(leaf))
-    return jax.device_put(np.float32(0), leaf.sharding)
+        return jax.tree.map(number_like, subject.dynamic)
+    return tuple(map(number_like, subject.dynamic_leaves)), {}
 
 
 @lru_cache(maxsize=64)
