@@ -2,8 +2,8 @@
 
 Beside pytest-benchmark: sessions of the same 20 small benchmarks, in turns, each with the defaults of its tool. CPU
 time is that of the process and of all that it starts. `benchax run` runs with nothing stored or kept (first run), with
-eight earlier runs (ninth run), and with --quick and nothing kept. pytest-benchmark calls a jitted function that has been
-called before, and waits for its result: without the call before, its calibration takes compiling for a call.
+eight earlier runs (ninth run), and with --quick and nothing kept. pytest-benchmark calls a jitted function that has
+been called before, and waits for its result: without the call before, its calibration takes compiling for a call.
 
 Claimed: CPU time <= 2.0 x pytest-benchmark's on the first run, 1.3 x from the ninth on, 0.7 x with --quick. Both sample
 for a time by the clock, so on a machine with other work both use less CPU time for it, and pytest-benchmark saves most.

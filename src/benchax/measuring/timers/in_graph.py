@@ -130,11 +130,11 @@ def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tupl
 
 @lru_cache(maxsize=16)
 def _without_function(clock: Tier, form: Form, count: int) -> Any:
-    """The jitted program that surrounds functions of `count` outputs, to be called with a number in place of each array.
+    """The jitted program that surrounds functions of `count` outputs, to be called with a number for each array.
 
-    A reading passes buffers on and copies none. So its cost depends on how many there are and not on their sizes: within
-    3 % for ten functions of 1 to 7 arrays of up to 400 KB. The program is kept, because JAX compiles a function that it
-    knows once for equal arguments, and this one takes as long to compile as the one that is timed.
+    A reading passes buffers on and copies none. So its cost depends on how many there are and not on their sizes:
+    within 3 % for ten functions of 1 to 7 arrays of up to 400 KB. The program is kept, because JAX compiles a function
+    that it knows once for equal arguments, and this one takes as long to compile as the one that is timed.
     """
     return jax.jit(_program(clock, _nothing(FORMS[form], count)))
 
