@@ -84,7 +84,7 @@ def measure(row: PublicFunction, seconds: float) -> Row:
     if measured.failure:
         found["error"] = f"{measured.failure.stage}: {_short(measured.failure.message)}"
     for timer in TIMERS:
-        if summary := measured.summary(timer):
+        if summary := measured.find_summary(timer):
             found["timers"][timer] = asdict(summary)
         else:
             found["refused"][timer] = measured.why_absent(f"samples.{timer}") or found.get("error") or "NO REASON"

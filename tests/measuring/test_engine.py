@@ -86,7 +86,7 @@ def test_every_timer_of_the_automatic_choice_is_there_or_says_why_not(fn, args, 
     m = bench(fn, *args)
 
     assert m.failure is None
-    reasons = {name: m.why_absent(f"samples.{name}") for name in AUTOMATIC if m.summary(name) is None}
+    reasons = {name: m.why_absent(f"samples.{name}") for name in AUTOMATIC if m.find_summary(name) is None}
     assert all(reasons.values()), reasons
 
 

@@ -29,6 +29,7 @@ from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
+from benchax.static_leaves import reveal
 from benchax.watching.compiles import watch_compiles
 from benchax.workers.task import Say, task
 
@@ -148,7 +149,7 @@ class TrialSampler:
             return
         record.enter("check")
         try:
-            verdict = request.check(subject.returned, *subject.inputs.args)
+            verdict = request.check(*reveal((subject.returned, *subject.inputs.args)))
             is_fine = verdict is None or isinstance(verdict, str) or bool(verdict)
         except Exception as error:
             raise BrokenCheck from error

@@ -120,7 +120,7 @@ class _PairedWork:
         gc.collect(1)  # of all objects of JAX it would take 20 ms
         self.versions, self.padding = _renewed(self.versions, self.rng)
         due = self._build_due(block) if self.build_ns < REBUILD_NS else []
-        self.subjects = {i: replace(self.subjects[i], inputs=v.inputs) for i, v in enumerate(self.versions)}
+        self.subjects = {i: replace(self.subjects[i], inputs=v.own_inputs) for i, v in enumerate(self.versions)}
         self.say("warm-up", again=True)
         timers = [_ready(i, subject, i in due) for i, subject in self.subjects.items()]
         if not self.iterations:
@@ -185,7 +185,7 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
     # Each side has a folder, so that the first build of each is a real one, also where both are one program.
     folder = request.programs and str(Path(request.programs, str(i)))
     with share_programs(folder) if folder else nullcontext():
-        return guarded(i, "build", lambda: build(Prepared(version.make(), version.inputs), facts))
+        return guarded(i, "build", lambda: build(Prepared(version.make(), version.own_inputs), facts))
 
 
 def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -239,6 +240,12 @@ def sentence(c: Comparison) -> str:
 def summary(found: Comparisons) -> str:
     """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. short has no place: its result differs."""
     return " ".join(part for part in (_places(found.ranking), _without_place(found)) if part)
+
+
+def describe(found: Comparisons) -> str:
+    """In one line: who is fastest, or how many cases have each verdict: 3 same, 1 slower"""
+    counted = Counter(c.verdict for c in found.of("run"))
+    return summary(found) or ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
 
 
 def _places(ranking: Sequence[Rank]) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 from benchax.environment import count_cores
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.state import label
 from benchax.model import Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.counts import least_operations
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.program.jaxpr import equations, user_line
+from benchax.static_leaves import find_hidden
 from benchax.units import count, plural, seconds, size
 
 UNUSED_INPUTS = (
@@ -158,10 +160,12 @@ def folded(e: RowEvidence) -> Remark | None:
 def not_jitted(e: RowEvidence) -> Remark | None:
     if e.program.was_jitted or e.program.kind == "eager":
         return None
+    hidden = [label(path, e.inputs.labels) for path in find_hidden((e.inputs.args, e.inputs.kwargs))]
+    static = f" with static {_listed(hidden)}" if hidden else ""
     return Remark(
         "not-jitted",
         "info",
-        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f). To measure it without jit, "
+        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f){static}. To measure it without jit, "
         "use --no-jit (jit=False).",
     )
 

@@ -21,6 +21,7 @@ from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.state import CallOutcome, Parts, Values, data_of
 from benchax.model import Census
+from benchax.static_leaves import hide_all, reveal
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Subject:
         Args:
             fn: what is called with the subject's arguments; default: its program.
         """
-        return Ready(self, fn or self.program.call, *self.calls(1)[0])
+        (call,), fn = self.calls(1), fn or self.program.call
+        return Ready(self, fn, *(call if fn is self.program.call else reveal(call)))
 
     def call(self) -> Any:
         """One ordinary call, on fresh arguments where needed; does not wait. What it gives is what to wait for."""
@@ -77,7 +79,8 @@ class Subject:
     @property
     def dynamic(self) -> Call:
         """The call with its static arguments taken out: `None` in their positions, their names left out."""
-        return without_static(self.inputs.args, self.inputs.kwargs, self.static)
+        call = without_static(self.inputs.args, self.inputs.kwargs, self.static)
+        return hide_all(call) if self.program.hide is hide_all else call
 
     @property
     def parts(self) -> Parts:
@@ -104,12 +107,13 @@ class Subject:
         """`inner`, which takes this subject's call, as a function of `dynamic_leaves`."""
         if not self.inputs.is_stateful:
             merge = self._merge()
-            return lambda values: _apply(inner, merge(values))
+            return lambda values: self.program.hide(_apply(inner, reveal(merge(values))))
         after, names = self._after(inner), self.mutated
 
         def body(values: list[Any]) -> CallOutcome:
             outputs, now = after(values)
-            return CallOutcome(state.take_apart(outputs).leaves, {name: data_of(now[name]) for name in names})
+            leaves = state.take_apart(self.program.hide(outputs)).leaves
+            return CallOutcome(leaves, {name: data_of(now[name]) for name in names})
 
         return body
 
@@ -117,7 +121,7 @@ class Subject:
         merge, labels = self._merge(), self.inputs.labels
 
         def after(values: list[Any]) -> tuple[Any, Values]:
-            args, kwargs = merge(values)
+            args, kwargs = reveal(merge(values))
             outputs = inner(*args, **kwargs)
             return outputs, state.take_apart(without_static(tuple(args), kwargs, self.static), labels).values
 
@@ -188,11 +192,12 @@ class Ready:
 
     def outcome(self, result: Any) -> Any:
         """What the call gave, `result` being what it returned here: its outputs, or a `CallOutcome`."""
+        hide = self._subject.program.hide
         if self._watch is None:
-            return result
+            return hide(result)
         now, before = self.state(), self._subject.inputs.parts.values
         names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
-        return CallOutcome(result[0], {name: data_of(now[name]) for name in names})
+        return CallOutcome(hide(result[0]), {name: data_of(now[name]) for name in names})
 
     def state(self) -> Values:
         """All that the mutable arguments hold now."""

@@ -24,7 +24,7 @@ LEAST_CALLS = 8
 
 class PipelinedTimer:
     name = "pipelined"
-    answers = "throughput: calls queued, one wait"
+    answers = "calls queued, one wait at the end"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` where 8 calls' outputs would not fit in 512 MiB."""

@@ -31,7 +31,7 @@ RENEWED_BYTES = 256 * 2**20
 
 class WallTimer:
     name = "wall"
-    answers = "latency a caller sees"
+    answers = "one call, dispatch and wait included"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         if subject.inputs.is_stateful or subject.inputs.anew is not None:

@@ -13,10 +13,10 @@ from benchax.reporting.history import NAMES, commit, size_of, sparkline
 from benchax.reporting.site.case_page import CaseTimeline
 from benchax.reporting.site.state import CaseSummary, FoundChange
 from benchax.reporting.site.versions import shorten_version, version_of_row
-from benchax.reporting.tables import one_line
+from benchax.reporting.tables import join_time, one_line
 from benchax.stats.changepoints import LEAST, P
 from benchax.store.timelines import CaseActivity
-from benchax.units import percent, seconds, seconds_range
+from benchax.units import percent
 
 RECENT = 30
 """So many of the newest comparisons of each series are "lately"."""
@@ -63,11 +63,7 @@ def _describe_time(found: CaseTimeline) -> str:
     if not found.rows:
         return ""
     row = found.rows[-1]
-    if row.median_s is None:
-        return "not measured"
-    if row.low_s is None or row.high_s is None:
-        return seconds(row.median_s)
-    return f"{seconds(row.median_s)} ({seconds_range(row.low_s, row.high_s)})"
+    return "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
 
 
 def count_looks(h: History) -> int:
