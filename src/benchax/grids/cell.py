@@ -27,6 +27,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
+from benchax.measuring.sampling import NO_WARMUP, call_again
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
@@ -167,7 +168,10 @@ class TrialSampler:
         timer, call_s, call = self.request.options.timer, record.stages.first_run_s or 0.0, None
         if timer == "auto":  # the first call alone must not decide which timers there are
             subject, call, again_s = self._call(record, subject)
-            call_s = min(call_s or again_s, again_s)
+            least_s = min(call_s or again_s, again_s)
+            call_s = call_again(
+                subject.ready, replace(NO_WARMUP, least_s=least_s, timed=2), timers.AUTO_LIMIT_S
+            ).least_s
         choice = timers.choose(timer, call_s)
         record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
         for i, seed in enumerate(self.request.seeds):
