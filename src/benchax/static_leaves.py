@@ -11,7 +11,7 @@ Neither Equinox nor Flax is imported here: a tree holds their objects only if th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -43,10 +43,11 @@ def hide_argument(value: Any) -> Any:
 
 
 def hide_all(tree: Any) -> Any:
-    """`tree`, with each leaf that is not an array as `Static`. Objects of Flax NNX stay as they are."""
-    return jax.tree.map(
-        lambda leaf: leaf if is_nnx_object(leaf) or _is_array(leaf) else Static(leaf), tree, is_leaf=is_nnx_object
-    )
+    """`tree`, with each leaf that is not an array as `Static`. Objects of Flax NNX stay as they are.
+
+    So do iterators, coroutines, and tables: as constants their work would be in no time. `jax.jit` refuses them.
+    """
+    return jax.tree.map(lambda leaf: leaf if _is_data(leaf) else Static(leaf), tree, is_leaf=is_nnx_object)
 
 
 def reveal(tree: Any) -> Any:
@@ -94,6 +95,11 @@ def _is_jittable(leaf: Any) -> bool:
         return False
     is_number = isinstance(leaf, bool | int | float | complex)
     return is_number or is_nnx_object(leaf) or hasattr(leaf, "__jax_array__") or _is_array(leaf)
+
+
+def _is_data(leaf: Any) -> bool:
+    is_lazy = isinstance(leaf, Awaitable | Iterator)
+    return is_nnx_object(leaf) or _is_array(leaf) or hasattr(leaf, "__array__") or is_lazy
 
 
 def _is_array(leaf: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,22 @@ def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
 
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
     assert (processor > 0).all()
+
+
+def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
+    calls: list[str] = []
+
+    def say(stage: str, **facts: Any) -> None:
+        if stage == "rounds":
+            calls.clear()
+
+    sides = tuple(native(label, lambda x, label=label: calls.append(label) or x, jit=False) for label in ("a", "b"))
+    document, _ = take_blocks(PairedRequest(sides, blocks=1), say)
+
+    in_rounds = 2 * (document["iterations"] + 1)  # at most: last in one round, and first in the next
+    rows = [(label, len(list(row))) for label, row in groupby(calls)]
+    assert {label for label, length in rows if length > in_rounds} == {"a", "b"}
+    assert all(0 < side["alone_s"] < 1 for side in document["sides"])
 
 
 def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_side() -> None:

@@ -411,3 +411,46 @@ def test_errors_come_first(evidence):
     both = replace(evidence, compiles_while_timed=2, inline_flops=5e3, samples=(samples("wall", 30e-6),))
 
     assert [r.severity for r in remarks(both)] == ["error", "info"]
+
+
+def between(timer, low_s, high_s, **fields):
+    """Samples whose median lies between two readings, as its interval does."""
+    return Samples(timer, 1, (low_s, high_s) * 10, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        (("device", 150e-6, 160e-6), ("in_graph", 230e-6, 240e-6), "device reads 155 µs where in_graph reads 235 µs"),
+        (("in_graph", 58e-6, 60e-6), ("loop", 79e-6, 81e-6), "in_graph reads 59.0 µs where loop reads 80.0 µs"),
+        (("in_graph", 79e-6, 81e-6), ("loop", 58e-6, 60e-6), "loop reads 59.0 µs where in_graph reads 80.0 µs"),
+    ],
+)
+def test_timers_of_the_same_work_whose_intervals_do_not_meet(evidence, one, other, text):
+    found = said(replace(evidence, samples=(between(*one), between(*other))))
+
+    assert found["timers-apart"].startswith(f"{text}, of the same work")
+
+
+def test_timers_whose_intervals_meet_are_not_apart(evidence):
+    wide = (between("in_graph", 58e-6, 80e-6), between("loop", 79e-6, 81e-6), between("device", 58e-6, 81e-6))
+
+    assert "timers-apart" not in said(replace(evidence, samples=wide))
+
+
+def test_calls_of_two_lengths_are_told_from_their_mean(evidence):
+    uneven = replace(
+        evidence, samples=(samples("wall", 30e-6),), inline_flops=1e4, warmup=Warmup(9, True, 0, 2e-5, least_s=14e-6)
+    )
+
+    assert said(uneven)["uneven-calls"].startswith("wall reads 30.0 µs, and the shortest call took 14.0 µs")
+    assert "uneven-calls" not in said(replace(uneven, warmup=Warmup(9, True, 0, 2e-5, least_s=25e-6)))
+    assert "uneven-calls" not in said(replace(uneven, inline_flops=10.0))
+
+
+def test_a_median_without_an_interval_is_remarked_where_one_process_is_all(evidence):
+    few = replace(evidence, samples=(Samples("wall", 1, (30e-6,) * 5),))
+
+    assert said(few)["no-interval"].startswith("the median by wall has no interval")
+    assert "no-interval" not in said(replace(few, processes=5))
+    assert "no-interval" not in said(replace(few, samples=(samples("wall", 30e-6),)))

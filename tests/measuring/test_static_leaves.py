@@ -242,13 +242,15 @@ def test_a_compiled_grid_takes_a_model() -> None:
     assert found.status_names == ["ok"]
 
 
+@pytest.mark.filterwarnings("ignore:Python iterable type")
 @pytest.mark.parametrize(
     ("fn", "args", "message"),
     [
         (jax.jit(loss), (net(), X, KEY), "TypeError: jax.jit does not take model.activation, a PjitFunction"),
         (lambda x, mode: x, (X, "relu"), "TypeError: jax.jit does not take mode, a str"),
+        (lambda x, rows: x + next(rows), (X, iter([1.0])), "TypeError: jax.jit does not take rows, a list_iterator"),
     ],
-    ids=["jitted by its author", "text"],
+    ids=["jitted by its author", "text", "iterator"],
 )
 def test_what_cannot_be_jitted_is_named_in_one_sentence(
     fn: Any, args: Any, message: str, bench: Callable[..., Measurement]
@@ -258,3 +260,11 @@ def test_what_cannot_be_jitted_is_named_in_one_sentence(
     assert failure is not None
     assert failure.message == message
     assert failure.advice.count(". ") == 0
+
+
+@pytest.mark.filterwarnings("ignore:Python iterable type")
+def test_a_result_that_has_not_been_computed_is_refused(bench: Callable[..., Measurement]) -> None:
+    failure = bench(lambda model, x: {"model": model, "rows": (jnp.sin(row) for row in x)}, net(), X).failure
+
+    assert failure is not None
+    assert failure.kind == "wrong_output"

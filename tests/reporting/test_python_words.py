@@ -10,7 +10,7 @@ from measurement_strategies import RICH, measured
 from results_by_hand import every_result
 
 import benchax
-from benchax.model import Absent, CaseId, History, Remark
+from benchax.model import Absent, CaseId, Remark
 from benchax.reporting.measurement import document
 from benchax.reporting.python_words import in_python, translate
 from benchax.reporting.terminal import to_text
@@ -52,7 +52,7 @@ def test_what_shows_itself_speaks_of_python_and_a_command_of_flags() -> None:
 
 def test_the_parts_of_a_row_show_themselves() -> None:
     assert benchax.bench  # any public name teaches them
-    stages, summary = RICH.stages, replace(RICH, history=History()).summary()
+    stages, summary = RICH.stages, RICH.summary()
 
     assert "compile" in str(stages)
     assert "250 ms" in str(stages)
@@ -74,7 +74,7 @@ def test_a_result_at_a_prompt_is_one_line() -> None:
 
 def test_a_measurement_at_a_prompt_is_its_times_or_its_failure() -> None:
     assert benchax.bench  # any public name teaches them
-    m = replace(RICH, case=CaseId("sort"), signature="f32[1000]", history=History())
+    m = replace(RICH, case=CaseId("sort"), signature="f32[1000]")
 
     assert repr(replace(m, failure=None)) == "<Measurement sort f32[1000]: wall 120 µs (110–130), loop 93.7 µs>"
     assert repr(m) == "<Measurement sort f32[1000]: wrong output in verify: off by 0.1>"

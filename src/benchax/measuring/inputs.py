@@ -70,14 +70,15 @@ class Inputs:
         """
         if not self.is_stateful:
             call = self.args, self.kwargs
-            return jax.block_until_ready(jax.tree.map(_copied, call)) if copy else call
-        leaves = [_copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
+            return jax.block_until_ready(jax.tree.map(copied, call)) if copy else call
+        leaves = [copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
         args, kwargs = jax.block_until_ready(self.parts.merge(leaves))
         static = {name: value for name, value in self.kwargs.items() if name in self.static}
         return tuple(self.args[i] if i in self.static else value for i, value in enumerate(args)), kwargs | static
 
 
-def _copied(leaf: Any) -> Any:
+def copied(leaf: Any) -> Any:
+    """An array on a new buffer; anything else as it is."""
     return leaf.copy() if isinstance(leaf, jax.Array) else leaf
 
 

@@ -21,7 +21,7 @@ from benchax.machine.noise import paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Samples
-from benchax.units import seconds
+from benchax.units import plural, seconds
 from benchax.watching.compiles import watch_compiles
 
 STEADY = 0.9
@@ -33,6 +33,8 @@ FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
+WAKING_S = 1e-3
+"""Beside longer calls, the 45 µs that a thread takes to wake do not matter."""
 CHECK_NS = 20_000_000
 """How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that
 takes several at once copies its inputs each time."""
@@ -54,13 +56,14 @@ def collect(
         progress: told the share of max_time_s that is spent, now and then, between samples.
         clock: nanoseconds; for the time limit only, the samples read their own.
         call_s: see `calibrate`.
-        calls: so many in each sample, and none to find that out.
+        calls: this many in each sample, and no others.
         taken_s: seconds of single calls that count as samples, if a sample is one call.
     """
     # A full collection takes 50 ms in a process with JAX, and would be read as one slow sample of the function.
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
+        wake = prepared.wake if calls is None and call_s < WAKING_S else None
         readings = [round(each_s * 1e9) for each_s in taken_s] if iterations == 1 else []
         taken = len(readings)
         switches = [preemptions()]
@@ -70,7 +73,7 @@ def collect(
             if prepared.take:
                 readings += prepared.take(iterations, batch)
             else:
-                _take(prepared.sample, iterations, batch, readings, switches)
+                _take(prepared.sample, wake, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
                 stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
@@ -101,18 +104,25 @@ def collect(
 
 
 def _take(
-    sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
+    sample: Callable[[int], int],
+    wake: Callable[[], Any] | None,
+    iterations: int,
+    batch: int,
+    readings: list[int],
+    switches: list[int | None],
 ) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
     # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
     for _ in repeat(None, batch):
+        if wake:
+            wake()
         readings.append(sample(iterations))
         switches.append(preemptions())
 
 
 def believable(samples: Samples, call_s: float = 0.0) -> Samples:
-    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or
-    they are less than what was subtracted from them.
+    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or a
+    difference has none, or they are less than what was subtracted from them.
 
     Args:
         call_s: the shortest call of the function that was seen; 0 if none was. If it is far above what calling costs
@@ -126,6 +136,11 @@ def believable(samples: Samples, call_s: float = 0.0) -> Samples:
         less = f"takes less than reading the clock does ({seconds(overhead_s, 2)})"
         raise NotMeasured(
             f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
+        )
+    if samples.timer == "loop" and samples.summary.low_s is None:
+        raise NotMeasured(
+            f"its {plural(samples.summary.n, 'reading')} have no interval: they are too few, or the machine kept "
+            "changing its pace; a difference of two readings says nothing without one"
         )
     if samples.summary.low_s is not None and samples.summary.low_s <= 0:
         raise NotMeasured("its time is indistinguishable from zero: XLA removed the work, or noise dominates")

@@ -138,6 +138,7 @@ def _content(side: Side) -> bytes:
 def native(side: Side, inputs: Inputs) -> BuildableVersion:
     case = _case(side)
     work = _work(case, inputs)
+    # The same tuple for all versions: by it `_renewed` sees that they share their buffers.
     return BuildableVersion(side.label, lambda: program_of(case, inputs), inputs, False, case=case, work=work)
 
 

@@ -32,7 +32,7 @@ TIMERS: dict[Method, str] = {
     "one process": "wall, paired: the versions in turns in one process",
     "process pairs": "wall, paired: whole processes in turns on one core",
 }
-OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", ADVICE)
+OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "alone-differs", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""

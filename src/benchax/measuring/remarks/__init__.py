@@ -42,6 +42,8 @@ RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_times.loops_counted_once,
     of_times.busy,
     of_times.coarse_clock,
+    of_times.uneven_calls,
+    of_times.fresh_copies,
 )
 
 

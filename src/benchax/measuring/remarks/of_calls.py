@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 
 from benchax.model import CallFloor, Measurement, Remark
 from benchax.stats.summary import Summary
 from benchax.units import seconds
 
-CODES = ("dispatch-bound", "resident-far-below-wall", "more-than-a-call", "one-at-a-time")
+CODES = (
+    "dispatch-bound", "resident-far-below-wall", "more-than-a-call", "one-at-a-time", "timers-apart", "no-interval",
+)  # fmt: skip
 """The codes of the remarks that are made here."""
 DISPATCH_SHARE = 0.5
 CONTRADICTION = 1.1
@@ -26,6 +29,11 @@ LARGEST_FLOOR_S = 100e-6
 """The floor of most calls is below this; used if it was not measured."""
 PARTS_FAR_APART = 3
 APART = 1.05
+APART_REASONS = {
+    "loop": "a reading of loop is a difference of two, which holds every preemption",
+    "device": "threads that share the work sleep between the calls that device records, and are awake in a repetition",
+}
+"""Timer → why it may disagree with another one."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def times_of(m: Measurement) -> CallTimes:
 
 def compare(t: CallTimes) -> tuple[Remark | None, ...]:
     """All of these remarks; None for each that doesn't apply. Two that say the same never come together."""
-    return call_overhead(t), more_than_a_call(t) or one_at_a_time(t)
+    return call_overhead(t), more_than_a_call(t) or one_at_a_time(t), timers_apart(t), no_interval(t)
 
 
 def call_overhead(t: CallTimes) -> Remark | None:
@@ -122,4 +130,36 @@ def one_at_a_time(t: CallTimes) -> Remark | None:
         "info",
         f"device ({seconds(device.median_s)}) records runs one at a time, with Python in between. Without a pause, a "
         f"run takes {seconds(part.median_s)} ({name}).",
+    )
+
+
+def timers_apart(t: CallTimes) -> Remark | None:
+    """Timers of the same work whose intervals don't meet. If `device` reads more, `one_at_a_time` says so."""
+    found = [(name, t.summaries[name]) for name in ("in_graph", "loop", "device") if name in t.summaries]
+    apart = [
+        ((low, high), f"{low} ({seconds(below.median_s)}) reads less than {high} ({seconds(above.median_s)})")
+        for (low, below), (high, above) in permutations(found, 2)
+        if high != "device" and APART * (below.high_s or below.median_s) < (above.low_s or above.median_s)
+    ]
+    if not apart:
+        return None
+    timers = {timer for pair, _ in apart for timer in pair}
+    reasons = [why for timer, why in APART_REASONS.items() if timer in timers]
+    return Remark(
+        "timers-apart",
+        "warning",
+        f"{' and '.join(text for _, text in apart)} for the same work. Known reasons: the machine changes its pace "
+        f"between timers; {'; '.join(reasons)}. Measure again, and believe what repeats.",
+    )
+
+
+def no_interval(t: CallTimes) -> Remark | None:
+    timers = [name for name, summary in t.summaries.items() if summary.low_s is None]
+    if not timers:
+        return None
+    return Remark(
+        "no-interval",
+        "warning",
+        f"The median of {' and '.join(timers)} has no interval: the readings are too few, or the machine kept changing "
+        "its pace. Sample for longer (--max-time), or in several processes (--processes 5).",
     )

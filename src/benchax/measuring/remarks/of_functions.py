@@ -165,8 +165,8 @@ def not_jitted(e: RowEvidence) -> Remark | None:
     return Remark(
         "not-jitted",
         "info",
-        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f){static}. To measure it "
-        "without jit, use --no-jit (jit=False).",
+        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f){static}. To measure it without "
+        "jit, use --no-jit (jit=False).",
     )
 
 

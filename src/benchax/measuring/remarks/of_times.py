@@ -8,6 +8,7 @@ from __future__ import annotations
 from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.remarks.of_calls import call_overhead
+from benchax.measuring.timers.feedback import FRESH_COPIES
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size
@@ -16,6 +17,9 @@ MAPPED_BYTES = 32 * 2**20
 """From here up glibc maps every allocation afresh: 20-44 GB/s became 1.6-2.7 GB/s for `x + 1` on CPU."""
 COARSE_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
+UNEVEN = 1.5
+"""The mean of calls in a row over the shortest call, from where the remark says so: if every third call has to wake a
+thread, calls of 14 and 57 µs have a mean of 28."""
 
 
 def recompiled(e: RowEvidence) -> Remark | None:
@@ -49,9 +53,9 @@ def not_steady(e: RowEvidence) -> Remark | None:
 def inline_limit(e: RowEvidence) -> Remark | None:
     """Not if another remark says already what a call costs."""
     wall = e.times.summaries.get("wall")
-    if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
+    if e.inline_flops is None or not _is_handed_over(e) or wall is None or wall.median_s > HANDOVER_LIMIT_S:
         return None
-    if e.inline_flops < INLINE_FLOPS or not e.is_dispatch_async or call_overhead(e.times):
+    if call_overhead(e.times):
         return None
     return Remark(
         "inline-limit",
@@ -113,3 +117,38 @@ def coarse_clock(e: RowEvidence) -> Remark | None:
                 f"({seconds(sample)})",
             )
     return None
+
+
+def uneven_calls(e: RowEvidence) -> Remark | None:
+    """The evidence is the shortest single call among those before and between the samples."""
+    wall, floor = e.times.summaries.get("wall"), e.stages.call_floor
+    if not wall or not _is_handed_over(e) or wall.median_s > HANDOVER_LIMIT_S:
+        return None
+    shortest_s = min([e.warmup.least_s or wall.median_s, *(floor.call_s if floor else ())])
+    if wall.median_s < UNEVEN * shortest_s:
+        return None
+    return Remark(
+        "uneven-calls",
+        "info",
+        f"The shortest call took {seconds(shortest_s)}, wall ({seconds(wall.median_s)}) is a mean of calls. XLA:CPU "
+        "dispatches each call to a thread pool, where some calls wait until a thread wakes.",
+    )
+
+
+def _is_handed_over(e: RowEvidence) -> bool:
+    """Does each call go through XLA:CPU's thread pool?"""
+    is_big = e.inline_flops is not None and e.inline_flops >= INLINE_FLOPS
+    return e.platform == "cpu" and is_big and e.is_dispatch_async
+
+
+def fresh_copies(e: RowEvidence) -> Remark | None:
+    timers = [s.timer for s in e.samples if s.regime == FRESH_COPIES]
+    if not timers:
+        return None
+    return Remark(
+        "fresh-copies",
+        "info",
+        f"{' and '.join(timers)} gave each call fresh copies of the arguments that it donates, which no cache holds. "
+        "The outputs can't be fed back: they don't fit, don't stay finite, or change how long the next call takes (a "
+        "sort, a branch, an open loop). A loop that keeps its data in a cache takes less.",
+    )

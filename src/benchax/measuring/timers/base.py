@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import jax
@@ -20,7 +21,9 @@ from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.state import CallOutcome, Parts, Values, data_of
+from benchax.measuring.timers.feedback import FED_BACK, FRESH_COPIES, Feedback, find_feedback
 from benchax.model import Census
+from benchax.program.hlo import is_value_dependent
 from benchax.static_leaves import hide_all, reveal
 
 
@@ -44,6 +47,26 @@ class Subject:
         """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
         because its author makes them anew each time?"""
         return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
+
+    @cached_property
+    def feedback(self) -> Feedback | None:
+        """How its outputs become the arguments that its next call donates; None where that is not done."""
+        # Sorted numbers are sorted faster, and a solver is done at once with its own solution.
+        if not self._donates_arrays or not self.hlo or is_value_dependent(self.hlo):
+            return None
+        return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
+
+    @property
+    def regime(self) -> str | None:
+        """Where calls get the arrays that they donate; None where they donate none."""
+        if not self._donates_arrays:
+            return None
+        return FED_BACK if self.feedback else FRESH_COPIES
+
+    @property
+    def _donates_arrays(self) -> bool:
+        """Of its own: not in objects that it changes, nor in arguments that its author makes anew for each call."""
+        return self.donates and not self.inputs.is_stateful and self.inputs.anew is None
 
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
@@ -220,6 +243,8 @@ class PreparedTimer:
     """
 
     sample: Callable[[int], int]
+    wake: Callable[[], Any] | None = None
+    """An untimed call before each sample of short calls: it wakes the threads that sleep between samples."""
     take: Callable[[int, int], list[int]] | None = None
     """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
     overhead_s: Callable[[int], float] | None = None
