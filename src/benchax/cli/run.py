@@ -254,6 +254,12 @@ def measure(
     rows: list[Measurement] = []
     ended: list[str] = []
     outcome, interrupted, run_id = RunOutcome(), False, uuid.uuid4().hex
+
+    def show_so_far(what: str, value: Any) -> None:
+        """A case that takes further processes shows its row after each of them."""
+        if what == "row":
+            ended[:] = _lines_of([*rows, value])
+
     try:
         try:
             with (
@@ -261,7 +267,7 @@ def measure(
                 nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(cases, given)) as agents,
             ):
                 found = run_cases(
-                    cases,
+                    [replace(case, listen=show_so_far) for case in cases],
                     command_line=given,
                     run_id=run_id,
                     defaults={"processes": "auto"},
@@ -341,7 +347,7 @@ def folder_of(cases: Sequence[Case]) -> Path:
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
-    """The table of what has ended last, as much as a terminal shows, where somebody looks at it."""
+    """The table of the newest rows, as many as a terminal shows; empty if stderr isn't a terminal."""
     if not sys.stderr.isatty():
         return []
     from benchax.reporting import terminal
