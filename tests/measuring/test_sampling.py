@@ -152,7 +152,7 @@ def test_a_difference_without_an_interval_is_not_a_measurement():
     drifting = (60e-6,) * 50 + (80e-6,) * 50
     assert Samples("loop", 1, drifting).summary.low_s is None
 
-    with pytest.raises(NotMeasured, match="its 100 readings give no interval"):
+    with pytest.raises(NotMeasured, match="its 100 readings have no interval"):
         believable(Samples("loop", 1, drifting))
 
     assert believable(Samples("wall", 1, drifting)).timer == "wall"
