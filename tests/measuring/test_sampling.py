@@ -158,17 +158,6 @@ def test_a_difference_without_an_interval_is_not_a_measurement():
     assert believable(Samples("wall", 1, drifting)).timer == "wall"
 
 
-@pytest.mark.parametrize(("call_s", "calls", "woken"), [(20e-6, None, True), (2e-3, None, False), (20e-6, 3, False)])
-def test_an_untimed_call_precedes_each_sample_of_short_calls(call_s, calls, woken):
-    done = []
-    prepared = PreparedTimer(lambda n: done.append("sample") or 10_000, wake=lambda: done.append("wake"))
-
-    count = len(collect("wall", prepared, OPTIONS, lambda share: None, call_s=call_s, calls=calls).elapsed_s)
-
-    each = ["wake", "sample"] if woken else ["sample"]
-    assert done[-len(each) * count :] == each * count
-
-
 def test_readings_of_nothing_say_of_a_long_call_that_its_work_is_elsewhere():
     """A function of 28 ms does not take less than a reading of the clock."""
     nothing = Samples("in_graph", 1, (300e-9,) * 40, overhead_s=281e-9)
