@@ -1,14 +1,20 @@
-"""The 25 benchmarks of `own_cost.py`: as a suite of a numerical library might be, from 1 µs to some 0.1 s a call."""
+"""The 25 benchmarks of `own_cost.py`: as a suite of a numerical library might be, from 1 µs to some 0.1 s a call.
+
+This file imports benchax only where it makes cases, so that the sessions of other tools don't pay for it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from benchax.case import Case, make_case
+if TYPE_CHECKING:
+    from benchax.case import Case
 
 
 def mlp(layers: Any, x: Any) -> Any:
@@ -72,7 +78,29 @@ SUITE: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
 )
 
 
+LONG = ("axpy-1M", "matmul-512", "matmul-1536", "cholesky", "sort")
+SMALL = tuple(each for each in SUITE if each[0] not in LONG)
+"""The 20 of them that take a few µs to about 1 ms."""
+_SPEC = re.compile(r"(f32|i32|c64)\[([\d,]*)\]")
+_DTYPES = {"f32": np.float32, "i32": np.int32, "c64": np.complex64}
+
+
+def arrays(args: Any) -> Any:
+    """The same pytree with arrays in place of its specs."""
+    return jax.tree.map(_array, args)
+
+
+def _array(spec: str) -> jax.Array:
+    found = _SPEC.fullmatch(spec)
+    assert found, spec
+    name, dims = found.groups()
+    shape = [int(n) for n in dims.split(",") if n]
+    return jnp.asarray(np.random.default_rng(0).uniform(0, 1, shape).astype(_DTYPES[name]))
+
+
 def suite(chosen: int | None = None) -> list[Case]:
     """All, or about `chosen` of them, spread evenly."""
+    from benchax.case import make_case
+
     step = 1 if chosen is None else max(1, len(SUITE) // chosen)
     return [make_case(fn, args, name=name) for name, fn, args in SUITE[::step]]

@@ -358,40 +358,44 @@ TWO_DEVICES = """
 import jax, jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from benchax.clock import handlers, with_deadline
-from benchax.clock.deadline import interruptible
+from benchax.clock import with_deadline
 try:
     from jax import shard_map
 except ImportError:
     from jax.experimental.shard_map import shard_map
 devices, spec = Mesh(jax.devices(), "i"), PartitionSpec("i")
-loop = lambda x: lax.fori_loop(0, 10**5, lambda _, x: x * 0.5 + 1, x)
+on_both = lambda f: shard_map(f, mesh=devices, in_specs=spec, out_specs=spec)
+endless = lambda x: lax.while_loop(lambda x: x[0] > -1, lambda x: x * 0.5 + 1, x)
 x = jnp.arange(8.0)
-for f in (
-    shard_map(loop, mesh=devices, in_specs=spec, out_specs=spec),
-    lambda x: loop(lax.with_sharding_constraint(x, NamedSharding(devices, spec))),
-    jax.jit(loop, in_shardings=NamedSharding(devices, spec)),
-):
-    limited = with_deadline(f, 100.0)
-    looks = str(jax.make_jaxpr(interruptible(f))(handlers.NEVER, x)).count("benchax_tick")
-    print(limited(x).tolist() == [2.0] * 8, looks, limited.unchecked)
-try:
-    with_deadline(loop, 1.0)(jax.device_put(x, NamedSharding(devices, spec)))
-except Exception as error:
-    print(type(error).__name__, error)
+def show(f, x=x):
+    try:
+        print(f(x).tolist())
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+show(with_deadline(on_both(lambda x: x + 1), 100.0))
+show(with_deadline(on_both(endless), 0.1))
+show(jax.jit(with_deadline(lambda x: endless(lax.with_sharding_constraint(x, NamedSharding(devices, spec))), 0.1)))
+show(with_deadline(jax.jit(endless, in_shardings=NamedSharding(devices, spec)), 0.1))
+show(with_deadline(endless, 0.1), jax.device_put(x, NamedSharding(devices, spec)))
+show(jax.jit(on_both(lambda x: with_deadline(endless, 0.1, on_timeout="partial")(x)[0])))
 """
 
 
-def test_programs_for_several_devices_are_left_alone_and_spread_inputs_refused() -> None:
+def test_loops_on_several_devices_are_refused_and_stopped_on_each_alone() -> None:
+    """An endless one would never return, whatever the limit."""
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES], env=environment, capture_output=True, text=True, timeout=120
     )
 
-    lines = done.stdout.splitlines()
+    without_loops, *refused, spread_input, alone = done.stdout.splitlines()
 
-    assert lines[:3] == ["True 0 ('scan', 'shard_map')", "True 0 ('scan',)", "True 0 ('scan',)"], done.stderr
-    assert lines[3].startswith("NotAvailable not available here, because an input is spread over 2 devices")
+    assert without_loops == str([float(i) for i in range(1, 9)]), done.stderr
+    assert len(refused) == 3
+    for line in refused:
+        assert line.startswith("NotAvailable not available here, because it has loops and runs on several devices")
+    assert spread_input.startswith("NotAvailable not available here, because an input is spread over 2 devices")
+    assert alone == str([2.0] * 8)
 
 
 def test_another_platform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

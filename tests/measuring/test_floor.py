@@ -31,7 +31,7 @@ def test_it_takes_the_arguments_of_the_function_and_gives_as_many_results(subjec
     call_floor(made, 1e-5, 10.0)
 
     assert jax.tree.structure(given[0]) == jax.tree.structure(made.outputs)
-    args = jax.tree.map(floor._number_like, made.dynamic)[0]
+    args = jax.tree.map(floor.number_like, made.dynamic)[0]
     assert [jnp.shape(leaf) for leaf in args] == [(), (), ()]
     assert jnp.issubdtype(args[1].dtype, jax.dtypes.prng_key)
     assert args[2] == 2.5

@@ -260,11 +260,3 @@ def test_what_cannot_be_jitted_is_named_in_one_sentence(
     assert failure is not None
     assert failure.message == message
     assert failure.advice.count(". ") == 0
-
-
-@pytest.mark.filterwarnings("ignore:Python iterable type")
-def test_a_result_that_has_not_been_computed_is_refused(bench: Callable[..., Measurement]) -> None:
-    failure = bench(lambda model, x: {"model": model, "rows": (jnp.sin(row) for row in x)}, net(), X).failure
-
-    assert failure is not None
-    assert failure.kind == "wrong_output"

@@ -240,7 +240,7 @@ def test_results_that_agree_show_by_how_much_they_differ() -> None:
 
     grid = function_grid(Comparisons((near,), labels=("naive", "fused")))
 
-    assert grid.lines[1][grid.names.index("result")] == "agrees within 1.2e-04"
+    assert grid.lines[1][grid.names.index("result")] == "agrees to 1.2e-04"
 
 
 def test_the_verdict_on_a_wrong_result_begins_with_the_result() -> None:

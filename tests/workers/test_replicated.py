@@ -238,13 +238,13 @@ def test_programs_that_one_has_compiled_are_read_by_the_next_and_settings_stay(t
 
 
 def test_a_further_process_does_not_look_again_for_differences_of_traces(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
     monkeypatch.setattr(engine.purity, "check", lambda *_: looked.append("purity"))
     options = replace(OPTIONS, processes=1, stages="samples", verify="off")
 
-    m = sample_case(SampleRequest(make_case(heavy, ("f32[8,8]",)), options, "r", str(tmp_path)), lambda *_, **__: None)
+    m = sample_case(SampleRequest(make_case(heavy, ("f32[8,8]",)), options, "r"), lambda *_, **__: None)
 
     assert m.samples
     assert looked == []

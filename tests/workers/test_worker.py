@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchax.workers import process_tree, worker, zygote
+from benchax.workers.channel import Channel, Message, pair
 from benchax.workers.worker import Idleness
 
 
@@ -33,6 +34,29 @@ def test_who_computes_between_two_jobs_is_not_idle(
     clocks.processor += computed_s
 
     assert idleness.why_broken() == ("a computation that an earlier job left" if is_busy else "")
+
+
+def test_to_read_a_job_with_large_arrays_is_no_work_that_was_left(
+    clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SlowToRead(Channel):
+        jobs = 2
+
+        def receive(self, timeout_s: float | None = None) -> Message | None:
+            clocks.wall += 0.1
+            clocks.processor += 0.1
+            self.jobs -= 1
+            return Message({"job": self.jobs, "environ": {}}) if self.jobs >= 0 else None
+
+    ours, theirs = pair()
+    ran: list[int] = []
+    monkeypatch.setattr(worker.Running, "run", lambda self, message: ran.append(self.number))
+    monkeypatch.setattr(worker.blas, "set_threads", lambda threads: None)
+    with ours, theirs:
+        theirs.send(b"something to read")
+        worker.serve(SlowToRead(ours))
+
+    assert ran == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import uuid
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
+from benchax.cli.imports import importing
 from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Reasons, Seed, StoreOrOff, What
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 
 QUICK = {
-    "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "memory": False, "stages": "samples", "processes": 1,
+    "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "relative_width": 0.05, "memory": False,
+    "stages": "samples", "processes": 1,
 }  # fmt: skip
 """What --quick asks for where nothing else is said: the result is still checked."""
 LEFT_OUT = (
@@ -147,7 +150,8 @@ def run(
     }  # fmt: skip
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
-    from benchax.discovery import collect
+    with importing():
+        from benchax.discovery import collect
     from benchax.modes import FORWARD, check_mode
     from benchax.options import check
     from benchax.specs import read_mesh
@@ -238,9 +242,11 @@ def measure(
     """
     from contextlib import nullcontext
 
-    from benchax.api import RunOutcome
-    from benchax.api import run as run_cases
+    with importing():
+        from benchax.api import RunOutcome
+        from benchax.api import run as run_cases
     from benchax.clusters import open_agents
+    from benchax.measuring.release import release_programs
     from benchax.progress import show_progress
     from benchax.reporting.document import Document
     from benchax.reporting.measurement import answer
@@ -266,6 +272,7 @@ def measure(
                 # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
+                    release_programs()
                     ended[:] = _lines_of(rows)
                     if as_json:
                         print_json([row])
@@ -334,12 +341,15 @@ def folder_of(cases: Sequence[Case]) -> Path:
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
-    """The table of what has ended so far, where somebody looks at it."""
+    """The table of what has ended last, as much as a terminal shows, where somebody looks at it."""
+    if not sys.stderr.isatty():
+        return []
     from benchax.reporting import terminal
     from benchax.reporting.document import Document
     from benchax.reporting.measurement import overview
 
-    return terminal.to_text(Document((overview(rows),))).splitlines() if sys.stderr.isatty() else []
+    height = shutil.get_terminal_size().lines
+    return terminal.to_text(Document((overview(rows[-height:]),))).splitlines()
 
 
 def _describe_run(rows: Sequence[Measurement], run_id: str, outcome: RunOutcome) -> None:

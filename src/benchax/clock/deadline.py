@@ -31,6 +31,7 @@ from benchax.static_leaves import as_function_of_arrays
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
 """What `handlers.c` says when it ends a program."""
+_ON_ONE_DEVICE = "put with_deadline inside jax.shard_map, around what one device does alone"
 HELD_BACK = 2**14
 """Inputs of up to so many elements are passed through the clock, which copies them once."""
 
@@ -71,14 +72,15 @@ def with_deadline(
     2 KiB, and in 249 of 250 over a few bytes, the other one differing in a last digit. XLA:CPU rounds as it fuses, and
     loops over less than 1 KiB it compiles in another way when loops inside them look at the clock.
 
-    Left as they are, and listed by `.unchecked` after the first call: custom calls, callbacks, kernels, loops over
-    references, and everything in programs for several devices. A loop that is surely over in 0.1 ms is left as it is
+    Left as they are, and listed by `.unchecked` after the first call: custom calls, callbacks, kernels, and loops over
+    references. A loop that is surely over in 0.1 ms is left as it is
     too, unnamed, and one that `scan` unrolls altogether is none. Donated arguments of a jitted `f` are not donated.
 
     Raises:
         UsageError: `seconds` or `on_timeout` is none of the above. When called: the result is differentiated or
             vmapped; put `with_deadline` outside, as in `with_deadline(jax.grad(f), seconds)`.
-        NotAvailable: when called: not a CPU, inputs that are spread over devices, or a JAX with other internals.
+        NotAvailable: when called: not a CPU, loops or inputs that are spread over devices, or a JAX with other
+            internals.
         DeadlineExceeded: when called, see `on_timeout`.
 
     Example:
@@ -208,6 +210,12 @@ def _rewrite(
         if note:
             note(survey.find_unchecked(program))
         if survey.is_spread(program):
+            if any(map(survey.is_checked, survey.equations(program))):
+                raise NotAvailable(
+                    "it has loops and runs on several devices: each would stop at a time of its own, and wait for the "
+                    "others for ever",
+                    hint=_ON_ONE_DEVICE,
+                )
             return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
         guard = Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)
         return rewriting.run(program, arrays, jnp.bool_(False), guard)
@@ -287,7 +295,7 @@ def _refuse_elsewhere(leaves: list[Any]) -> None:
     if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
         raise NotAvailable(
             f"an input is spread over {devices} devices: each would stop at a time of its own, and wait for the others",
-            hint="put with_deadline inside jax.shard_map, around what one device does alone",
+            hint=_ON_ONE_DEVICE,
         )
 
 

@@ -1,7 +1,7 @@
 """Looks through a traced function: which loops need a deadline, and which parts no deadline can stop.
 
-What runs on several devices is left alone altogether: each would stop at a time of its own, and wait for the others
-for ever.
+Loops on several devices cannot be stopped: each device would stop at a time of its own, and wait for the others for
+ever.
 
 The only place that knows which parameters of which primitives hold a program: JAX says so nowhere in public. Tried on
 JAX 0.6.0, 0.10.2, 0.11.2 and 0.12.0.1. A primitive that is not known here is left as it was, and named if there are

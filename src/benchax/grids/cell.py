@@ -27,6 +27,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
+from benchax.measuring.sampling import NO_WARMUP, call_again
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
@@ -164,11 +165,13 @@ class TrialSampler:
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
         found: list[Samples] = []
-        timer, call_s, call = self.request.options.timer, record.stages.first_run_s or 0.0, None
+        timer, call = self.request.options.timer, None
+        calls = replace(NO_WARMUP, least_s=record.stages.first_run_s or 0.0, timed=1)
         if timer == "auto":  # the first call alone must not decide which timers there are
             subject, call, again_s = self._call(record, subject)
-            call_s = min(call_s or again_s, again_s)
-        choice = timers.choose(timer, call_s)
+            calls = replace(calls, least_s=min(calls.least_s or again_s, again_s), timed=2)
+            calls = call_again(subject.ready, calls, timers.AUTO_LIMIT_S)
+        choice = timers.choose(timer, calls.least_s, calls.timed)
         record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
         for i, seed in enumerate(self.request.seeds):
             if i:

@@ -31,6 +31,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.first_time import do_first_work, note_first_uses
 from benchax.measuring.floor import call_floor
+from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.memory_rises import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Progress, Record, quiet
@@ -256,7 +257,8 @@ def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
     record.enter("dispatch")
     record.stages = replace(record.stages, dispatch_s=stages.dispatch(subject.ready))
     with record.or_absent("stages.call_floor"):
-        floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)
+        with keep_programs():
+            floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)
         record.stages = replace(record.stages, call_floor=floor)
 
 

@@ -56,6 +56,11 @@ def note_first_uses(built: BuiltProgram, cold: Cold) -> Cold:
     return "operations" if new else cold
 
 
+def forget_first_uses() -> None:
+    """The next function of each operation is the first again: what JAX had kept of it is gone."""
+    _SEEN.clear()
+
+
 def operations_of(jaxpr: Any) -> set[str]:
     """Names of primitives, and of the jitted functions in it: `relu` is one operation to whoever writes it."""
     found = [each.equation for each in equations(jaxpr)]

@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from benchax.errors import NotMeasured
@@ -58,20 +57,11 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
         raise NotMeasured("its inputs are on several devices")
     if inline_flops is None and jax.default_backend() == "cpu":
         raise NotMeasured("XLA does not say on which thread its program runs")
-    args, kwargs = jax.tree.map(_number_like, subject.dynamic)
+    args, kwargs = jax.tree.map(number_like, subject.dynamic)
     floor = _nothing(jax.tree.structure(drop(subject.outputs)), (inline_flops or 0.0) < INLINE_FLOPS)
     if subject.program.kind == "compiled":
         floor = floor.lower(*args, **kwargs).compile()
     return _alternate(subject, lambda: floor(*args, **kwargs))
-
-
-def _number_like(leaf: Any) -> Any:
-    """An argument of the same kind, as small as can be."""
-    if not isinstance(leaf, jax.Array):
-        return leaf
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.key(0, impl=jax.random.key_impl(leaf))
-    return jax.device_put(np.float32(0), leaf.sharding)
 
 
 @lru_cache(maxsize=64)

@@ -6,19 +6,27 @@ compilations. The setting is public; that JAX has to be told to look at it again
 (`jax.experimental.compilation_cache`, jax 0.6.0 to 0.12.0.1). Without it programs are compiled again, which takes
 longer and changes nothing else.
 
+Programs of ours, which time a function or check its result, are kept from run to run: they took more than half of the
+processor time of a run of short cases. The measured function itself is compiled each time.
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
+import platformdirs
 
-from benchax.environment import jax_config
+from benchax.environment import host, jax_config
 
 _SETTINGS: dict[str, Any] = {
     "jax_enable_compilation_cache": True,
@@ -43,6 +51,50 @@ def apply_settings(wanted: dict[str, Any]) -> None:
     for name, value in wanted.items():
         if name in here and here[name] != value:
             jax.config.update(name, value)
+
+
+MOST_KEPT_BYTES = 256 * 2**20
+
+
+@lru_cache(maxsize=1)
+def kept_programs() -> str:
+    """The folder of the programs that are kept on this machine; empty where there can't be one.
+
+    A home folder may be shared by machines, and compiled code runs on processors of its own kind alone.
+    """
+    here = host()
+    machine = hashlib.blake2b(f"{here.host}\n{here.processor}".encode(), digest_size=8).hexdigest()
+    folder = Path(platformdirs.user_cache_dir("benchax")) / "programs" / machine
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_oldest(folder, MOST_KEPT_BYTES)
+    except OSError:
+        return ""
+    return str(folder) if os.access(folder, os.W_OK) else ""
+
+
+def _remove_oldest(folder: Path, most_bytes: int) -> None:
+    """Until half of `most_bytes` is free again, where there are more."""
+    files = sorted((file.stat().st_mtime, file.stat().st_size, file.path) for file in os.scandir(folder))
+    total = sum(size for _, size, _ in files)
+    if total <= most_bytes:
+        return
+    for _, size, path in files:
+        if total <= most_bytes / 2:
+            return
+        with suppress(OSError):  # another run may have removed it
+            Path(path).unlink()
+        total -= size
+
+
+@contextmanager
+def keep_programs() -> Iterator[None]:
+    """Programs are read from and written to the folder of this machine inside the block, where there is one."""
+    if not (folder := kept_programs()):
+        yield
+        return
+    with share_programs(folder):
+        yield
 
 
 @contextmanager

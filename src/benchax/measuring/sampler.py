@@ -7,7 +7,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,7 +15,7 @@ import jax
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring import timers
-from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import Warmup, believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, most_processes, share_time
@@ -61,9 +60,6 @@ class TimerSampler:
     case: Case
     options: Options
     examines: bool = True
-    programs: str | None = None
-    """A folder for the timers' own programs, from which further processes read them; None where nobody will. The
-    function itself is compiled before, without it: what `compile` says is a compilation."""
 
     def check(self, record: Record, subject: Subject) -> None:
         record.enter("verify")
@@ -73,7 +69,8 @@ class TimerSampler:
             from benchax.measuring.verification import verify  # noqa: PLC0415  # takes 0.1 s to load
 
             try:
-                record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
+                with keep_programs():
+                    record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
             except Undecided as error:
                 record.undecided = error.problem
                 raise
@@ -98,7 +95,7 @@ class TimerSampler:
                 continue
             record.enter(name)
             with record.or_absent(f"samples.{name}"):
-                with share_programs(self.programs) if self.programs else nullcontext():
+                with keep_programs():  # the function itself is compiled before, without it
                     prepared = timers.TIMERS[name].prepare(subject)
                 _sample_with(name, prepared, record, options, warmup, exactly and exactly.per_sample)
         if record.samples:

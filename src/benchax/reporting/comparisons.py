@@ -139,7 +139,7 @@ def _result(c: Comparison) -> str:
     """Results that agree can still differ by as much as is shown; a remark tells how far others are apart."""
     if c.numerics is None:
         return ""
-    far = f" within {c.numerics.max_rel:.1e}" if c.numerics.max_rel else ""
+    far = f" to {c.numerics.max_rel:.1e}" if c.numerics.max_rel else ""
     return "differs" if c.differs else f"agrees{far}" if far else "equal"
 
 

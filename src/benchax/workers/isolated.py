@@ -15,7 +15,7 @@ from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.measuring.engine import measure
 from benchax.measuring.record import Progress
-from benchax.measuring.sampler import TimerSampler
+from benchax.measuring.release import release_programs
 from benchax.model import Cold, Environment, Failure, Measurement, Options
 from benchax.workers.call_limits import limits_of
 from benchax.workers.task import Say, task
@@ -36,12 +36,8 @@ class Executor(Protocol):
 class Inline:
     """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
 
-    programs: str | None = None
-    """A folder for the programs of timers, from which further processes read them."""
-
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
-        sampler = TimerSampler(case, options, programs=self.programs)
-        return measure(case, options, run_id=run_id, progress=progress, sampler=sampler)
+        return measure(case, options, run_id=run_id, progress=progress)
 
 
 class Isolated:
@@ -105,6 +101,7 @@ def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[M
             say(stage, share=share, environment=jax_facts())
 
     m = measure(case, options, run_id=run_id, progress=progress, cold=cold)
+    release_programs()
     return m, m.program.content if m.program else None
 
 

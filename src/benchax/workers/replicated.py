@@ -3,7 +3,7 @@
 Two processes of one program differ by where its code, its data, and its threads lie, and by the moment; the samples of
 one process know nothing of that. So a case is measured in full once. While the interval for a later run is wider than
 requested, the same timers sample it in one more process: a fork of a warm process, which stays for the next case. It
-reads the timers' programs that the first process has compiled, and the function as the first of them compiled it.
+reads the timers' programs from where the first process kept them.
 
 A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
 (Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import mmap
 import random
-import tempfile
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -22,14 +21,14 @@ from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
 from benchax.measuring import remarks, timers
 from benchax.measuring.engine import measure
-from benchax.measuring.jax_settings import share_programs
+from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Progress
 from benchax.measuring.sampler import TimerSampler
 from benchax.measuring.stopping import is_known_well, share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 from benchax.workers import pickling
 from benchax.workers.call_limits import CallLimits, limits_of
-from benchax.workers.isolated import Executor, Inline, Isolated
+from benchax.workers.isolated import Executor, Isolated
 from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import Say, task
 
@@ -55,19 +54,12 @@ class Replicated:
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
-        try:
-            folder = tempfile.TemporaryDirectory(prefix="benchax-programs-", ignore_cleanup_errors=True)
-        except OSError as error:
-            m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
-            return _alone(m, f"no further process could be started: {error}")
-        with folder:
-            first = Inline(folder.name) if isinstance(self.first, Inline) else self.first
-            m = first.run(case, options, run_id=run_id, progress=progress)
-            if m.failure or not m.samples or m.options.processes == 1:
-                return m
-            m = replace(m, noise=replace(m.noise, pace_scatter=note_pace(m.environment)))
-            request = SampleRequest(sealed, _options_of_others(m, options), run_id, folder.name)
-            return self._add_processes(m, case, request, options, progress)
+        m = self.first.run(case, options, run_id=run_id, progress=progress)
+        if m.failure or not m.samples or m.options.processes == 1:
+            return m
+        m = replace(m, noise=replace(m.noise, pace_scatter=note_pace(m.environment)))
+        request = SampleRequest(sealed, _options_of_others(m, options), run_id)
+        return self._add_processes(m, case, request, options, progress)
 
     def _add_processes(
         self, m: Measurement, case: Case, request: SampleRequest, options: Options, progress: Progress
@@ -136,8 +128,6 @@ class SampleRequest:
     """Pickled once, before the first process has called the function; a worker gets the case itself."""
     options: Options
     run_id: str
-    folder: str
-    """Of the programs that the processes share."""
 
 
 @task
@@ -146,7 +136,7 @@ def sample_case(request: SampleRequest, say: Say) -> Measurement:
     moved = _move_memory()
     case = cast("Case", request.case)
     sampler = TimerSampler(case, request.options, examines=False)
-    with share_programs(request.folder):
+    with keep_programs():
         m = measure(
             case,
             request.options,

@@ -45,7 +45,7 @@ from benchax.model import Failure
 from benchax.subprocesses import children
 from benchax.workers import blas, pickling, process_tree
 from benchax.workers.answers import pack
-from benchax.workers.channel import Channel, Closed, Message
+from benchax.workers.channel import Channel, Closed, Message, wait_readable
 from benchax.workers.process_state import restore_state
 from benchax.workers.task import Say, find_task, task
 
@@ -106,6 +106,9 @@ def _most_fds() -> int:
 def serve(channel: Channel) -> None:
     imported, idleness = ImportedModules(), Idleness()
     for number in itertools.count(1):
+        wait_readable([channel], None)
+        # Before the job is read: to read arrays of 76 MiB takes long enough to look like work that was left.
+        why_busy = idleness.why_broken()
         try:
             message = channel.receive()
         except Closed:
@@ -113,7 +116,7 @@ def serve(channel: Channel) -> None:
         if message is None:
             return
         job = Running(channel, message.document["job"], os.getpid(), imported)
-        if why := imported.find_changed() or idleness.why_broken():
+        if why := imported.find_changed() or why_busy:
             channel.send({"job": job.number, "stale": why})
             return
         if number == 1:  # not at the start, since the variables of the program come with a job

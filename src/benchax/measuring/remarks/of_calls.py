@@ -15,6 +15,10 @@ from benchax.model import CallFloor, Measurement, Remark
 from benchax.stats.summary import Summary
 from benchax.units import seconds
 
+CODES = (
+    "dispatch-bound", "resident-far-below-wall", "more-than-a-call", "one-at-a-time", "timers-apart", "no-interval",
+)  # fmt: skip
+"""The codes of the remarks that are made here."""
 DISPATCH_SHARE = 0.5
 CONTRADICTION = 1.1
 PARTS_APART = 1.1
@@ -50,13 +54,8 @@ def times_of(m: Measurement) -> CallTimes:
     return CallTimes({timer: summary for timer, summary in found.items() if summary}, m.stages.call_floor)
 
 
-CODES = (
-    "dispatch-bound", "resident-far-below-wall", "more-than-a-call", "one-at-a-time", "timers-apart", "no-interval",
-)  # fmt: skip
-
-
 def compare(t: CallTimes) -> tuple[Remark | None, ...]:
-    """The remarks with these codes; None where one does not apply. Two that say the same never come together."""
+    """All of these remarks; None for each that doesn't apply. Two that say the same never come together."""
     return call_overhead(t), more_than_a_call(t) or one_at_a_time(t), timers_apart(t), no_interval(t)
 
 

@@ -73,6 +73,15 @@ def zeros_like_outputs(body: Body, leaves: Leaves) -> Leaves:
     return [jax.device_put(np.zeros(s.shape, s.dtype)) for s in jax.eval_shape(body, leaves)]
 
 
+def number_like(leaf: Any) -> Any:
+    """An argument of the same kind, as small as can be."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    if is_key(leaf):
+        return jax.random.key(0, impl=jax.random.key_impl(leaf))
+    return jax.device_put(np.float32(0), leaf.sharding)
+
+
 def is_key(leaf: Any) -> bool:
     """Is it a typed key of random numbers, or an array of them?"""
     return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)

@@ -1,0 +1,50 @@
+"""Releases compiled programs, in a process of ours that measures many cases.
+
+The program of a measured function ends with the function. Those of the eager reference don't: JAX keeps one for each
+operation and shape, of about 1 MiB, and 4096 of them for each operation. A thousand cases took 4 GB.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import jax
+from jax.extend.backend import get_backend
+
+from benchax.measuring.first_time import forget_first_uses
+
+MOST = 200
+"""So many programs may stay: to compile them again takes longer than to keep them."""
+_kept = 0
+"""Programs that were still in use after the last release."""
+
+
+def release_programs() -> None:
+    """Makes JAX forget all programs and traces once there are `MOST` new ones.
+
+    Not for a process of the user's, whose own functions would compile again.
+    """
+    global _kept
+    if count_programs() - _kept <= MOST:
+        return
+    jax.clear_caches()
+    forget_first_uses()  # of JAX's own functions, whose traces are gone too
+    gc.collect()
+    _return_freed_memory()
+    _kept = count_programs()
+
+
+def count_programs() -> int:
+    """How many compiled programs this process holds; 0 where its backend doesn't tell."""
+    live = getattr(get_backend(), "live_executables", list)
+    return len(live())
+
+
+def _return_freed_memory() -> None:
+    """glibc would keep it. Without this 20 released programs left the process as large as it was."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
