@@ -25,6 +25,7 @@ from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.embedding import number_like
 from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS
 from benchax.static_leaves import drop
