@@ -141,7 +141,7 @@ def test_a_tiny_function_becomes_a_row_without_a_number(bench: Callable[..., Mea
     assert "recording its 1 operation takes " in (m.why_absent("samples.device") or "")
 
 
-def test_a_donating_function_gets_fresh_buffers_for_every_call(subject: Make, monkeypatch) -> None:
+def test_a_donating_function_leaves_the_inputs_as_they_are(subject: Make, monkeypatch) -> None:
     monkeypatch.setattr(device, "RENEWED_BYTES", 3 * 4 * 10_000)
     made = subject(lambda x: jnp.sin(x) + 1, "f32[10000]", donate=[0])
     prepared = TIMERS["device"].prepare(made)

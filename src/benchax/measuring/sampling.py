@@ -33,8 +33,6 @@ FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
-WAKING_S = 1e-3
-"""Beside longer calls, the 45 µs that a thread takes to wake do not matter."""
 CHECK_NS = 20_000_000
 """How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that
 takes several at once copies its inputs each time."""
@@ -63,7 +61,6 @@ def collect(
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
-        wake = prepared.wake if calls is None and call_s < WAKING_S else None
         readings = [round(each_s * 1e9) for each_s in taken_s] if iterations == 1 else []
         taken = len(readings)
         switches = [preemptions()]
@@ -73,7 +70,7 @@ def collect(
             if prepared.take:
                 readings += prepared.take(iterations, batch)
             else:
-                _take(prepared.sample, wake, iterations, batch, readings, switches)
+                _take(prepared.sample, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
                 stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
@@ -104,18 +101,11 @@ def collect(
 
 
 def _take(
-    sample: Callable[[int], int],
-    wake: Callable[[], Any] | None,
-    iterations: int,
-    batch: int,
-    readings: list[int],
-    switches: list[int | None],
+    sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
 ) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
     # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
     for _ in repeat(None, batch):
-        if wake:
-            wake()
         readings.append(sample(iterations))
         switches.append(preemptions())
 

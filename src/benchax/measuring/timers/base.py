@@ -243,8 +243,6 @@ class PreparedTimer:
     """
 
     sample: Callable[[int], int]
-    wake: Callable[[], Any] | None = None
-    """An untimed call before each sample of short calls: it wakes the threads that sleep between samples."""
     take: Callable[[int, int], list[int]] | None = None
     """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
     overhead_s: Callable[[int], float] | None = None

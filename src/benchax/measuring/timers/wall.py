@@ -5,9 +5,8 @@ and hands others over, 20 to 100 µs), the work, output allocation, and the wait
 `inputs.py` has finished, and the copies that renew donated buffers where outputs cannot be fed back (`feedback.py`).
 Wrong for work far below the cost of a call (about 8 µs): there it shows the call.
 
-A thread that sleeps takes some 45 µs to wake. In a row of calls it is awake for some and asleep for others, so that
-calls of one function take 14 or 57 µs; a sample shows their mean, as a loop over calls does. After a pause of 20 µs
-all calls are slow. Hence an untimed call comes before each sample (`PreparedTimer.wake`).
+In a row of calls XLA's thread is awake for some and asleep for others, and takes some 45 µs to wake: calls of one
+function take 14 or 57 µs. A sample shows their mean, as a loop over calls does.
 
 Of a call that changes its arguments (`measuring/state.py`), or whose author makes them anew each time, each has
 arguments of its own, made before it and let go after it, so that each is an interval by itself; the arrays that it puts
@@ -48,7 +47,7 @@ class WallTimer:
         if subject.donates:
             most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
             return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
-        return PreparedTimer(_plain(subject), wake=lambda: jax.block_until_ready(subject.call()))
+        return PreparedTimer(_plain(subject))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:
