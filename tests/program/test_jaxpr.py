@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 
 from benchax.program.constants import baked_in, find_captured
 from benchax.program.hlo_module import parse
-from benchax.program.jaxpr import jaxpr_facts
+from benchax.program.jaxpr import equations, jaxpr_facts, split_operands
 from benchax.results.inspection import JaxprFacts, Primitive
 
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
@@ -118,3 +119,58 @@ def test_a_constant_that_is_used_whole_is_baked_in_whole() -> None:
     found = baked_in(parse(compiled.as_text() or ""))
 
     assert (found[0].spec, found[0].size_bytes) == ("f32[64,64]", W.nbytes)
+
+
+ONE, ROWS = jnp.ones(()), jnp.ones(5)
+
+
+def scanning(consts: list[Any], carry: list[Any], xs: list[Any]) -> Any:
+    def turn(carry: list[Any], rows: list[Any]) -> Any:
+        total = sum([*consts, *carry, *rows])
+        return [c * total for c in carry], total
+
+    return lax.scan(turn, carry, xs, length=5)
+
+
+@pytest.mark.parametrize(("consts", "carry", "xs"), [(0, 1, 1), (2, 1, 0), (3, 0, 2), (1, 2, 3)])
+def test_operands_of_a_scan_come_in_the_groups_that_it_was_called_with(consts: int, carry: int, xs: int) -> None:
+    program = jax.make_jaxpr(scanning)([ONE] * consts, [ONE] * carry, [ROWS] * xs).jaxpr
+    scan = next(each.equation for each in equations(program) if each.equation.primitive.name == "scan")
+
+    groups = split_operands(scan, [program.invars.index(v) for v in scan.invars])
+
+    positions = list(range(consts + carry + xs))
+    assert [sorted(group) for group in groups] == [
+        positions[:consts],
+        positions[consts : consts + carry],
+        positions[consts + carry :],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("transform", "x"), [(jax.grad, ONE), (jax.hessian, ONE), (lambda f: jax.jit(jax.vmap(f)), ROWS)]
+)
+def test_operands_of_a_transformed_scan_fit_its_results(transform: Any, x: Any) -> None:
+    def f(x: Any) -> Any:
+        carry, ys = scanning([jnp.sin(x)], [x, x + 1], [ROWS])
+        return carry[0] + ys.sum()
+
+    scans = [e.equation for e in equations(jax.make_jaxpr(transform(f))(x)) if e.equation.primitive.name == "scan"]
+
+    assert scans
+    for scan in scans:
+        consts, carry, xs = split_operands(scan, scan.invars)
+        assert [v.aval.shape for v in carry] == [v.aval.shape for v in scan.outvars[: len(carry)]]
+        assert all(v.aval.shape[0] == 5 for v in (*xs, *scan.outvars[len(carry) :]))
+        inside = [*(v.aval.shape for v in (*consts, *carry)), *(v.aval.shape[1:] for v in xs)]
+        assert inside == [v.aval.shape for v in scan.params["jaxpr"].jaxpr.invars]
+
+
+def test_of_a_while_loop_come_the_operands_that_its_body_reads() -> None:
+    def fn(limit: Any, step: Any, x: Any) -> Any:
+        return lax.while_loop(lambda c: c < limit, lambda c: c + step, x)
+
+    program = jax.make_jaxpr(fn)(ONE, ONE, ONE).jaxpr
+    (loop,) = program.eqns
+
+    assert split_operands(loop, [program.invars.index(v) for v in loop.invars]) == ([1], [2], [])

@@ -39,6 +39,13 @@ class Body:
     def makers(self) -> dict[int, TracedEquation]:
         return {id(value): step for step in self.program.steps for value in step.makes}
 
+    @property
+    def carries(self) -> list[tuple[TracedValue, TracedValue]]:
+        """Of a loop's body: each carry as the body takes it and as it returns it."""
+        assert self.of is not None
+        carried = len(self.of.split_operands(self.of.reads).carry)
+        return list(zip(self.program.inputs[self.constants :], self.program.outputs[:carried], strict=False))
+
     @cached_property
     def uses(self) -> Counter[int]:
         """How often each value is read, or given out, by its id."""
@@ -135,10 +142,7 @@ def _bodies(body: Body) -> Iterator[Body]:
 
 
 def _body(step: TracedEquation, name: str, closed: Any, outer: Body) -> Body:
-    params = step.equation.params
-    program = flow(closed)
-    if step.name == "scan":
-        return Body(program, params.get("num_consts", 0), params.get("length"), is_loop=True, of=step, outer=outer)
-    if step.name == "while" and name == "body_jaxpr":
-        return Body(program, params.get("body_nconsts", 0), None, is_loop=True, of=step, outer=outer)
-    return Body(program, of=step, outer=outer)
+    if (step.name, name) not in (("scan", "jaxpr"), ("while", "body_jaxpr")):
+        return Body(flow(closed), of=step, outer=outer)
+    consts, trips = step.split_operands(step.reads).consts, step.equation.params.get("length")
+    return Body(flow(closed), len(consts), trips, is_loop=True, of=step, outer=outer)

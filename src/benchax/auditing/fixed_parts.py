@@ -64,13 +64,11 @@ def _parts_of_loop(step: TracedEquation, reads: list[_Dependence], runs: float) 
     params, all_of_it = step.equation.params, _join(reads)
     is_scan = step.name == "scan"
     body = flow(params["jaxpr" if is_scan else "body_jaxpr"])
-    skipped = 0 if is_scan else params["cond_nconsts"]
-    first = skipped + params["num_consts" if is_scan else "body_nconsts"]
-    carried = params["num_carry"] if is_scan else len(step.makes)
+    consts, carry, xs = step.split_operands(reads)
     inside = [
-        *(one._replace(is_moving=False) for one in reads[skipped:first]),
-        *([all_of_it._replace(is_moving=True)] * carried),
-        *(one._replace(is_moving=True) for one in reads[first + carried :]),
+        *(one._replace(is_moving=False) for one in consts),
+        *([all_of_it._replace(is_moving=True)] * len(carry)),
+        *(one._replace(is_moving=True) for one in xs),
     ]
     trips = params["length"] if is_scan else UNKNOWN_TRIPS if all_of_it.is_varying else 1
     yield from _parts(body, inside, runs, runs * trips)

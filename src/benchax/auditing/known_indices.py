@@ -144,11 +144,8 @@ class _IndexReader:
                 self._read_body(branch, reads[1:])
             return ()
         if step.name == "while":
-            params = step.equation.params
-            n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
-            body = params["body_jaxpr"]
-            unknown = [None] * (len(body.in_avals) - n_body)
-            self._read_body(body, [*reads[n_cond : n_cond + n_body], *unknown])
+            consts, carry, _ = step.split_operands(reads)
+            self._read_body(step.equation.params["body_jaxpr"], [*consts, *[None] * len(carry)])
             return ()
         return [_made(step, reads, self)] if len(step.makes) == 1 else ()
 
@@ -158,19 +155,20 @@ class _IndexReader:
 
     def _through_scan(self, step: TracedEquation, reads: Sequence[Known]) -> Sequence[Known]:
         params = step.equation.params
-        n_consts, n_carry = params["num_consts"], params["num_carry"]
         body = flow(params["jaxpr"])
+        consts, starts, xs = step.split_operands(reads)
+        values = step.split_operands(body.inputs).carry
         carried = [
-            self._carried(body, n_consts + i, body.outputs[i], read, params["length"])
-            for i, read in enumerate(reads[n_consts : n_consts + n_carry])
+            self._carried(body, value, output, start, params["length"])
+            for value, output, start in zip(values, body.outputs, starts, strict=False)
         ]
-        rows = [_rows(read) for read in reads[n_consts + n_carry :]]
-        self.read(body, [*reads[:n_consts], *carried, *rows])
-        # What it carries unchanged is as it was before.
-        return [one if one is read else None for one, read in zip(carried, reads[n_consts:], strict=False)]
+        self.read(body, [*consts, *carried, *map(_rows, xs)])
+        # A carry that no iteration changes keeps its value.
+        return [one if one is start else None for one, start in zip(carried, starts, strict=True)]
 
-    def _carried(self, body: TracedProgram, position: int, output: TracedValue, start: Known, length: int) -> Known:
-        value = body.inputs[position]
+    def _carried(
+        self, body: TracedProgram, value: TracedValue, output: TracedValue, start: Known, length: int
+    ) -> Known:
         if output is value:
             return start
         step = next((one for one in body.steps if any(made is output for made in one.makes)), None)

@@ -69,7 +69,7 @@ def depend_linearly(step: TracedEquation, depends: Sequence[bool]) -> list[bool]
     """Which results depend on what some operands depend on; None where not all are known to do so linearly."""
     name, positions = step.name, [i for i, one in enumerate(depends) if one]
     if name in _NESTED:
-        return _NESTED[name](step.equation.params, list(depends))
+        return _NESTED[name](step, list(depends))
     is_linear = (
         name in IN_ALL
         or (name in IN_ONE and len(positions) == 1)
@@ -105,14 +105,14 @@ def _of_loop(closed: Any, constants: list[bool], carries: list[bool], others: li
         carries = after
 
 
-def _of_scan(params: Any, depends: list[bool]) -> list[bool] | None:
-    first, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
-    return _of_loop(params["jaxpr"], depends[:first], depends[first:carried], depends[carried:])
+def _of_scan(step: TracedEquation, depends: list[bool]) -> list[bool] | None:
+    return _of_loop(step.equation.params["jaxpr"], *step.split_operands(depends))
 
 
-def _of_while(params: Any, depends: list[bool]) -> list[bool] | None:
-    condition, first = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    found = _of_loop(params["body_jaxpr"], depends[condition:first], depends[first:], [])
+def _of_while(step: TracedEquation, depends: list[bool]) -> list[bool] | None:
+    params = step.equation.params
+    condition = params["cond_nconsts"]
+    found = _of_loop(params["body_jaxpr"], *step.split_operands(depends))
     if found is None or any(depends[:condition]):
         return None
     # How often it runs may not depend on it either.
@@ -123,8 +123,8 @@ def _of_while(params: Any, depends: list[bool]) -> list[bool] | None:
     return None if is_asked else found
 
 
-def _of_cond(params: Any, depends: list[bool]) -> list[bool] | None:
-    branches = [_through(branch, depends[1:]) for branch in params["branches"]]
+def _of_cond(step: TracedEquation, depends: list[bool]) -> list[bool] | None:
+    branches = [_through(branch, depends[1:]) for branch in step.equation.params["branches"]]
     known = [branch for branch in branches if branch is not None]
     if depends[0] or len(known) < len(branches):
         return None

@@ -105,22 +105,18 @@ def sums_of_calls(closed: Any, carried: Carried) -> Iterator[LowSum]:
 
 
 def _of_loop(body: Body, step: TracedEquation) -> Iterator[tuple[LowSum, _Added]]:
-    consts, length = step.equation.params["num_consts"], step.equation.params["length"]
-    inside = _inside(step)
-    for i in range(step.equation.params["num_carry"]):
-        start, carry = step.reads[consts + i], inside.program.inputs[consts + i]
-        chain = _follow_carry(inside, consts + i, i) if str(carry.dtype) in LOW else None
+    for i, start in enumerate(step.split_operands(step.reads).carry):
+        chain = _follow_carry(step, i) if str(start.dtype) in LOW else None
         if chain is not None and chain.added is not None:
-            yield LowSum(body, step, start, str(carry.dtype), chain.added, length * chain.terms, i), chain
+            terms = step.equation.params["length"] * chain.terms
+            yield LowSum(body, step, start, str(start.dtype), chain.added, terms, i), chain
 
 
-def _inside(step: TracedEquation) -> Body:
-    return Body(flow(step.equation.params["jaxpr"]), step.equation.params["num_consts"], is_loop=True, of=step)
-
-
-def _follow_carry(body: Body, input_at: int, output_at: int) -> _Added | None:
-    """What a program adds to an input to make an output; None where it does anything else."""
-    return _CarryWay(body, body.program.inputs[input_at]).behind(body.program.outputs[output_at])
+def _follow_carry(scan: TracedEquation, position: int) -> _Added | None:
+    """What one iteration adds to a carry; None where it does anything else."""
+    inside = Body(flow(scan.equation.params["jaxpr"]), len(scan.split_operands(scan.reads).consts), of=scan)
+    taken, returned = inside.carries[position]
+    return _CarryWay(inside, taken).behind(returned)
 
 
 class _CarryWay:
@@ -161,13 +157,14 @@ class _CarryWay:
 
     def _of_loop(self, step: TracedEquation, value: TracedValue) -> _Added | None:
         at = next(i for i, one in enumerate(step.makes) if one is value)
-        consts, length = step.equation.params["num_consts"], step.equation.params["length"]
-        if at >= step.equation.params["num_carry"]:
+        starts = step.split_operands(step.reads).carry
+        if at >= len(starts):
             return None
-        before, inner = self.behind(step.reads[consts + at]), _follow_carry(_inside(step), consts + at, at)
+        before, inner = self.behind(starts[at]), _follow_carry(step, at)
         if before is None or inner is None or inner.added is None:
             return None
-        found = _extend(before, length * inner.terms, inner.added, id(step.equation))
+        terms = step.equation.params["length"] * inner.terms
+        found = _extend(before, terms, inner.added, id(step.equation))
         return found and _Added(found.terms, found.added, (*found.loops, *inner.loops))
 
 

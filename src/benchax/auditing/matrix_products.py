@@ -67,7 +67,7 @@ def _insides(step: TracedEquation, matrix: TracedValue) -> Iterator[tuple[Body, 
     """(the program in which a step reads it, as which input, how often that runs at most)"""
     params = step.equation.params
     for at in (i for i, one in enumerate(step.reads) if one is matrix):
-        if step.name == "scan" and at < params["num_consts"]:
+        if step.name == "scan" and at < len(step.split_operands(step.reads).consts):
             yield Body(flow(params["jaxpr"]), of=step), at, params["length"]
         elif step.name == "while" and 0 <= at - params["cond_nconsts"] < params["body_nconsts"]:
             yield Body(flow(params["body_jaxpr"]), of=step), at - params["cond_nconsts"], _most_trips(step)

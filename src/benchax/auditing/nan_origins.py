@@ -156,10 +156,10 @@ def _inside(step: TracedEquation, run: _ProgramRun, before: tuple[int, ...], tes
         reads = run.values_of(step.reads)
         return _find(params["branches"][int(reads[0])], reads[1:], before, test)
     if step.name == "scan":
-        n, inputs = _first_bad_of_scan(params, run.values_of(step.reads), test)
+        n, inputs = _first_bad_of_scan(step, run.values_of(step.reads), test)
         return _find(params["jaxpr"], inputs, (*before, n), test)
     if step.name == "while":
-        n, inputs = _first_bad_of_while(params, run.values_of(step.reads), test)
+        n, inputs = _first_bad_of_while(step, run.values_of(step.reads), test)
         return _find(params["body_jaxpr"], inputs, (*before, n), test)
     return None
 
@@ -179,15 +179,15 @@ def _has_any(values: Sequence[Any], test: Test) -> Any:
     return jnp.any(jnp.stack(found)) if found else jnp.bool_(False)
 
 
-def _first_bad_of_scan(params: Mapping[str, Any], reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
+def _first_bad_of_scan(step: TracedEquation, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
     """The first iteration with such a result: how many went before, and the inputs of the body."""
-    n_consts, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
-    consts, start, rows = reads[:n_consts], reads[n_consts : n_consts + n_carry], reads[n_consts + n_carry :]
+    params, length = step.equation.params, step.equation.params["length"]
+    consts, start, xs = step.split_operands(reads)
     body = _body_of(params["jaxpr"])
 
     def row(i: Any) -> list[Any]:
         at = length - 1 - i if params["reverse"] else i
-        return [jax.lax.dynamic_index_in_dim(jnp.asarray(one), at, keepdims=False) for one in rows]
+        return [jax.lax.dynamic_index_in_dim(jnp.asarray(one), at, keepdims=False) for one in xs]
 
     def compute(i: Any, carry: Sequence[Any]) -> list[Any]:
         return body(*consts, *carry, *row(i))
@@ -196,9 +196,9 @@ def _first_bad_of_scan(params: Mapping[str, Any], reads: Sequence[Any], test: Te
     return n, [*consts, *carry, *row(jnp.int32(n))]
 
 
-def _first_bad_of_while(params: Mapping[str, Any], reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
-    n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
-    for_cond, for_body, start = reads[:n_cond], reads[n_cond : n_cond + n_body], reads[n_cond + n_body :]
+def _first_bad_of_while(step: TracedEquation, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
+    params = step.equation.params
+    for_cond, (for_body, start, _) = reads[: params["cond_nconsts"]], step.split_operands(reads)
     goes_on, body = _body_of(params["cond_jaxpr"]), _body_of(params["body_jaxpr"])
     n, carry = _run_until(
         test, lambda i, carry: body(*for_body, *carry), start, lambda i, carry: goes_on(*for_cond, *carry)[0]

@@ -28,11 +28,7 @@ class Shift(NamedTuple):
 
 def shifts(body: Body) -> Iterator[Shift]:
     """Those of a loop's carry of which nothing else reads more than a few rows."""
-    if body.of is None or not body.is_loop:
-        return
-    carried = body.of.equation.params.get("num_carry", len(body.program.outputs))
-    for i, new in enumerate(body.program.outputs[:carried]):
-        old = body.program.inputs[body.constants + i]
+    for old, new in body.carries if body.is_loop else ():
         found = _read(body, old, new) if old.shape == new.shape and old.shape else None
         if found is not None:
             own = {id(step) for step in found}

@@ -70,7 +70,7 @@ def stacks_of(body: Body, scan: TracedEquation, indexed: Collection[int] = ()) -
     Args:
         indexed: positions of the program's outputs of which its caller takes single rows alone.
     """
-    carried = scan.equation.params["num_carry"]
+    carried = len(scan.split_operands(scan.reads).carry)
     stacks = [Stack(i, value) for i, value in enumerate(scan.makes) if i >= carried]
     follower = _Follower(scan, stacks)
     after = next(i for i, step in enumerate(body.program.steps) if step is scan) + 1

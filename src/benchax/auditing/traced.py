@@ -6,7 +6,7 @@ across the small jits that `jnp` is made of: that is `steps`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from jax.extend import core
 from benchax.auditing.evidence import Evidence
 from benchax.errors import NotMeasured
 from benchax.program.arguments import size_bytes, spec
-from benchax.program.jaxpr import equations, own_line, user_line
+from benchax.program.jaxpr import LoopOperands, equations, own_line, split_operands, user_line
 from benchax.results.inspection import JaxprFacts
 
 CALLS: Mapping[str, str] = {
@@ -91,6 +91,10 @@ class TracedEquation(NamedTuple):
     def at(self) -> str:
         """For the end of a sentence: " at file:line", or nothing."""
         return f" at {self.line}" if self.line else ""
+
+    def split_operands(self, values: Sequence[Any]) -> LoopOperands:
+        """Groups values that belong to the operands of this loop."""
+        return split_operands(self.equation, values)
 
 
 class OfStep(Protocol):

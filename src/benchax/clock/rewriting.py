@@ -23,6 +23,7 @@ from jax.extend import core
 
 from benchax.clock import strips, survey
 from benchax.clock.strips import Arrays, Guard, LoopFacts
+from benchax.program.jaxpr import split_operands
 
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
@@ -88,8 +89,8 @@ def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
 
 
 def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    condition_consts, body_consts = operands[:of_condition], operands[of_condition : of_condition + of_body]
+    condition_consts = operands[: eqn.params["cond_nconsts"]]
+    body_consts, carry, _ = split_operands(eqn, operands)
     condition_program, body_program = survey.inner(eqn)  # in the order of `survey.INNER`
 
     def condition(carry: Arrays, flag: Any) -> tuple[Any, Any]:
@@ -99,7 +100,6 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
     def body(carry: Arrays, flag: Any) -> tuple[Arrays, Any]:
         return run(body_program, [*body_consts, *carry], flag, guard)
 
-    carry = operands[of_condition + of_body :]
     has_lanes = survey.open_program(condition_program)[0].outvars[0].aval.shape != ()
     work = strips.while_loop_of_loops if survey.has_checked(condition_program) else strips.while_loop
     return work(condition, body, carry, flag, _loop(eqn, guard, has_lanes=has_lanes))
@@ -110,17 +110,9 @@ def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> L
     return LoopFacts(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
 
 
-def _constants_and_carried(eqn: Any) -> tuple[int, int]:
-    """How many of the operands of a scan are constants, and how many are carried; the others are rows."""
-    if "ft_in" not in eqn.params:  # before jax 0.11
-        return eqn.params["num_consts"], eqn.params["num_carry"]
-    consts, carry, _ = eqn.params["ft_in"].unpack()
-    return len(consts), len(carry)
-
-
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    of_consts, of_carry = _constants_and_carried(eqn)
-    consts, carry = operands[:of_consts], operands[of_consts : of_consts + of_carry]
+    consts, carry, xs = split_operands(eqn, operands)
+    of_carry = len(carry)
     (program,) = survey.inner(eqn)
 
     def step(carry: Arrays, x: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
@@ -130,7 +122,7 @@ def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
     rows = [v.aval for v in survey.open_program(program)[0].outvars[of_carry:]]
     length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
     scan = Scan(step, rows, length, reverse, unroll, _loop(eqn, guard, unroll))
-    carry, ys, flag = scan.run(carry, operands[of_consts + of_carry :], flag)
+    carry, ys, flag = scan.run(carry, xs, flag)
     return [*carry, *ys], flag
 
 

@@ -15,6 +15,8 @@ import jax
 from jax.core import eval_jaxpr
 from jax.extend import core
 
+from benchax.program.jaxpr import split_operands
+
 WORTHWHILE = ("dot_general", "conv_general_dilated")
 """Where none of these is taken out, XLA does as well by itself, and the batch costs memory."""
 KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_callback", "pure_callback")
@@ -39,8 +41,8 @@ def hoist(equation: Any, operands: list[Any], evaluate: Callable[[Any], list[Any
     if parts is None:
         return evaluate(equation)
     params = equation.params
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    consts, carry, xs = operands[:n_consts], operands[n_consts : n_consts + n_carry], operands[n_consts + n_carry :]
+    consts, carry, xs = split_operands(equation, operands)
+    n_carry = len(carry)
     body_consts = params["jaxpr"].consts
     passed = jax.vmap(lambda *x: eval_jaxpr(parts.before, body_consts, *consts, *x))(*xs)
 
@@ -56,10 +58,8 @@ def hoist(equation: Any, operands: list[Any], evaluate: Callable[[Any], list[Any
 
 def split(equation: Any) -> SplitScan | None:
     """None where nothing worthwhile can be taken out."""
-    params = equation.params
-    body = params["jaxpr"].jaxpr
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    carries, xs = body.invars[n_consts : n_consts + n_carry], body.invars[n_consts + n_carry :]
+    body = equation.params["jaxpr"].jaxpr
+    consts, carries, xs = split_operands(equation, body.invars)
     if not xs:
         return None
     bound = set(carries)
@@ -78,7 +78,7 @@ def split(equation: Any) -> SplitScan | None:
     made = {v for eqn in early for v in eqn.outvars}
     wanted = [*(v for eqn in late for v in _variables(eqn.invars)), *_variables(body.outvars)]
     passed = list(dict.fromkeys(v for v in wanted if v in made))
-    before = body.replace(invars=[*body.invars[:n_consts], *xs], outvars=passed, eqns=early)
+    before = body.replace(invars=[*consts, *xs], outvars=passed, eqns=early)
     loop = body.replace(invars=[*body.invars, *passed], eqns=late)
     return SplitScan(before, loop, taken)
 

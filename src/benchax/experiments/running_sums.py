@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.program.jaxpr import own_line
+from benchax.program.jaxpr import own_line, split_operands
 
 LOW = ("bfloat16", "float16")
 ADDITIONS = ("add", "add_any")
@@ -79,13 +79,11 @@ def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
 
 def _body(equation: Any) -> tuple[Any, int, int]:
     """(the body, how many constants it takes first, how many carries then)"""
-    params = equation.params
-    if equation.primitive.name == "scan":
-        return params["jaxpr"], params["num_consts"], params["num_carry"]
-    if equation.primitive.name == "while":
-        body, consts = params["body_jaxpr"], params["body_nconsts"]
-        return body, consts, len(body.jaxpr.invars) - consts
-    return None, 0, 0
+    body = {"scan": "jaxpr", "while": "body_jaxpr"}.get(equation.primitive.name)
+    if body is None:
+        return None, 0, 0
+    consts, carry, _ = split_operands(equation, equation.invars)
+    return equation.params[body], len(consts), len(carry)
 
 
 def _widen_body(body: Any, consts: int, sums: list[RunningSum]) -> Any:

@@ -81,6 +81,34 @@ def nested_in(equation: Any) -> list[Any]:
     ]
 
 
+class LoopOperands(NamedTuple):
+    """One value for each input of a loop's body, in the groups of `jax.lax.scan`."""
+
+    consts: list[Any]
+    """Each iteration reads the same ones."""
+    carry: list[Any]
+    xs: list[Any]
+    """Each iteration of a scan reads one row of these; a while loop has none."""
+
+
+def split_operands(loop: Any, values: Sequence[Any]) -> LoopOperands:
+    """Groups values that belong to the operands of a scan or while equation.
+
+    The inputs of a scan's body come in the same order as its operands. A while loop also has operands that only its
+    condition reads: these are left out. JAX does not document the counts (tried on jax 0.6.2 to 0.12.0.1).
+    """
+    params = loop.params
+    if loop.primitive.name == "while":
+        values = values[params["cond_nconsts"] :]
+        n_consts, n_carry = params["body_nconsts"], len(values)
+    elif "ft_in" in params:  # a scan since jax 0.11
+        n_consts, n_carry, _ = map(len, params["ft_in"].unpack())
+    else:
+        n_consts, n_carry = params["num_consts"], params["num_carry"]
+    first_x = n_consts + n_carry
+    return LoopOperands(list(values[:n_consts]), list(values[n_consts:first_x]), list(values[first_x:]))
+
+
 def frames_of(equation: Any) -> list[Any]:
     """JAX's frames that led to an equation, innermost first; none where they are not told."""
     try:

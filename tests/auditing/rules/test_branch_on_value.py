@@ -76,7 +76,7 @@ def test_the_argument_the_line_and_the_remedies_are_told(
     [
         (lambda x, n: jnp.concatenate([x] * n), "[x] * n needs a size from the value of argument n", "dynamic_slice"),
         (lambda x, n: x[:n], "x[:n] needs a size from the value of argument n", "dynamic_slice"),
-        (lambda x, n: np.sin(x), "np.sin(x) needs the value of argument x", "Write jnp.sin"),
+        (lambda x, n: np.sin(x), "np.sin(x) needs the value of argument x", "Use jnp.sin"),
         (lambda x, n: x[x > n], "x[x > n] selects a number of elements that is not known while tracing", "jnp.where"),
     ],
     ids=["repeated list", "slice", "numpy", "mask"],

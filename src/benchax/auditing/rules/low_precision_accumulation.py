@@ -98,7 +98,8 @@ def _finding_of_sum(e: Evidence, each: LowSum) -> Finding:
     dtype, added, start = each.dtype, each.added.line, each.start
     begun, what = _beginning(e, each.body, start)
     if start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
-        begun = _line_that_assigns(each.step.line, each.position, each.step.equation.params["num_carry"])
+        carries = len(each.step.split_operands(each.step.reads).carry)
+        begun = _line_that_assigns(each.step.line, each.position, carries)
     made = begun or _only_line_making(dtype, added)
     written = dtype_written_at(where_of(made), dtype)
     seen = [_describe(each, what)]

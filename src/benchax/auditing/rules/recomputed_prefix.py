@@ -61,17 +61,14 @@ class _Position(NamedTuple):
 
 
 def _written(body: Body) -> Iterator[_Written]:
-    assert body.of is not None
-    inputs, outputs = body.program.inputs, body.program.outputs
-    carried = body.of.equation.params.get("num_carry", len(outputs))
-    for i, output in enumerate(outputs[:carried]):
-        given, step = inputs[body.constants + i], body.maker(output)
+    for at, (given, output) in enumerate(body.carries, body.constants):
+        step = body.maker(output)
         if step is None or step.name not in UPDATES or step.reads[0] is not given:
             continue
         part = elements(step.reads[UPDATES[step.name]])
         lengths = [n for n in given.shape if n >= LEAST_LENGTH and n * part == elements(given)]
         if lengths and _counters(body) & _indices(body, step, UPDATES[step.name]):
-            yield _Written(body.constants + i, lengths[0])
+            yield _Written(at, lengths[0])
 
 
 def _counters(body: Body) -> set[int]:

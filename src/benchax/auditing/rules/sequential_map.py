@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
 from benchax.auditing.evidence import Evidence
@@ -57,11 +56,10 @@ def sequential_map(e: Evidence) -> Iterable[Finding]:
 
 def _loops(body: Body, most_flops: int) -> Iterator[_IndependentItems]:
     for step in body.program.steps:
-        params = step.equation.params
-        is_independent = step.name == "scan" and not params["num_carry"] and not getattr(step.equation, "effects", ())
-        if not is_independent or GRADIENT in step.scope:
+        is_scan = step.name == "scan" and GRADIENT not in step.scope
+        if not is_scan or step.equation.effects or step.split_operands(step.reads).carry:
             continue
-        inside, n = _steps_of_items(params), params["length"]
+        inside, n = _steps_of_items(step), step.equation.params["length"]
         products = [operations(one) for one in inside if one.name == PRODUCT]
         # Nested loops and branches, factorisations and sorts are no cheaper for a batch.
         is_plain = not any(bodies_of(one.equation.params) or one.name in DEAR - {PRODUCT} for one in inside)
@@ -73,10 +71,10 @@ def _loops(body: Body, most_flops: int) -> Iterator[_IndependentItems]:
             yield _IndependentItems(step, n, len(products), total, made, lost_s)
 
 
-def _steps_of_items(params: Mapping[str, Any]) -> list[TracedEquation]:
+def _steps_of_items(scan: TracedEquation) -> list[TracedEquation]:
     """Those that differ by item; XLA does others once, before the loop."""
-    program, found = flow(params["jaxpr"]), list[TracedEquation]()
-    varying = {id(value) for value in program.inputs[params["num_consts"] :]}
+    program, found = flow(scan.equation.params["jaxpr"]), list[TracedEquation]()
+    varying = {id(value) for value in scan.split_operands(program.inputs).xs}
     for step in program.steps:
         if any(id(value) in varying for value in step.reads):
             varying |= {id(value) for value in step.makes}

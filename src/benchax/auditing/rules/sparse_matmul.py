@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -106,14 +106,12 @@ def _kept_axis(step: TracedEquation, at: int) -> int:
     return 1 - contracted[0] if len(contracted) == 1 else 0
 
 
-def _inner(step: TracedEquation) -> Iterator[tuple[Any, tuple[Any, ...], bool]]:
+def _inner(step: TracedEquation) -> Iterator[tuple[Any, Sequence[Any], bool]]:
     """(a program in it, what its first inputs are outside and stay, is it a loop?)"""
     params = step.equation.params
-    if step.name == "scan":
-        yield params["jaxpr"], step.reads[: params["num_consts"]], True
-    elif step.name == "while":
-        first = params["cond_nconsts"]
-        yield params["body_jaxpr"], step.reads[first : first + params["body_nconsts"]], True
+    if step.name in ("scan", "while"):
+        body = params["jaxpr" if step.name == "scan" else "body_jaxpr"]
+        yield body, step.split_operands(step.reads).consts, True
     elif step.name == "cond":
         yield from ((branch, step.reads[1:], False) for branch in params["branches"])
 
