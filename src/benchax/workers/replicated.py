@@ -3,7 +3,7 @@
 Two processes of one program differ by where its code, its data and its threads lie, and by the moment; samples of one
 of them know nothing of that. So a case is measured in full once, and then sampled in further processes, by the same
 timers: forks of one warm process, which stay for the next case. They read the timers' programs that the first process
-has compiled, and the function as the first of them compiled it.
+has compiled, and the function as the first of them compiled it: from the folder of kept programs (`jax_settings.py`).
 
 A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
 (Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
@@ -58,11 +58,13 @@ class Replicated:
         m = self.first.run(case, options, run_id=run_id, progress=progress)
         if not _wants_others(m):
             return m
-        replica = Replica(case, _options_of_others(m, options), run_id)
+        # Nothing of a further process is stored, so it needn't look for what is.
+        replica = Replica(replace(case, find_program=None), _options_of_others(m, options), run_id)
         try:
             return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
         except OSError as error:
-            return _without_others(m, error)
+            alone = replace(m, options=replace(m.options, processes=1))
+            return _alone(alone, f"they could not be started: {error}")
 
     def _sample_others(
         self, replica: Replica, count: int, limits: CallLimits, progress: Progress
@@ -147,13 +149,6 @@ def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measure
 
 def _wants_others(m: Measurement) -> bool:
     return m.failure is None and bool(m.samples) and m.options.processes > 1
-
-
-def _without_others(m: Measurement, error: OSError) -> Measurement:
-    """No room for a file, or for a process: the row is worth more than the others."""
-    if not _wants_others(m):
-        return m
-    return _alone(replace(m, options=replace(m.options, processes=1)), f"they could not be started: {error}")
 
 
 def _alone(m: Measurement, why: str) -> Measurement:
