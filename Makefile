@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.base ## measure one small function and show what comes out
+demo: $(VENV)/.base ## measure a small model and compare two functions, in some seconds
 	@$(VENV)/bin/benchax demo
 
 quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of the folders that changed since BASE=main, but slow and serial ones

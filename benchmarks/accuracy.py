@@ -78,7 +78,7 @@ def by_benchax(x: Any) -> Readings:
         row = benchax.bench(spin(us), x, timer=",".join(TIMERS), verify="off", memory=False, store="off")
         found[FLOOR][us] = (before + floor_us(x)) / 2
         for timer in TIMERS:
-            if summary := row.summary(timer):
+            if summary := row.find_summary(timer):
                 found[OURS[timer]][us] = summary.median_s * 1e6
                 if summary.relative_width is not None:
                     found[WIDTHS[timer]][us] = summary.relative_width

@@ -56,10 +56,10 @@ WIDEST = 0.25
 AGAIN = 3
 """New processes that read what disagrees. Of 336 functions by four timers chance alone puts some to one side twice."""
 EXPLAINS: dict[str, tuple[str, ...]] = {
-    "in_graph": ("folded", "no-inputs", "more-than-a-call"),
-    "loop": ("folded", "no-inputs", "more-than-a-call"),
-    "device": ("page-faults", "more-than-a-call", "one-at-a-time"),
-    "wall": ("dispatch-bound", "page-faults", "not-steady", "resident-far-below-wall"),
+    "in_graph": ("folded", "no-inputs", "more-than-a-call", "timers-apart"),
+    "loop": ("folded", "no-inputs", "more-than-a-call", "timers-apart"),
+    "device": ("page-faults", "more-than-a-call", "one-at-a-time", "timers-apart"),
+    "wall": ("dispatch-bound", "page-faults", "not-steady", "resident-far-below-wall", "uneven-calls"),
 }
 """Codes of the remarks that explain a disagreement, by timer. Not among them: "busy", which says that something is
 wrong and not with which timer."""
@@ -84,7 +84,7 @@ def measure(row: PublicFunction, seconds: float) -> Row:
     if measured.failure:
         found["error"] = f"{measured.failure.stage}: {_short(measured.failure.message)}"
     for timer in TIMERS:
-        if summary := measured.summary(timer):
+        if summary := measured.find_summary(timer):
             found["timers"][timer] = asdict(summary)
         else:
             found["refused"][timer] = measured.why_absent(f"samples.{timer}") or found.get("error") or "NO REASON"

@@ -45,7 +45,7 @@ def by_timers(fn: Callable[..., Any], args: tuple[Any, ...], name: str, found: F
         fn, *args, timer=",".join(TIMERS), verify="off", memory=False, store="off", stages="samples", max_time_s=0.5
     )
     for timer in TIMERS:
-        if summary := row.summary(timer):
+        if summary := row.find_summary(timer):
             found.setdefault((name, timer), []).append(summary.median_s * 1e6 / truth_us)
         else:
             note(f"{timer} of {name}: not measured, because {row.why_absent(f'samples.{timer}')}")

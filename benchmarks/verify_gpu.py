@@ -106,7 +106,7 @@ def measure_timers() -> Part:
     row = benchax.bench(
         products, x, jnp.int32(TRIPS), timer=",".join(TIMERS), store="off", memory=False, verify="off", max_time_s=1
     )
-    found = {timer: row.summary(timer) for timer in TIMERS}
+    found = {timer: row.find_summary(timer) for timer in TIMERS}
     if absent := [timer for timer, summary in found.items() if summary is None]:
         why = "; ".join(f"{timer}: not measured, because {row.why_absent(f'samples.{timer}')}" for timer in absent)
         return Part("timers beside a known duration", False, why)
@@ -125,7 +125,7 @@ def read_trace() -> Part:
     row = benchax.bench(f, x, timer="device", store="off", memory=False, verify="off")
     jax.block_until_ready(f(x))
     recorded = benchax.profile(f, x, runs=TRACED)
-    found = row.summary("device")
+    found = row.find_summary("device")
     if found is None:
         return Part("a trace beside CUPTI", False, f"not measured, because {row.why_absent('samples.device')}")
     traced_s = sum(op.self_s for op in recorded.ops) / TRACED

@@ -1,8 +1,9 @@
-"""Inputs and functions of grids: short, long, and without an end."""
+"""Inputs and functions: short, long, slow at first, and without an end."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 X = jnp.linspace(0.1, 1.0, 64)
@@ -22,3 +23,16 @@ def looping(x):
 
 def double(x):
     return x * 2
+
+
+def slow_at_first():
+    """A function of a NumPy matrix that does 500 times the work in its first call."""
+    calls = []
+
+    def fn(x):
+        calls.append(None)
+        for _ in range(1 if len(calls) > 1 else 500):
+            np.linalg.svd(x)
+        return x
+
+    return fn

@@ -18,6 +18,7 @@ from benchax.model import (
     Cost,
     Devices,
     DeviceShare,
+    EarlierRuns,
     Environment,
     Failure,
     Measurement,
@@ -174,6 +175,7 @@ RICH = Measurement(
         why="out[0]['x'] differs",
     ),
     noise=Noise(load_1m=0.5, others_share=0.02, steal_share=0.001, pace_scatter=0.03),
+    earlier_runs=EarlierRuns("5a" * 32, {"in_graph": (1.02e-06, 9.98e-07)}),
     program=Program("0123456789abcdef" * 4, 1928),
     work=WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10),
     devices=Devices(2, False, ("data=2",), (DeviceShare("cpu:0", 1e-4, 2e-5, 1e-5),)),
@@ -200,6 +202,16 @@ PARAM = st.recursive(
     lambda inner: st.lists(inner, max_size=3).map(tuple),
     max_leaves=6,
 )
+
+
+def exact(value: Any) -> str:
+    """All that is compared of `value`: two NaNs are alike, and 1, 1.0 and True differ, unlike by ==."""
+    if dataclasses.is_dataclass(value):
+        fields = (f"{f.name}={exact(getattr(value, f.name))}" for f in dataclasses.fields(value) if f.compare)
+        return f"{type(value).__name__}({', '.join(fields)})"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(exact, value))})"
+    return repr(value)
 
 
 def case_ids() -> st.SearchStrategy[CaseId]:

@@ -68,6 +68,7 @@ def texts_of(block: Block) -> Iterator[str]:
     match block:
         case Heading():
             yield from (block.text, block.aside, *block.below)
+            yield from (text for row in block.answers for text in _texts_of_row(row))
         case Paragraph():
             yield block.text
         case List():

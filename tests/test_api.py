@@ -87,8 +87,25 @@ def test_printed_it_has_a_line_for_every_stage(row: Measurement) -> None:
     text = str(row)
 
     labels = ["transfer in", "trace", "lower", "compile", "first run", "dispatch", "transfer out", "wall", "pipelined"]
-    labels += ["planned peak", "compiled call", "eager call", "operations", "checked"]
+    labels += ["planned peak", "operations"]
     assert [label for label in labels if f"\n  {label} " not in text] == []
+    assert text.startswith("product ")
+    assert "checked  " in text
+    absent = " ".join(text.partition("not measured: ")[2].split())
+    for label, what in (
+        ("memory during a call", "compiled_rise_bytes"),
+        ("memory during an eager call", "eager_rise_bytes"),
+    ):
+        assert (label in absent) == (row.why_absent(f"memory.{what}") is not None)
+
+
+def test_at_a_prompt_it_is_one_short_line(row: Measurement) -> None:
+    line = repr(row)
+
+    assert line.startswith("<Measurement product ")
+    assert "in_graph" in line
+    assert len(line) <= 160
+    assert len(line.splitlines()) == 1
 
 
 def test_in_a_notebook_it_is_html(row: Measurement) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from measurement_strategies import HOST, PARAM, RICH, measurements
+from measurement_strategies import HOST, PARAM, RICH, exact, measurements
 
 from benchax.codec import FORMAT, decode, decode_params, encode, encode_params, from_document, to_document
 from benchax.errors import UPGRADE, FormatError
-from benchax.model import CaseId, Failure, Measurement, Memory, Numerics, Opaque, Samples, WorkPerCall
+from benchax.model import CaseId, EarlierRuns, Failure, Measurement, Memory, Numerics, Opaque, Samples, WorkPerCall
 from benchax.options import DEFAULTS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,11 +27,6 @@ PLAIN = Measurement(CaseId("f"), HOST, DEFAULTS, run_id="run", started_at="2025-
 whole = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-
-
-def exact(value: object) -> str:
-    """repr tells 1 from 1.0 from True from "1" and shows two NaNs alike, as == does not."""
-    return repr(value)
 
 
 @whole
@@ -83,7 +78,9 @@ def test_the_golden_document_of_format_1_is_read_for_ever() -> None:
 
     memory = dataclasses.replace(RICH.memory, eager_rise_low_bytes=None, devices=1)
     noise = dataclasses.replace(RICH.noise, pace_scatter=None)
-    without = dataclasses.replace(RICH, work=WorkPerCall(), memory=memory, noise=noise, devices=None, ranks=None)
+    without = dataclasses.replace(
+        RICH, work=WorkPerCall(), memory=memory, noise=noise, devices=None, ranks=None, earlier_runs=EarlierRuns()
+    )
     without = dataclasses.replace(without, options=dataclasses.replace(RICH.options, nprocs=None))
     assert exact(m) == exact(without)
     assert m.case.params[-1] == ("sharding", Opaque("NamedSharding", "P('x', None)"))
@@ -96,7 +93,9 @@ def test_the_golden_document_of_format_2_is_read_for_ever() -> None:
 
     memory = dataclasses.replace(RICH.memory, devices=1)
     options = dataclasses.replace(RICH.options, nprocs=None)
-    assert exact(m) == exact(dataclasses.replace(RICH, memory=memory, options=options, devices=None, ranks=None))
+    assert exact(m) == exact(
+        dataclasses.replace(RICH, memory=memory, options=options, devices=None, ranks=None, earlier_runs=EarlierRuns())
+    )
     assert m.work == WorkPerCall({"samples": 32.0, "bytes": 2.5e6}, 2.1e10)
 
 

@@ -173,38 +173,48 @@ def test_prose_beside_executed_cells_claims_no_time(page: Path) -> None:
     assert re.findall(r"\b\d[\d.,]* ?(?:µs|ns)\b", prose(page)) == []
 
 
-README_NAMES = """
-import jax
-import jax.numpy as jnp
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def f1(x):
-    return x**2 - 1
+def run_program(folder: Path, *parts: str) -> subprocess.CompletedProcess[str]:
+    (folder / "page.py").write_text("\n".join(parts), encoding="utf-8")
+    return subprocess.run([sys.executable, "page.py"], cwd=folder, capture_output=True, encoding="utf-8", check=False)
 
 
-def f2(x):
-    return x / 2
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
 
-
-def f3(x):
-    return x**3 * jnp.sin(x)
-
-
-solve = fft = f1
-x = jnp.ones(64)
-"""
-"""What stands for names that README.md does not define."""
+    assert len(text.splitlines()) <= 140
+    assert len(text.encode()) <= 6000
 
 
 @pytest.mark.slow
 def test_the_examples_of_the_readme_run(project: Path) -> None:
-    """One after the other, as a reader would type them."""
-    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
-    program = project / "readme.py"
-    program.write_text("\n".join([README_NAMES, *examples, "assert r.outputs.shape == (3, 64)"]), encoding="utf-8")
+    """In their order, as a reader types them."""
+    examples = python_blocks(ROOT / "README.md")
 
-    done = subprocess.run([sys.executable, program.name], cwd=project, capture_output=True, encoding="utf-8")
+    done = run_program(project, *examples, "assert m.failure is None", "assert test_sort")
 
-    assert len(examples) >= 5
+    assert len(examples) == 3
     assert done.returncode == 0, done.stderr
-    assert "every call" in done.stdout
+    assert "sort" in done.stdout
+
+
+FUNCTIONS = """
+import benchax, jax, jax.numpy as jnp
+
+f1, f2, f3 = lambda x: x**2 - 1, lambda x: x / 2, lambda x: x**3 * jnp.sin(x)
+solve, x = jax.jit(f1), jnp.ones(64)
+"""
+"""The names that the page takes for granted."""
+
+
+@pytest.mark.slow
+def test_grids_inside_a_compiled_program_run_as_the_page_shows_them(project: Path) -> None:
+    examples = [block for block in python_blocks(DOCS / "how-to" / "grids.md") if "import" not in block]
+
+    done = run_program(project, FUNCTIONS, *examples, "assert r.outputs.shape == (3, 64)", "solve(x)")
+
+    assert len(examples) == 2
+    assert done.returncode == 0, done.stderr

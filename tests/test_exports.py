@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import types
 
 import pytest
@@ -54,6 +55,10 @@ def test_every_public_name_is_what_its_home_calls_so(name: str, home: str) -> No
 
 def test_tab_completion_offers_the_public_names() -> None:
     assert set(benchax.__all__) <= set(dir(benchax))
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert benchax.__version__ == importlib.metadata.version("benchax")
 
 
 def test_an_unknown_name_is_an_attribute_error_that_quotes_it() -> None:

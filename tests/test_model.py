@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from measurement_strategies import HOST, RICH, case_ids, measurements
 
 from benchax import model, renderers
+from benchax.errors import NotMeasured, UsageError
 from benchax.model import (
     Absent,
     CallFloor,
@@ -215,7 +216,7 @@ def test_the_headline_is_the_first_timer() -> None:
 
 
 def test_without_samples_there_is_no_headline() -> None:
-    assert (PLAIN.headline, PLAIN.summary(), PLAIN.samples_of("wall")) == (None, None, None)
+    assert (PLAIN.headline, PLAIN.find_summary(), PLAIN.samples_of("wall")) == (None, None, None)
 
 
 def test_of_several_processes_the_first_answers() -> None:
@@ -231,10 +232,46 @@ def test_a_summary_is_of_the_seconds_per_call() -> None:
     assert m.summary() == summarize([1.0])
 
 
-def test_a_timer_that_was_not_used_has_no_summary() -> None:
-    m = with_times(WALL)
+def test_the_headline_has_a_median_and_an_interval() -> None:
+    m = with_times(dataclasses.replace(WALL, elapsed_s=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)))
 
-    assert (m.summary("loop"), m.samples_of("loop")) == (None, None)
+    assert m.median_s == m.summary().median_s == 2.0
+    assert m.interval_s == (m.summary().low_s, m.summary().high_s)
+
+
+def test_too_few_readings_have_no_interval_and_say_how_many_they_are() -> None:
+    with pytest.raises(NotMeasured, match="too few readings for an interval: 3"):
+        _ = with_times(WALL).interval_s
+
+
+def test_a_timer_without_readings_raises_the_reason() -> None:
+    absent = (Absent("samples.loop", "in_graph has answered the same question"),)
+    m = dataclasses.replace(with_times(WALL), not_measured=absent)
+
+    assert (m.find_summary("loop"), m.samples_of("loop")) == (None, None)
+    with pytest.raises(NotMeasured, match=r"^in_graph has answered the same question") as raised:
+        m.summary("loop")
+    assert raised.value.expected == "a timer that this row has: wall"
+
+
+def test_a_timer_that_nothing_asked_for_raises_that() -> None:
+    with pytest.raises(NotMeasured, match=r"^nothing asked for the timer device"):
+        with_times(WALL).summary("device")
+
+
+def test_a_timer_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(
+        UsageError, match="unknown timer 'foo'\nexpected one of: device, in_graph, loop, pipelined, wall"
+    ):
+        with_times(WALL).summary("foo")
+
+
+def test_a_failed_row_raises_its_failure_instead_of_a_time() -> None:
+    failed = dataclasses.replace(PLAIN, failure=Failure("timeout", "compile", "took too long"))
+
+    for ask in (failed.summary, lambda: failed.summary("wall"), lambda: failed.median_s):
+        with pytest.raises(NotMeasured, match=r"^timeout in compile: took too long"):
+            ask()
 
 
 def test_why_a_number_is_absent_is_told_for_the_number_and_for_its_group() -> None:

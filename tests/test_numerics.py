@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.model import Numerics
-from benchax.numerics import compare
+from benchax.numerics import compare, describe_nonfinite
 from benchax.numerics import tolerance_between_programs as tolerance
 
 NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -330,6 +330,21 @@ def test_trees_whose_static_data_refuses_to_be_compared_are_compared_by_their_pa
             return cls()
 
     assert eager(Node(), Node()).agrees
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"a": np.float32([1, np.nan, np.inf]), "b": [np.float64([-np.inf]), 3, True]}, "1 NaN and 2 infinite of 4"),
+        (np.complex64([1 + 1j, complex(0, np.inf), complex(np.nan, np.inf)]), "1 NaN and 1 infinite of 3"),
+        (jnp.full(3, jnp.nan, jnp.bfloat16), "3 NaN of 3"),
+        ((np.ones(3), np.arange(4), None, np.float32([]), jax.random.key(0)), ""),
+    ],
+)
+def test_values_that_are_not_finite_are_counted(tree: Any, said: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("benchax.numerics._PIECE", 2)
+
+    assert describe_nonfinite(tree) == said
 
 
 def test_nothing_agrees_with_nothing():

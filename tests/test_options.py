@@ -103,7 +103,7 @@ def test_with_no_source_at_all_the_defaults_hold(project: Path) -> None:
     assert resolve(environ={}) == DEFAULTS
 
 
-LIMITS = {"timeout_s", "memory_limit_bytes", "nprocs"}  # None: there is no limit, and one process
+LIMITS = {"relative_width", "timeout_s", "memory_limit_bytes", "nprocs"}  # None: by timer, no limit, one process
 
 
 def test_what_every_source_overrides_are_the_defaults_of_the_caller(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("benchax")
     if name not in _HOME:
         raise AttributeError(f"module 'benchax' has no attribute {name!r}; public are: {', '.join(__all__)}")
     # Whatever public name comes first, rows know how to show themselves from then on.

@@ -23,7 +23,6 @@ from benchax.model import Measurement, Options
 from benchax.options import NAMES, check, resolve
 from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
-from benchax.store.scatter import with_scatter
 from benchax.workers import executor_for
 
 if TYPE_CHECKING:
@@ -91,8 +90,9 @@ def bench(
             grant on top. Implies `isolate`.
         memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
         stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
-        processes: readings of so many processes, whose interval is to hold what a repetition says; "auto": 5 where
-            the case is short. By default it is this one, and the interval speaks for this one.
+        processes: how many processes the readings come from; "auto" adds processes, up to 5, while the interval is
+            too wide. The interval then speaks for a later run. The default is this process alone: its interval speaks
+            for a later run once the store has earlier runs of the same program, else for this process.
         progress: a function of `ProgressEvent`s, True (shown on stderr), False (silent), or None: shown where stderr
             is a terminal and it takes longer than two seconds.
 
@@ -185,10 +185,6 @@ def run(
         if keep is not None:
             keep(row, each)
         else:
-            if each.store not in (None, "off"):
-                # Reads the newest rows of the case: 8 ms, as long as a short function takes in all. So not where rows
-                # are taken away, which is where many are measured and none is shown alone.
-                row = with_scatter(opened(each.store), row)
             _store(row, each, i, outcome)
         yield row
 
@@ -199,7 +195,10 @@ def _measure_here(
     for i, (case, each) in enumerate(zip(cases, options, strict=True)):
         progress = follow_stages(report, case.id.label, i, len(cases))
         if each.store not in (None, "off"):
-            case = replace(case, find_program=opened(each.store).find_program)
+            store = opened(each.store)
+            case = replace(
+                case, find_program=store.find_program, find_earlier_runs=partial(store.find_earlier_runs, case.id)
+            )
         yield i, executor_for(each).run(case, each, run_id=run_id, progress=progress)
 
 

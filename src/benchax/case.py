@@ -20,7 +20,7 @@ from benchax.amounts import check_work
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_places, takes
 from benchax.kinds import check_kinds, check_text
-from benchax.model import CaseId, Opaque, Program
+from benchax.model import CaseId, EarlierRuns, Opaque, Program
 from benchax.modes import FORWARD, check_mode, in_mode
 from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
 
@@ -72,6 +72,10 @@ class Case:
     find_program: Callable[[str], Program | None] | None = None
     """Finds a program by what it was exported from, so that it need not be exported again. Of this process only."""
 
+    find_earlier_runs: Callable[[str, str], EarlierRuns] | None = None
+    """Finds what earlier runs read, by the digest of the program and the fingerprint of the environment. For this
+    process only."""
+
     work: Any = None
     """`Amounts`, or None where nothing is said."""
     mode: str = FORWARD
@@ -80,7 +84,7 @@ class Case:
     """The devices over which specs such as "f32[8@data]" are sharded."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "reference": None, "listen": None, "find_program": None}
+        return {**vars(self), "reference": None, "listen": None, "find_program": None, "find_earlier_runs": None}
 
     def eager(self) -> Case:
         """The same case, measured without jit."""

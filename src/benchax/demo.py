@@ -1,14 +1,10 @@
-"""The examples of `benchax demo`: a small multilayer perceptron, SELU eager against jitted, and a grid with accidents.
-
-The first two are those of JAX's own tutorials, so that readers know them. Data are random: constants would be folded
-away.
-"""
+"""The examples of `benchax demo`: a small multilayer perceptron, two orders of the same product, and a grid with
+accidents."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 from benchax import workloads
@@ -16,17 +12,21 @@ from benchax.case import Case
 
 
 def mlp_case() -> Case:
-    return _case(workloads.mlp)
+    return next(case for case in workloads.cases() if case.fn is workloads.mlp)
 
 
-def selu_case() -> Case:
-    return _case(workloads.selu)
+def ab_first(a: Any, b: Any, x: Any) -> Any:
+    """(A B) x: a product of two matrices, which costs n times as much as a product with a vector."""
+    return (a @ b) @ x
 
 
-def _case(fn: Callable[..., Any]) -> Case:
-    return next(case for case in workloads.cases() if case.fn is fn)
+def bx_first(a: Any, b: Any, x: Any) -> Any:
+    """A (B x): the same result by two products with a vector. XLA keeps the order of the source."""
+    return a @ (b @ x)
 
 
+PRODUCT = ("benchax.demo:ab_first", "benchax.demo:bx_first", "f32[512,512]", "f32[512,512]", "f32[512]")
+"""The words of `benchax compare`."""
 GRID_SIZES = (4, 64, 1024, 16384)
 
 
@@ -45,19 +45,19 @@ def f3(x: Any) -> Any:
 
 
 def never_ends(x: Any) -> Any:
-    """Stuck inside one compiled loop, where no signal of Python reaches it."""
+    """Hangs inside a compiled loop, which Python's signals don't reach."""
     import jax
 
     return jax.lax.while_loop(lambda x: True, lambda x: x + 1, x)
 
 
 def crashes(x: Any) -> Any:
-    """Takes its process with it."""
+    """Kills its process."""
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def too_short(x: Any) -> Any:
-    """Gives a result of another shape than the others."""
+    """Returns a shorter result than the others."""
     return x[1:]
 
 

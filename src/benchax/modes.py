@@ -25,8 +25,9 @@ def check_mode(mode: object) -> str:
 def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = ()) -> Callable[..., Any]:
     """`fn`, or a function of the same arguments that returns its gradient, as `jax.grad` and `jax.value_and_grad` do.
 
-    The gradient is taken with respect to the first argument that is an array of floats, or a tree of them. What is no
-    loss raises what JAX raises, when it is traced.
+    The gradient is taken with respect to the first argument that is an array of floats, or a tree of them. Leaves that
+    `jax.jit` does not take, such as functions inside a module, have no gradient. What is no loss raises what JAX
+    raises, when it is traced.
 
     Args:
         static: arguments by position or name, with respect to which no gradient is taken.
@@ -39,8 +40,14 @@ def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = (
     def gradient(*args: Any, **kwargs: Any) -> Any:
         import jax
 
+        from benchax.static_leaves import hide, reveal
+
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            return fn(*reveal(args), **reveal(kwargs))
+
         transform = jax.grad if mode == "grad" else jax.value_and_grad
-        return transform(fn, _argument(args, static))(*args, **kwargs)
+        args = tuple(map(hide, args))
+        return transform(loss, _argument(args, static))(*args, **kwargs)
 
     return gradient
 

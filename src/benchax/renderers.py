@@ -1,7 +1,6 @@
-"""How results show themselves: as text, in IPython, in a notebook, and as pages. What they say is made in
-`benchax.reporting`.
+"""How results show themselves: as text, in IPython, in a notebook, and as pages. `benchax.reporting` makes the content.
 
-`repr` stays that of a dataclass, exact and in full: two results with one repr are equal.
+`repr` is one line, so that a result at a prompt, in a list, or in a traceback doesn't fill the screen.
 """
 
 from __future__ import annotations
@@ -11,28 +10,36 @@ from collections.abc import Callable
 from typing import Any
 
 RENDERERS: dict[str, Callable[..., Any]] = {}
-"""Filled by `benchax.reporting.display`: how results show themselves as "text", "html" and (comparisons) "figure", and
-how they "save" a page."""
+"""Filled by `benchax.reporting.display`: how results show themselves as a "line", as "text", as "html" and
+(comparisons) as "figure", and how they "save" a page."""
 
 
 class SavedAsPage:
-    """What becomes a page of its own."""
+    """A result that can become a page of its own."""
 
     def to_html(self, file: str | os.PathLike[str]) -> None:
-        """Writes a page: one file that needs no network, with all that `print` says and charts that answer to pointer
-        and keys.
+        """Writes a page: one file that needs no network, with everything that `print` shows, and interactive charts.
 
         Raises:
-            UsageError: there can be no such file; what was there before is unchanged.
+            UsageError: the file cannot be written; what was there before is unchanged.
         """
         RENDERERS["save"](self, file)
 
 
 class SelfRendering(SavedAsPage):
-    """What is shown by what `benchax.reporting.display` has put into `RENDERERS`."""
+    """A result that `print`, IPython and notebooks show in full, and `repr` in one line."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A dataclass writes a `__repr__` with all fields unless its class has one already.
+        cls.__repr__ = SelfRendering.__repr__
+
+    def __repr__(self) -> str:
+        line = RENDERERS["line"](self) if "line" in RENDERERS else ""
+        return f"<{type(self).__name__} {line}>" if line else f"<{type(self).__name__}>"
 
     def __str__(self) -> str:
-        # Empty where no public name was imported: then nothing has taught results to show themselves.
+        # Without an import of a public name there is no renderer.
         return RENDERERS["text"](self) if "text" in RENDERERS else repr(self)
 
     def _repr_html_(self) -> str | None:

@@ -41,10 +41,18 @@ def seconds_range(low: float, high: float, digits: int = 3) -> str:
     """57.2 – 59.3 µs: both ends in one unit, that of the greater one; 112.1 – 112.4 µs: with up to two more digits
     where they would read the same otherwise."""
     unit = seconds_unit(max(abs(low), abs(high)))
-    scale = SECONDS[unit]
+    return f"{' – '.join(_ends(low, high, SECONDS[unit], digits))} {unit}"
+
+
+def seconds_around(value: float, low: float, high: float, digits: int = 3) -> str:
+    """5.08–5.31: the ends of an interval in the unit that `seconds(value)` has, to follow it in brackets."""
+    return "–".join(_ends(low, high, SECONDS[seconds_unit(value)], digits))
+
+
+def _ends(low: float, high: float, scale: float, digits: int) -> tuple[str, str]:
     while low != high and number(low / scale, digits) == number(high / scale, digits) and digits < 5:
         digits += 1
-    return f"{number(low / scale, digits)} – {number(high / scale, digits)} {unit}"
+    return number(low / scale, digits), number(high / scale, digits)
 
 
 def size(value: float, digits: int = 3) -> str:

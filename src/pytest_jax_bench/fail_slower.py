@@ -49,6 +49,8 @@ class GateResult:
     """What exceeds its limit."""
     notes: tuple[str, ...] = ()
     """What must be known of the comparison, or that there is none."""
+    unjudged: tuple[str, ...] = ()
+    """The metrics that have a limit and no verdict."""
 
 
 def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, limits: Limits) -> GateResult:
@@ -66,14 +68,15 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
         # The last one completes a sentence, as all that are raised here.
         why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-        return _refuse(labels[0], why)
+        return _refuse(labels[0], why, limits)
     run = next(c for c in found if c.metric == "run")
     if run.failure is not None:
-        return _refuse(labels[0], run.why)
-    alarms = gate.Gate(limits).alarms(found)
+        return _refuse(labels[0], run.why, limits)
+    of_limits = gate.Gate(limits)
+    alarms = tuple(gate.describe_alarm(c, limit) for c, limit in of_limits.alarms(found))
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return GateResult(labels[0], run.verdict, text, tuple(gate.describe_alarm(c, limit) for c, limit in alarms), notes)
+    return GateResult(labels[0], run.verdict, text, alarms, notes, tuple(of_limits.unjudged(found)))
 
 
 def label(row: Row) -> str:
@@ -81,9 +84,9 @@ def label(row: Row) -> str:
     return f"{row['commit']}:{row['commit_run']}"
 
 
-def _refuse(against: str, why: str) -> GateResult:
+def _refuse(against: str, why: str, limits: Limits) -> GateResult:
     text = f"not compared with {against}, because {' '.join(why.split())}"
-    return GateResult(against, None, text, notes=(text,))
+    return GateResult(against, None, text, notes=(text,), unjudged=tuple(limits))
 
 
 # ---- what is compared -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ the jitted one.
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +59,8 @@ def find_jitted_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
     if is_jitted(fn):
         return InnerCall(fn, args, dict(kwargs), True)
-    if not isinstance(fn, FunctionType) or not _only_calls(fn.__code__):
+    # Calling a coroutine function runs nothing, and Python warns of what it returns.
+    if not isinstance(fn, FunctionType) or inspect.iscoroutinefunction(fn) or not _only_calls(fn.__code__):
         return None
     calls: list[_StandIn] = []
     replaced = _with_stand_ins(fn, calls)

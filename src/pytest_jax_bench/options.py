@@ -121,6 +121,7 @@ OPTIONS = (
     ),
     Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "TIME"),
     Option("fail_slower", "Exit with 1 beyond 10%, or run=5%,peak=0,compile=20% (default: never)", _limits, "LIMITS"),
+    Option("ignore_unclear", "With --ptjb-fail-slower: pass also if no measurement was judged (default: exit with 3)"),
     Option("json", "Write all results of this session to this file (default: none)", _path, "FILE"),
     Option("only", "Measure only this part of NODEID#TAG, or pattern with * ? (default: all)", _text, "PATTERN"),
     Option("skip", "Do not measure this part of NODEID#TAG, or pattern (default: none)", _text, "PATTERN"),

@@ -222,8 +222,16 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if not exitstatus and any(record["gate"] and record["gate"]["alarms"] for record in self.records):
+        if exitstatus or not self.records:
+            return
+        from pytest_jax_bench import session_summary
+        from pytest_jax_bench.settings import settings_of
+
+        if any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif session_summary.unjudged(self.records, settings_of(self.config)):
+            # As `benchax compare`. Of pytest's own codes this is an internal error, which prints a traceback.
+            session.exitstatus = 3
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self.left_out:

@@ -9,7 +9,8 @@ With --ptjb-json all results of a session go into one JSON document:
      "results": [{"nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements"}, …]}
 
 `row` and `reference` have the columns of the CSV file, null for NaN; `verdicts` says for each metric [verdict, why];
-`gate` is what --ptjb-fail-slower came to, {"against", "verdict", "text", "alarms", "notes"}, null without it;
+`gate` is what --ptjb-fail-slower came to, {"against", "verdict", "text", "alarms", "notes", "unjudged"}, null without
+it;
 `measurements` are the documents of benchax with every reading, as `benchax run --json` writes them.
 """
 
@@ -66,6 +67,11 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     # Also with -q: these lines are why the session fails.
     for line in gate_lines(records, verbosity):
         reporter.write_line(line)
+    if metrics := unjudged(records, settings):
+        reporter.write_line(
+            f"UNCLEAR: the limit for {', '.join(metrics)} judged no measurement (--ptjb-fail-slower); -v says why, and "
+            "--ptjb-ignore-unclear accepts it"
+        )
     if settings.json is not None:
         write_json(settings.json, records, session=config.stash[stash.SESSION])
         if verbosity >= 0:
@@ -170,6 +176,19 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
         for r, gate in compared
         if gate["alarms"]
     ]
+
+
+def unjudged(records: Sequence[Record], settings: PluginSettings) -> list[str]:
+    """The metrics whose limit judged no measurement.
+
+    Empty in a session without anything to compare with, unless a run was pinned: the first session makes the baseline.
+    """
+    if settings.fail_slower is None or settings.ignore_unclear:
+        return []
+    if not (gates := [record["gate"] for record in records if record["gate"]]):
+        is_missing = settings.pin is not None and not settings.no_compare
+        return list(settings.fail_slower) if is_missing else []
+    return [metric for metric in settings.fail_slower if all(metric in gate["unjudged"] for gate in gates)]
 
 
 def _name(record: Record) -> str:

@@ -73,6 +73,7 @@ class PluginSettings:
     verify: str | None = None
     timeout: float | None = None
     fail_slower: Mapping[Metric, Limit] | None = None
+    ignore_unclear: bool = False
     json: Path | None = None
     only: str | None = None
     skip: str | None = None

@@ -155,6 +155,38 @@ def test_outside_of_a_repository_it_is_said(tmp_path: Path, monkeypatch: pytest.
         pass
 
 
+def test_a_shallow_clone_is_named_with_the_command_that_completes_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(project, "commit", "-qam", "second")
+    git(tmp_path, "clone", "-q", "--depth", "1", project.as_uri(), "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+
+    with (
+        pytest.raises(UsageError, match=r"there is no commit 'HEAD~1' in .*clone, which is a shallow clone") as error,
+        build_checkout("HEAD~1", Selection(("benchmarks",))),
+    ):
+        pass
+
+    assert error.value.hint == "git fetch --unshallow"
+
+
+def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+    with (
+        pytest.raises(UsageError, match="detected dubious ownership in repository at") as error,
+        build_checkout("main", Selection(("benchmarks",))),
+    ):
+        pass
+
+    assert "git config --global --add safe.directory" in error.value.hint
+
+
 def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay(project: Path, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

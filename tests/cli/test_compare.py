@@ -127,6 +127,10 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
     assert "new: added" in told.stderr
     assert told.returncode == 0
 
+    alone = project.benchax("compare", "v1", "-k", "added", "--fail-slower", "50%")
+    assert "UNCLEAR: the limit for run judged no case; try another baseline" in alone.stderr
+    assert alone.returncode == 3
+
     (project.folder / "pyproject.toml").write_text('[tool.benchax.gate]\nmissing = "fail"\n')
     missing = project.benchax("compare", "v1", "-k", "*n*")
     assert "missing now: gone" in missing.stderr
@@ -156,9 +160,12 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)
     project.baseline()
 
-    done = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--fail-unclear")
+    done = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%")
+    accepted = project.benchax("compare", "v1", "-k", "calls_back", "--fail-slower", "5%", "--ignore-unclear")
 
-    assert done.returncode == 3
+    assert (done.returncode, accepted.returncode) == (3, 0)
+    assert "UNCLEAR: the limit for run judged no case; try --max-time 15min, " in done.stderr
+    assert "UNCLEAR" not in accepted.stderr
     assert "has no program that could run again, because it cannot be exported" in " ".join(done.stdout.split())
 
 
@@ -166,10 +173,10 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     ("arguments", "text"),
     [
         (["v2"], "'v2' is no baseline, run or commit"),
-        (["v1", "--fail-slower", "5"], "the limit '5' of run has no unit"),
-        (["v1", "--fail-slower", "-3%"], "the limit '-3%' of run cannot be read"),
-        (["v1", "--fail-slower", "abc"], "the limit 'abc' of run cannot be read"),
-        (["v1", "--fail-slower", "speed=5%"], "there is no metric 'speed'"),
+        (["v1", "--fail-slower", "5"], "the limit '5' for run has no unit"),
+        (["v1", "--fail-slower", "-3%"], "invalid limit '-3%' for run"),
+        (["v1", "--fail-slower", "abc"], "invalid limit 'abc' for run"),
+        (["v1", "--fail-slower", "speed=5%"], "unknown metric 'speed'"),
         (
             ["v1", "--resolution", "0.1%"],
             "the resolution '0.1%' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
@@ -177,10 +184,10 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
         (["--jax", "0.9.2,0.10.2", "--resolution", "1%"], "--resolution 1% is given with --jax\nexpected one of them"),
         (["--ref", "a", "--process-pairs", "--resolution", "1%"], "--resolution 1% is given with --process-pairs"),
         (["--ref", "main", "--jax", "0.9.2"], "--ref and --jax are given together"),
-        (["--jax", "0.9.2,"], "--jax '0.9.2,' is not enough\nexpected two versions or more"),
+        (["--jax", "0.9.2,"], "--jax '0.9.2,' names too few versions\nexpected two versions or more"),
         (["v1", "v1", "-p", "n=3"], "params=['n=3'] is given with the stored candidate 'v1'"),
         (["v1", "--timeout", "soon"], "option 'timeout_s' in the command line cannot be 'soon'"),
-        (["--ref", "main", "--benchmarks", "theirs"], "--benchmarks 'theirs' cannot be"),
+        (["--ref", "main", "--benchmarks", "theirs"], "invalid --benchmarks 'theirs'"),
         (["--ref", "main"], "not a git repository"),
         (["v1", "-k", "nothing"], "no case matches 'nothing'"),
     ],

@@ -210,7 +210,6 @@ def test_help_tells_the_defaults_that_are_in_force() -> None:
         "verify": DEFAULTS.verify,
         "seed": f"{DEFAULTS.seed}",
     }
-    assert told["relative_width"] == [f"{DEFAULTS.relative_width:.0%}"]
 
 
 def test_what_the_library_can_do_is_a_command_of_that_name() -> None:

@@ -231,7 +231,7 @@ def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) 
     done = benchax("run", "jax.numpy:sort", "f32[100]", *QUICK)
 
     assert done.code == 0
-    assert done.out.splitlines()[0] == "sort"
+    assert re.match(r"sort +[\d.]+ [µm]s ", done.out)
     assert "\n  wall " in done.out
     assert done.err.splitlines()[0] == "1/1 sort"
     assert [m.signature for m in package.load(".benchmarks")] == ["f32[100]"]
@@ -345,7 +345,7 @@ def test_a_terminal_sees_a_bar_that_leaves_nothing_on_stdout(tmp_path: Path) -> 
     assert run.returncode == 0
     assert re.search(r"1/1 sin .*━.* compile", drawn)
     assert "\x1b" not in out
-    assert out.startswith("sin\n")
+    assert out.startswith("sin ")
 
 
 def _read(terminal: int) -> bytes:
@@ -361,16 +361,31 @@ def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Bencha
     assert {s.timer for s in row.samples} == {"wall"}
 
 
-def test_what_nobody_asked_for_is_missing_without_a_word_and_said_where_the_row_is_shown_in_full(
-    benchax: Benchax,
-) -> None:
-    done = benchax("run", "jax.numpy:sin", "f32[8]", "--quick")
-    full = benchax("show").out
+@pytest.mark.parametrize("option", ["-v", "--verbose"])
+def test_what_was_not_measured_is_one_line_and_the_reasons_follow_on_request(benchax: Benchax, option: str) -> None:
+    ran = benchax("run", "jax.numpy:sin", "f32[8]", "--quick", option).out
+    brief, full = benchax("show").out, benchax("show", option).out
 
-    assert "switched off" not in done.out
-    assert "stages=" not in done.out
-    assert re.search(r"compiled call +not measured +because switched off\n", full)
-    assert re.search(r"dispatch +not measured +because only stages='samples' was asked for\n", full)
+    named = " ".join(brief.splitlines()[-2:])
+    assert re.search(r"not measured: .*memory during a call, .*dispatch, call floor \(-v says why\)$", named)
+    assert "switched off" not in brief
+    for text in (ran, full):
+        assert re.search(r"memory during a call +switched off\n", text)
+        assert re.search(r"dispatch +only stages='samples' was asked for\n", text)
+        assert "-v says why" not in text
+
+
+def test_reasons_of_several_cases_come_with_their_names(benchax: Benchax, project: Path) -> None:
+    write(project / "bench_it.py", GOOD)
+
+    brief, full = (benchax("run", "--quick", *words).out for words in ((), ("-v",)))
+
+    assert brief.count("not measured") == 1
+    assert "(-v says why)" in brief
+    assert [line for line in full.splitlines() if line.startswith("not measured")] == [
+        "not measured of matmul[n=4]",
+        "not measured of matmul[n=8]",
+    ]
 
 
 def test_no_folder_is_left_where_storing_is_off(benchax: Benchax, project: Path) -> None:
@@ -554,7 +569,7 @@ def test_on_a_full_disk_the_rows_are_still_shown(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 2
-    assert done.stdout.startswith("sin\n")
+    assert done.stdout.startswith("sin ")
     assert "  wall " in done.stdout
     assert "error: cannot write .benchmarks/benchax.db: " in done.stderr
     assert "error: 1 row not stored anywhere: " in done.stderr
@@ -628,7 +643,7 @@ def test_an_interrupt_keeps_and_shows_what_is_finished(
     assert process.returncode == 130
     assert err.splitlines()[-1] == "interrupted: 1 of 2 cases finished, and kept"
     assert "Traceback" not in err
-    assert out.startswith("quick\n")
+    assert out.startswith("quick ")
     assert [m.case.name for m in package.load(tmp_path / ".benchmarks")] == ["quick"]
     assert marked(tmp_path) == []
 
@@ -695,7 +710,7 @@ def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: P
     assert done.code == 0, done.err
     (row,) = done.rows
     assert {(s.timer, s.process) for s in row.samples} >= {("wall", 0), ("wall", 1), ("wall", 2)}
-    assert "between 3 processes" in " ".join(shown.out.split())
+    assert "95 % interval for a later run" in " ".join(shown.out.split())
 
 
 def test_a_number_of_processes_that_is_none_is_refused(benchax: Benchax) -> None:
@@ -725,7 +740,7 @@ def test_quick_is_one_timer_in_one_process_and_says_what_it_leaves_out(benchax: 
     assert [s.timer for s in row.samples] == ["wall"]
     assert (row.options.processes, row.memory.compiled_rise_bytes, row.stages.dispatch_s) == (1, None, None)
     assert row.numerics is not None
-    assert "no memory, transfers or dispatch" in done.err
+    assert "without memory, transfers, or dispatch" in done.err
 
 
 MANY = """

@@ -91,6 +91,7 @@ def test_compare_ends_with_1_where_a_version_gives_another_result_unless_that_is
 
     assert (same.returncode, other.returncode, ignored.returncode) == (0, 1, 0), other.stderr
     assert "gives another result than" in " ".join(other.stdout.split())
+    assert "result differs (" in other.stdout
 
 
 def test_grid_ends_with_1_where_a_function_differs_from_the_one_that_is_named(tmp_path: Path) -> None:

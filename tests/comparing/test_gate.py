@@ -101,13 +101,13 @@ def test_what_is_no_limit_is_refused_with_an_example(text: str, metric: str) -> 
     with pytest.raises(UsageError) as error:
         limit_of(text, metric)  # type: ignore[arg-type]
 
-    assert error.value.problem == f"the limit {text!r} of {metric} cannot be read"
+    assert error.value.problem == f"invalid limit {text!r} for {metric}"
     assert "5%" in error.value.expected
 
 
 @pytest.mark.parametrize("text", ["5%+6%", "1ms+2ms"])
 def test_two_limits_of_one_kind_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="invalid limit"):
         limit_of(text, "run")
 
 
@@ -117,7 +117,7 @@ def test_a_time_without_a_unit_is_asked_for_it(text: str) -> None:
         limit_of(text, "run")
 
     assert str(error.value) == (
-        f"the limit '{text}' of run has no unit\nexpected 5%, 20us or 5%+20us\n\nhint: {text}% or {text}ms"
+        f"the limit '{text}' for run has no unit\nexpected 5%, 20us or 5%+20us\n\nhint: {text}% or {text}ms"
     )
 
 
@@ -134,13 +134,13 @@ def test_one_limit_is_of_run_times_and_others_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the limit '' of run cannot be read"),
-        ("run=", "the limit '' of run cannot be read"),
-        ("x=5%", "there is no metric 'x'"),
-        ("=5%", "there is no metric ''"),
-        ("runs=5%", "there is no metric 'runs'"),
-        ("5%,", "the limit '' of run cannot be read"),
-        ("run=5%=6%", "the limit '5%=6%' of run cannot be read"),
+        ("", "invalid limit '' for run"),
+        ("run=", "invalid limit '' for run"),
+        ("x=5%", "unknown metric 'x'"),
+        ("=5%", "unknown metric ''"),
+        ("runs=5%", "unknown metric 'runs'"),
+        ("5%,", "invalid limit '' for run"),
+        ("run=5%=6%", "invalid limit '5%=6%' for run"),
     ],
 )
 def test_a_list_of_limits_that_cannot_be_read_is_refused(text: str, said: str) -> None:
@@ -247,14 +247,16 @@ LIMITS = {"run": Limit(0.05)}
         ([compared("faster", 0.5)], STRICT, FINE),
         ([compared("slower", 1.02)], STRICT, FINE),
         ([compared("slower", 1.1)], LENIENT, SLOWER),
-        ([compared("unclear")], DEFAULT_EVENTS, FINE),
+        ([compared("unclear"), compared("same", case="g")], DEFAULT_EVENTS, FINE),
+        ([compared("unclear"), compared("unclear", case="g")], DEFAULT_EVENTS, UNCLEAR),
+        ([compared("unclear")], LENIENT, FINE),
         ([compared("unclear")], STRICT, UNCLEAR),
         ([FAILED], DEFAULT_EVENTS, ERROR),
         ([FAILED], LENIENT, FINE),
         ([FAILED, compared("slower", 1.1), compared("unclear")], STRICT, ERROR),
         ([FAILED, compared("slower", 1.1)], LENIENT, SLOWER),
         ([compared("unclear"), compared("slower", 1.1)], STRICT, SLOWER),
-        ([compared("unclear", metric="compile")], STRICT, FINE),  # nobody set a limit to it
+        ([compared("unclear", metric="compile"), compared("same")], STRICT, FINE),  # it has no limit
         ([], STRICT, FINE),
     ],
 )
@@ -263,13 +265,49 @@ def test_the_gravest_decides(found: list[Comparison], events: dict[str, bool], c
 
 
 def test_a_failure_is_no_unclear_comparison() -> None:
-    assert Gate(LIMITS, {**LENIENT, "unclear": True}).exit_code([FAILED]) == FINE
+    judged = compared("same", case="g")
+
+    assert Gate(LIMITS, {**LENIENT, "unclear": True}).exit_code([FAILED, judged]) == FINE
+
+
+def test_a_limit_that_judged_no_case_is_unclear() -> None:
+    """Whatever the reason: nothing was checked."""
+    case = [CaseId("g")]
+    gate = Gate(LIMITS, {**DEFAULT_EVENTS, "failed": False})
+
+    assert gate.exit_code([FAILED]) == UNCLEAR
+    assert gate.exit_code([], new=case) == UNCLEAR
+    assert gate.exit_code([], missing=case) == UNCLEAR
+    assert Gate().exit_code([compared("unclear")]) == FINE  # there is no limit
+
+
+def test_each_limit_has_to_judge_a_case() -> None:
+    gate = Gate({"run": Limit(0.05), "peak": Limit(None, 0.0), "compile": Limit(0.2)})
+    found = [compared("unclear"), in_bytes(8, 8), compared("same", metric="compile")]
+
+    assert gate.unjudged(found) == ["run"]
+    assert gate.exit_code(found) == UNCLEAR
+    # A program that did not change has one comparison, which holds for all metrics.
+    assert gate.unjudged([replace(compared("same"), method="same program")]) == []
+
+
+def test_a_limit_of_other_cases_is_not_missed() -> None:
+    gate = Gate(cases=[("matmul", {"run": Limit(0.05)})])
+
+    assert gate.exit_code([compared("unclear", case="fft")]) == FINE
+    assert gate.exit_code([compared("unclear", case="matmul")]) == UNCLEAR
+
+
+def test_unclear_fails_without_a_limit_if_that_is_asked_for() -> None:
+    assert Gate(events={**DEFAULT_EVENTS, "unclear": True}).exit_code([compared("unclear")]) == UNCLEAR
 
 
 def test_new_and_missing_cases_fail_where_that_is_asked_for() -> None:
     case = [CaseId("g")]
 
-    assert Gate(LIMITS).exit_code([], new=case, missing=case) == FINE
+    judged = [compared("same")]
+
+    assert Gate(LIMITS).exit_code(judged, new=case, missing=case) == FINE
     assert Gate(LIMITS, {**LENIENT, "new": True}).exit_code([], new=case) == SLOWER
     assert Gate(LIMITS, {**LENIENT, "missing": True}).exit_code([], missing=case) == SLOWER
     assert Gate(LIMITS, STRICT).exit_code([FAILED], missing=case) == ERROR
@@ -311,7 +349,7 @@ def test_the_file_says_limits_and_events(project: Path) -> None:
     gate = gate_of(None, write(project, TABLE))
 
     assert gate.limits == {"run": Limit(0.05), "peak": Limit(None, 65536.0)}
-    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": False}
+    assert gate.events == {"new": False, "missing": True, "failed": False, "differs": True, "unclear": None}
 
 
 def test_patterns_replace_limits_metric_by_metric_and_later_ones_win(project: Path) -> None:
@@ -333,6 +371,12 @@ def test_a_pattern_that_is_a_name_holds_for_all_its_parameters(project: Path) ->
     assert gate.limits_of(CaseId("fft2")) == {}
 
 
+def test_the_file_accepts_that_nothing_was_judged(project: Path) -> None:
+    gate = gate_of("5%", write(project, '[tool.benchax.gate]\nunclear = "ignore"'))
+
+    assert gate.exit_code([compared("unclear")]) == FINE
+
+
 def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Path) -> None:
     gate = gate_of("run=7%", write(project, TABLE), {"unclear": True})
 
@@ -344,15 +388,15 @@ def test_the_command_line_replaces_the_limits_and_leaves_the_events(project: Pat
     ("table", "said"),
     [
         ('[tool.benchax.gate]\nruns = "5%"', "unknown key 'runs'"),
-        ('[tool.benchax.gate]\nrun = "5"', "the limit '5' of run has no unit"),
-        ("[tool.benchax.gate]\nrun = 5", "the limit 5 of run has no unit"),
-        ("[tool.benchax.gate]\nrun = true", "the limit True of run cannot be read"),
-        ("[tool.benchax.gate]\nrun = -0.5", "the limit -0.5 of run cannot be read"),
-        ('[tool.benchax.gate]\nmissing = "maybe"', "missing = 'maybe' cannot be"),
-        ("[tool.benchax.gate]\nmissing = true", "missing = True cannot be"),
-        ('[tool.benchax.gate.cases.f]\nspeed = "5%"', "there is no metric 'speed'"),
-        ('[tool.benchax.gate.cases.f]\nnew = "fail"', "there is no metric 'new'"),
-        ('[tool.benchax]\ngate = "5%"', "it is '5%'"),
+        ('[tool.benchax.gate]\nrun = "5"', "the limit '5' for run has no unit"),
+        ("[tool.benchax.gate]\nrun = 5", "the limit 5 for run has no unit"),
+        ("[tool.benchax.gate]\nrun = true", "invalid limit True for run"),
+        ("[tool.benchax.gate]\nrun = -0.5", "invalid limit -0.5 for run"),
+        ('[tool.benchax.gate]\nmissing = "maybe"', "invalid value 'maybe' for missing"),
+        ("[tool.benchax.gate]\nmissing = true", "invalid value True for missing"),
+        ('[tool.benchax.gate.cases.f]\nspeed = "5%"', "unknown metric 'speed'"),
+        ('[tool.benchax.gate.cases.f]\nnew = "fail"', "unknown metric 'new'"),
+        ('[tool.benchax]\ngate = "5%"', "the gate is '5%'"),
         ('[tool.benchax.gate]\ncases = "5%"', "cases is '5%'"),
         ('[tool.benchax.gate.cases]\nf = "5%"', "cases.f is '5%'"),
     ],

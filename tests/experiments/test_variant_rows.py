@@ -9,7 +9,7 @@ from comparisons_by_hand import compared as by_hand
 
 from benchax.experiments import ablation, variant_rows
 from benchax.experiments.study import Observation
-from benchax.model import Failure, Memory, Remark
+from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
 
 MIB = 2**20
@@ -94,6 +94,14 @@ def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_compariso
 
     assert found.comparison is not None
     assert found.comparison.remarks == ()
+
+
+def test_a_result_that_differs_and_has_no_errors_to_be_judged_by_is_wrong() -> None:
+    wrong = Numerics("baseline", agrees=False, why="the output is f32[3] where the reference is f32[4]")
+
+    found = variant_rows.add_comparison(replace(row(None), errors=None), by_hand(1, 0.5, numerics=wrong), row(None))
+
+    assert (found.status, found.reason, found.comparison) == ("wrong_result", wrong.why, None)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions_by_hand import slow_at_first
 
 from benchax.grids import cell, trees
 from benchax.grids.plan import DataPoint
@@ -85,6 +86,29 @@ def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
     assert document["failure"] is None
     assert [len(trial["elapsed_s"]) for trial in document["trials"]] == [1, 1, 1]
     assert len(calls) == 4  # the first run, and one for each trial
+
+
+def test_a_slow_first_call_does_not_choose_the_timers() -> None:
+    count = slow_at_first()
+
+    def fn(x: jax.Array) -> jax.Array:
+        return jax.pure_callback(count, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    asked = request(fn, "f32[24,24]", seeds=(1,))
+    document, _, _ = measured(replace(asked, options=replace(asked.options, timer="auto")))
+
+    assert document["failure"] is None
+    assert not any("a call takes" in absent["why"] for absent in document["absent"]), document["absent"]
+
+
+def test_a_generator_function_gets_no_time() -> None:
+    def steps(x: jax.Array) -> Any:
+        yield x
+
+    document, _, _ = measured(request(steps))
+
+    assert "steps is a generator function" in document["failure"]["message"]
+    assert "trials" not in document
 
 
 def test_trials_have_inputs_of_their_own_and_the_same_seed_gives_the_same() -> None:

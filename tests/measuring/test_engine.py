@@ -6,7 +6,9 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from functions_by_hand import slow_at_first
 
 from benchax import codec
 from benchax.case import make_case
@@ -84,7 +86,7 @@ def test_every_timer_of_the_automatic_choice_is_there_or_says_why_not(fn, args, 
     m = bench(fn, *args)
 
     assert m.failure is None
-    reasons = {name: m.why_absent(f"samples.{name}") for name in AUTOMATIC if m.summary(name) is None}
+    reasons = {name: m.why_absent(f"samples.{name}") for name in AUTOMATIC if m.find_summary(name) is None}
     assert all(reasons.values()), reasons
 
 
@@ -97,6 +99,16 @@ def test_which_timers_there_are_does_not_rest_on_preempted_calls(bench, monkeypa
     m = bench(jnp.tanh, "f32[10000]")
 
     assert [s.timer for s in m.samples][:2] == ["in_graph", "wall"]
+
+
+@pytest.mark.parametrize("stages", ["samples", "all"])
+def test_a_slow_first_call_does_not_choose_the_timers(stages, bench):
+    """Of an eager function on CPU, "samples" has its first calls under observation of memory."""
+    m = bench(slow_at_first(), np.ones((24, 24)), jit=False, options={"max_warmup_s": 0.02, "stages": stages})
+
+    assert m.failure is None
+    assert not any("a call takes" in absent.why for absent in m.not_measured), m.not_measured
+    assert m.samples_of("wall") is not None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchax.measuring.program import program_of
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
+from benchax.paired_runs.remarks import remarks
 
 X = "f32[64]"
 
@@ -94,6 +96,22 @@ def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
 
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
     assert (processor > 0).all()
+
+
+def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
+    calls: list[str] = []
+
+    def say(stage: str, **facts: Any) -> None:
+        if stage == "rounds":
+            calls.clear()
+
+    sides = tuple(native(label, lambda x, label=label: calls.append(label) or x, jit=False) for label in ("a", "b"))
+    document, _ = take_blocks(PairedRequest(sides, blocks=1), say)
+
+    in_rounds = 2 * (document["iterations"] + 1)  # at most: last in one round, and first in the next
+    rows = [(label, len(list(row))) for label, row in groupby(calls)]
+    assert {label for label, length in rows if length > in_rounds} == {"a", "b"}
+    assert all(0 < side["alone_s"] < 1 for side in document["sides"])
 
 
 def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_side() -> None:
@@ -289,6 +307,23 @@ def test_unjitted_functions_run_beside_jitted_ones() -> None:
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_finite_and_what_returns_nothing_is_told_of_each_side() -> None:
+    def logarithm(x: Any) -> Any:
+        return jnp.log(-1 - x * x)
+
+    def nothing(x: Any) -> None:
+        jnp.sin(x)
+
+    document, _ = taken(native("a", sine), native("nan", logarithm), native("none", nothing))
+
+    assert [side["nonfinite"] == "" for side in document["sides"]] == [True, False, True]
+    assert [side["returns_nothing"] for side in document["sides"]] == [False, False, True]
+    said = [(r.code, r.message) for r in remarks(document, ["a", "nan", "none"]) if r.severity == "warning"]
+    assert [code for code, _ in said] == ["nonfinite-result", "no-outputs"]
+    assert said[0][1].startswith("Not all values of the result of nan are finite (")
+    assert "agreement" not in taken(native("one", nothing), native("other", nothing))[0]["sides"][1]
 
 
 def test_outputs_that_differ_are_told_of_the_side_that_differs() -> None:

@@ -2,21 +2,27 @@
 enough."""
 
 import functools
+import re
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from evidence_by_hand import measured
+from jax.experimental import io_callback
 
+import benchax
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.remarks import remarks
+from benchax.measuring.remarks import remarks, renew
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.remarks.of_calls import CODES
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
-from benchax.model import CallFloor, Cost, Memory, Noise, Samples, Stages, Transfer
+from benchax.model import CallFloor, Cost, Memory, Noise, Remark, Samples, Stages, Transfer
+from benchax.units import seconds
 
 MIB = 2**20
 
@@ -120,6 +126,59 @@ def test_a_program_that_does_not_depend_on_its_inputs(bench):
     assert "does not depend on its inputs" in message
 
 
+def test_a_function_that_returns_nothing(bench):
+    def nothing(x):
+        jnp.sin(x)
+
+    m = bench(nothing, "f32[8]", options={"stages": "samples"})
+
+    assert "no-outputs" in codes(m)
+    assert "folded" not in codes(m)
+    assert "because it returns nothing, so there is nothing to check" in " ".join(str(m).split())
+    assert "no-outputs" not in codes(bench(lambda x: x, "f32[8]", options={"stages": "samples"}))
+
+
+@pytest.mark.parametrize(
+    ("fn", "counted"),
+    [(lambda x: jnp.log(-1 - x * x), "8 NaN of 8"), (lambda x: x.at[2].set(jnp.inf), "1 infinite of 8")],
+)
+def test_a_result_that_is_not_finite(fn, counted, bench):
+    m = bench(fn, "f32[8]", options={"stages": "samples"})
+
+    (remark,) = [remark for remark in m.remarks if remark.code == "nonfinite-result"]
+    assert remark.severity == "warning"
+    assert counted in remark.message
+    assert "to the eager result; not all values are finite" in " ".join(str(m).split())
+    assert "nonfinite-result" not in codes(bench(lambda x: x, "f32[8]", options={"stages": "samples"}))
+
+
+def ignore(*values):
+    """What a callback calls."""
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: jax.debug.print("{}", x[:0]), "jax.debug."),
+        (lambda x: jax.debug.callback(ignore, x), "jax.debug.callback"),
+        (lambda x: jax.pure_callback(np.asarray, x, x), "jax.pure_callback"),
+        (lambda x: io_callback(ignore, None, x), "io_callback"),
+    ],
+)
+def test_callbacks_are_named_with_their_lines(call, name, bench):
+    @jax.jit
+    def inner(x):
+        called = call(x)
+        return x + 1 if called is None else called + 1
+
+    m = bench(lambda x: inner(x) * 2, "f32[8]", options={"stages": "first_run"})
+
+    (remark,) = [remark for remark in m.remarks if remark.code == "host-callbacks"]
+    assert remark.severity == "warning"
+    assert f"Each call runs Python on the host, and its time includes that: {name}" in remark.message
+    assert f"at {__file__}:{call.__code__.co_firstlineno}" in remark.message
+
+
 def test_loops_are_not_taken_for_folded_work(evidence):
     """Their bodies are counted once after, and differently before."""
     loop = replace(
@@ -144,127 +203,157 @@ def with_floor(evidence, floor_s, call_s):
     return replace(evidence, stages=Stages(call_floor=CallFloor(tuple(floor_s), tuple(call_s))))
 
 
-def test_the_figures_of_dispatch_bound_are_those_of_its_share(evidence):
-    """Seen on a busy machine: "takes 52 µs here; that is 61 % of your 46 µs"."""
-    busy = with_floor(evidence, [28e-6, 52e-6, 60e-6], [46e-6, 46e-6, 90e-6])
-
-    assert said(busy)["dispatch-bound"].startswith(
-        "a call that does next to nothing takes 28 µs here; that is 61 % of your shortest, 46 µs."
-    )
+def shows(evidence, floor_s=None, call_s=None, **medians_s):
+    """`evidence` with these times; by default calls take in turns with the floor what wall says."""
+    readings = tuple(samples(timer, median_s) for timer, median_s in medians_s.items())
+    evidence = replace(evidence, samples=readings)
+    return evidence if floor_s is None else with_floor(evidence, floor_s, call_s or [medians_s["wall"]] * 3)
 
 
-def test_dispatch_bound_says_what_a_call_costs_that_does_nothing(evidence):
-    bound = with_floor(evidence, [8e-6, 8.1e-6, 9e-6], [12.9e-6, 13e-6, 40e-6])
+def test_dispatch_bound_names_the_floor_and_wall_as_the_row_shows_them(evidence):
+    """Seen: "takes 18 µs here; that is 66 % of your shortest, 27 µs", next to call floor 47.8 µs and wall 53.0 µs."""
+    bound = shows(evidence, [18e-6, 47.8e-6, 60e-6], [27e-6, 52e-6, 90e-6], wall=53e-6)
 
     assert said(bound)["dispatch-bound"] == (
-        "a call that does next to nothing takes 8.1 µs here; that is 62 % of your 13 µs. Inside a bigger program, or "
-        "with more work in each call, this is not paid each time"
-    )
-    equal = with_floor(evidence, [8e-6] * 3, [7.9e-6] * 3)
-    assert said(equal)["dispatch-bound"].startswith(
-        "a call that does next to nothing takes 8.0 µs here; that is as long as yours (7.9 µs)."
+        "Most of wall is the cost of a call: an empty call takes 47.8 µs here (call floor), yours 53.0 µs. Inside a "
+        "bigger program, you don't pay that on each call."
     )
 
 
 @pytest.mark.parametrize(
-    ("floor_s", "call_s"),
+    ("floor_s", "call_s", "wall_s"),
     [
-        ([8e-6] * 3, [20e-6] * 3),
+        ([8e-6] * 3, [20e-6] * 3, 20e-6),
         # Load made the floor slow now and then: the least of both do not agree with the medians.
-        ([8e-6, 90e-6, 95e-6], [80e-6, 81e-6, 100e-6]),
+        ([8e-6, 90e-6, 95e-6], [80e-6, 81e-6, 100e-6], 80e-6),
         # ... and here the calls: the medians do not agree with the least.
-        ([8e-6, 8e-6, 8e-6], [9e-6, 90e-6, 95e-6]),
+        ([8e-6, 8e-6, 8e-6], [9e-6, 90e-6, 95e-6], 9e-6),
+        # What the row shows does not say it: other processes were slower.
+        ([8e-6] * 3, [9e-6] * 3, 30e-6),
     ],
 )
-def test_dispatch_bound_is_not_said_without_evidence(evidence, floor_s, call_s):
-    assert "dispatch-bound" not in said(with_floor(evidence, floor_s, call_s))
+def test_dispatch_bound_is_not_said_without_evidence(evidence, floor_s, call_s, wall_s):
+    assert "dispatch-bound" not in said(shows(evidence, floor_s, call_s, wall=wall_s))
 
 
 def test_a_difference_of_two_timers_is_no_evidence_of_dispatch(evidence):
     """As beside a timer that measures a part of the function only: 14 µs of 534 µs."""
-    apart = replace(evidence, samples=(samples("wall", 534e-6), samples("in_graph", 14e-6)))
+    apart = shows(evidence, wall=534e-6, in_graph=14e-6)
 
     assert "dispatch-bound" not in said(apart)
     assert "dispatch-bound" not in said(with_floor(apart, [60e-6] * 3, [534e-6] * 3))
 
 
 def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
-    odd = said(replace(evidence, samples=(samples("wall", 38e-3), samples("loop", 3e-3))))
+    odd = said(shows(evidence, wall=38e-3, loop=3e-3))
 
     assert "dispatch-bound" not in odd
-    assert odd["resident-far-below-wall"].startswith(
-        "repeated inside one program it takes 3.00 ms (loop); no call took less than 38.0 ms. Reasons that are known: "
-        "the start of a program of many operations, outputs"
+    assert odd["resident-far-below-wall"] == (
+        "wall (38.0 ms) exceeds loop (3.00 ms) plus the cost of a call. Known causes: Python in a wrapper, starting a "
+        "program of many operations, allocating outputs, and waiting for worker threads. For call latency, use wall."
     )
 
 
-@pytest.mark.parametrize(("floor_s", "severity"), [(25e-6, "warning"), (35e-6, "info"), (100e-6, "info")])
+@pytest.mark.parametrize(("floor_s", "severity"), [(25e-6, "warning"), (35e-6, "info"), (60e-6, "info")])
 def test_what_a_call_takes_beyond_its_repetition_and_the_cost_of_calling_is_told(evidence, floor_s, severity):
     """A convolution that XLA:CPU runs by Eigen: 18 µs in a loop, 136 µs as a call."""
-    readings = (samples("wall", 137e-6), samples("in_graph", 18e-6))
-    found = remarks(replace(with_floor(evidence, [floor_s] * 3, [137e-6] * 3), samples=readings))
+    found = remarks(shows(evidence, [floor_s] * 3, wall=137e-6, in_graph=18e-6))
     (remark,) = [remark for remark in found if remark.code == "resident-far-below-wall"]
 
     assert remark.severity == severity
     assert remark.message.startswith(
-        f"repeated inside one program it takes 18.0 µs (in_graph), and a call that does next to nothing "
-        f"at least {floor_s * 1e6:.0f} µs; no call took less than 13"
+        f"wall (137 µs) exceeds in_graph (18.0 µs) plus the call floor ({floor_s * 1e6:.1f} µs). Known causes: "
     )
 
 
 def test_a_call_that_is_the_sum_of_its_known_parts_needs_no_word(evidence):
-    readings = (samples("wall", 137e-6), samples("in_graph", 18e-6))
+    apart = shows(evidence, wall=137e-6, in_graph=48e-6)
 
-    assert "resident-far-below-wall" not in said(replace(evidence, samples=readings)), "nobody knows the cost of a call"
-    whole = with_floor(evidence, [112e-6] * 3, [137e-6] * 3)
-    assert "resident-far-below-wall" not in said(replace(whole, samples=readings))
+    assert "resident-far-below-wall" not in said(apart), "nobody knows the cost of a call"
+    assert "resident-far-below-wall" not in said(with_floor(apart, [82e-6] * 3, [137e-6] * 3))
+    # Load has made the floor's least reading and its median differ: only one of them leaves a rest.
+    assert "resident-far-below-wall" not in said(with_floor(apart, [20e-6, 82e-6, 82e-6], [137e-6] * 3))
 
 
-def test_the_python_of_a_wrapper_is_a_known_part_of_its_calls_also_without_a_floor(evidence):
-    wrapped = replace(evidence, program=replace(evidence.program, kind="wrapper"))
-    readings = (samples("wall", 126e-6), samples("device", 19e-6))
-    found = said(replace(wrapped, samples=readings))["resident-far-below-wall"]
+@pytest.mark.parametrize("wall_s", [60e-6, 120e-6, 400e-6])
+@pytest.mark.parametrize("floor_s", [None, [20e-6] * 3, [55e-6] * 3])
+def test_one_remark_at_most_speaks_of_what_a_call_costs(evidence, floor_s, wall_s):
+    found = said(replace(shows(evidence, floor_s, wall=wall_s, in_graph=12e-6), inline_flops=5e3))
 
-    assert found.startswith("the device runs it for 19.0 µs (device); no call took less than 12")
-    assert "Reasons that are known: the Python of the wrapper around it, the start" in found
-    near = said(replace(wrapped, samples=(samples("wall", 126e-6), samples("in_graph", 90e-6))))
-    assert "resident-far-below-wall" not in near
+    assert len({"dispatch-bound", "resident-far-below-wall", "inline-limit"} & found.keys()) <= 1
 
 
 @pytest.mark.parametrize("timer", ["device", "in_graph", "loop"])
 def test_a_part_that_takes_longer_than_the_whole_is_a_contradiction(timer: str, evidence):
-    odd = said(replace(evidence, samples=(samples("wall", 260e-6), samples(timer, 490e-6))))
+    odd = said(shows(evidence, wall=260e-6, **{timer: 490e-6}))
 
-    assert odd["more-than-a-call"].startswith(f"{timer} reads 490 µs, which is a part of the 260 µs of a whole call")
-    assert "these readings do not tell which" in odd["more-than-a-call"]
-    fine = said(replace(evidence, samples=(samples("wall", 260e-6), samples(timer, 262e-6))))
-    assert "more-than-a-call" not in fine
+    assert odd["more-than-a-call"] == (
+        f"wall (260 µs) is shorter than {timer} (490 µs), which a call contains. Either the machine changed its speed "
+        "between the timers, or XLA compiles the function differently in their programs. Measure again."
+    )
+    assert "more-than-a-call" not in said(shows(evidence, wall=260e-6, **{timer: 262e-6}))
 
 
 def test_runs_that_are_recorded_one_at_a_time_take_longer(evidence):
-    found = said(replace(evidence, samples=(samples("in_graph", 6e-6), samples("device", 8.9e-6))))
+    found = said(shows(evidence, in_graph=6e-6, device=8.9e-6))
 
     assert found["one-at-a-time"] == (
-        "device reads 8.90 µs, of runs that are recorded one at a time, with Python in between; repeated without a "
-        "pause the function takes 6.00 µs (in_graph)"
+        "device (8.90 µs) records runs one at a time, with Python in between. Without a pause, a run takes 6.00 µs "
+        "(in_graph)."
     )
-    alike = said(replace(evidence, samples=(samples("in_graph", 6e-6), samples("device", 6.2e-6))))
-    assert "one-at-a-time" not in alike
+    assert "one-at-a-time" not in said(shows(evidence, in_graph=6e-6, device=6.2e-6))
+    assert "one-at-a-time" not in said(shows(evidence, wall=5e-6, in_graph=6e-6, device=8.9e-6)), "a contradiction"
 
 
 def test_crossing_the_inline_limit(evidence):
-    above = replace(evidence, samples=(samples("wall", 30e-6),), inline_flops=1000.0)
+    above = replace(shows(evidence, [21e-6] * 3, wall=90e-6), inline_flops=1000.0)
 
-    assert (
-        said(above)["inline-limit"].startswith("1 kFLOP is at or above") or "1.00 kFLOP" in said(above)["inline-limit"]
+    assert said(above)["inline-limit"] == (
+        "XLA:CPU runs this program in its thread pool: it has 1.00 kFLOP. Below 1000 FLOP, it runs on the calling "
+        "thread, and a call costs less."
     )
-    assert "µs" not in said(above)["inline-limit"]
-    measured = said(with_floor(above, [21e-6] * 3, [90e-6] * 3))["inline-limit"]
-    assert "dispatched to the thread pool: a call that does next to nothing there takes 21 µs here;" in measured
     assert "inline-limit" not in said(replace(above, is_dispatch_async=False))
     assert "inline-limit" not in said(replace(above, inline_flops=999.0))
     assert "inline-limit" not in said(replace(above, platform="gpu"))
     assert "inline-limit" not in said(replace(above, samples=(samples("wall", 5e-3),)))
+
+
+def row(floor_s, remarks, *readings):
+    floor = CallFloor((floor_s,) * 3, (60e-6,) * 3)
+    return replace(measured(1e-3), stages=Stages(call_floor=floor), samples=readings, remarks=remarks)
+
+
+def test_further_processes_change_the_numbers_in_remarks_as_in_the_row():
+    by_process = [replace(samples("wall", each_s), process=i) for i, each_s in enumerate((60e-6, 70e-6, 80e-6))]
+    before = (Remark("dispatch-bound", "warning", "yours 60.0 µs"), Remark("busy", "warning", "busy"))
+
+    after = renew(row(48e-6, before, *by_process))
+
+    assert [remark.code for remark in after.remarks] == ["busy", "dispatch-bound"]
+    shown = seconds(after.summary("wall").median_s)
+    assert shown != "60.0 µs"
+    assert f"48.0 µs here (call floor), yours {shown}." in after.remarks[1].message
+
+
+def test_a_remark_that_the_row_no_longer_shows_is_taken_back():
+    by_process = [replace(samples("wall", each_s), process=i) for i, each_s in enumerate((60e-6, 140e-6, 150e-6))]
+    before = (Remark("dispatch-bound", "warning", "yours 60.0 µs"),)
+
+    assert renew(row(48e-6, before, *by_process)).remarks == ()
+
+
+def test_remarks_of_several_processes_have_the_numbers_of_the_row():
+    """Of three measurements, because a busy machine may leave one without such a remark."""
+    rows = (
+        benchax.bench(lambda x: x + 1, "f32[8]", timer="in_graph,wall", processes=2, store="off", max_time_s=0.05)
+        for _ in range(3)
+    )
+    m, remark = next((m, remark) for m in rows for remark in m.remarks if remark.code in CODES)
+
+    shown = [m.stages.call_floor_s, *(m.summary(s.timer).median_s for s in m.samples)]
+    numbers = re.findall(r"[\d.]+ [nµm]s", remark.message)
+    assert len(numbers) >= 2
+    assert set(numbers) <= set(map(seconds, shown))
 
 
 @pytest.mark.parametrize(
@@ -322,3 +411,46 @@ def test_errors_come_first(evidence):
     both = replace(evidence, compiles_while_timed=2, inline_flops=5e3, samples=(samples("wall", 30e-6),))
 
     assert [r.severity for r in remarks(both)] == ["error", "info"]
+
+
+def between(timer, low_s, high_s, **fields):
+    """Samples whose median lies between two readings, as its interval does."""
+    return Samples(timer, 1, (low_s, high_s) * 10, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        (("device", 150e-6, 160e-6), ("in_graph", 230e-6, 240e-6), "device reads 155 µs where in_graph reads 235 µs"),
+        (("in_graph", 58e-6, 60e-6), ("loop", 79e-6, 81e-6), "in_graph reads 59.0 µs where loop reads 80.0 µs"),
+        (("in_graph", 79e-6, 81e-6), ("loop", 58e-6, 60e-6), "loop reads 59.0 µs where in_graph reads 80.0 µs"),
+    ],
+)
+def test_timers_of_the_same_work_whose_intervals_do_not_meet(evidence, one, other, text):
+    found = said(replace(evidence, samples=(between(*one), between(*other))))
+
+    assert found["timers-apart"].startswith(f"{text}, of the same work")
+
+
+def test_timers_whose_intervals_meet_are_not_apart(evidence):
+    wide = (between("in_graph", 58e-6, 80e-6), between("loop", 79e-6, 81e-6), between("device", 58e-6, 81e-6))
+
+    assert "timers-apart" not in said(replace(evidence, samples=wide))
+
+
+def test_calls_of_two_lengths_are_told_from_their_mean(evidence):
+    uneven = replace(
+        evidence, samples=(samples("wall", 30e-6),), inline_flops=1e4, warmup=Warmup(9, True, 0, 2e-5, least_s=14e-6)
+    )
+
+    assert said(uneven)["uneven-calls"].startswith("wall reads 30.0 µs, and the shortest call took 14.0 µs")
+    assert "uneven-calls" not in said(replace(uneven, warmup=Warmup(9, True, 0, 2e-5, least_s=25e-6)))
+    assert "uneven-calls" not in said(replace(uneven, inline_flops=10.0))
+
+
+def test_a_median_without_an_interval_is_remarked_where_one_process_is_all(evidence):
+    few = replace(evidence, samples=(Samples("wall", 1, (30e-6,) * 5),))
+
+    assert said(few)["no-interval"].startswith("the median by wall has no interval")
+    assert "no-interval" not in said(replace(few, processes=5))
+    assert "no-interval" not in said(replace(few, samples=(samples("wall", 30e-6),)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import pytest
 
 from benchax.measuring.jaxprs import trace_call
 from benchax.measuring.rounding_noise import Rounding
-from benchax.measuring.rounding_verdicts import _f_quantile, _independent
+from benchax.measuring.rounding_verdicts import RoundingSpread, _factor, _independent, judge
 from benchax.measuring.widening import evaluate_wide
+from benchax.numerics import compare_leaves
 
 BF16 = jnp.bfloat16
 
@@ -65,13 +67,47 @@ def test_noise_in_a_loop_differs_from_iteration_to_iteration(subject: Any) -> No
     assert 10 < ulps < 400
 
 
-@pytest.mark.parametrize(("m", "n", "expected"), [(10, 70, 5.0), (100, 700, 1.81), (1000, 7000, 1.21)])
-def test_the_factor_is_the_quantile_of_the_f_distribution(m: float, n: float, expected: float) -> None:
-    rng = np.random.default_rng(0)
-    drawn = (rng.chisquare(m, 2_000_000) / m) / (rng.chisquare(n, 2_000_000) / n)
+def two_sided_t_tail(t: float, degrees: int) -> float:
+    """P(|T| > t) of Student's t with an odd number of degrees of freedom (Abramowitz & Stegun 26.7.3)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    term, total = math.cos(angle), 0.0
+    for k in range(1, degrees - 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (k + 1) / (k + 2)
+    return 1 - 2 / math.pi * (angle + math.sin(angle) * total)
 
-    assert _f_quantile(m, n) == pytest.approx(np.quantile(drawn, 1 - 1e-5), rel=0.06)
-    assert _f_quantile(m, n) == pytest.approx(expected, rel=0.2)
+
+@pytest.mark.parametrize(("degrees", "printed_t", "tail"), [(3, 12.924, 1e-3), (7, 5.408, 1e-3)])
+def test_the_formula_gives_the_printed_table_of_student(degrees: int, printed_t: float, tail: float) -> None:
+    assert two_sided_t_tail(printed_t, degrees) == pytest.approx(tail, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_one_number_may_be_off_as_far_as_student_allows_once_in_100_000_times(count: int) -> None:
+    """With 4 runs of a scalar the factor was 22 instead of 68."""
+    factor = _factor([np.asarray([float(i)]) for i in range(count)])
+
+    t = factor / math.sqrt(1 + 1 / count)
+    assert two_sided_t_tail(t, count - 1) == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_many_numbers_may_be_off_as_far_as_drawn_ones_are() -> None:
+    rng = np.random.default_rng(0)
+    runs = list(rng.normal(size=(8, 10_000)))
+    m = _independent(runs)
+    drawn = (rng.chisquare(m, 1_000_000) / m) / (rng.chisquare(7 * m, 1_000_000) / (7 * m))
+
+    assert _factor(runs) ** 2 / (1 + 1 / 8) == pytest.approx(np.quantile(drawn, 1 - 1e-5), rel=0.02)
+
+
+def test_a_number_that_four_runs_explain_agrees() -> None:
+    reference = np.asarray(1.0)
+    runs = [np.asarray(1 + step * 1e-5) for step in (-1, -0.4, 0.3, 1.1)]
+    (leaf,) = compare_leaves(np.asarray(1 + 40e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
+
+    assert judge(leaf, RoundingSpread(runs)).state == "agrees"
+    (wrong,) = compare_leaves(np.asarray(1 + 120e-5), reference, against="eager", allowed=lambda dtype: 1e-9)
+    assert judge(wrong, RoundingSpread(runs)).state == "differs"
 
 
 def test_independent_elements_are_counted_and_a_common_factor_is_one() -> None:

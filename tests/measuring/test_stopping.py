@@ -11,8 +11,8 @@ from benchax.measuring.stopping import (
     PATIENCE,
     PROCESSES,
     calibrate,
-    count_processes,
     decide,
+    most_processes,
     next_look,
     share_time,
 )
@@ -96,33 +96,33 @@ def test_calls_known_to_be_slow_are_not_read_to_find_that_out():
     ("asked", "call_s", "build_s", "count"),
     [(0, 1e-3, 0.1, PROCESSES), (0, 1e-3, None, PROCESSES), (1, 1e-3, 0.1, 1), (8, 1.0, 60.0, 8)],
 )
-def test_short_cases_are_sampled_in_several_processes_and_others_as_asked(asked, call_s, build_s, count):
-    assert count_processes(asked, call_s, build_s, "cpu") == count
+def test_short_cases_may_take_several_processes_and_others_as_many_as_requested(asked, call_s, build_s, count):
+    assert most_processes(asked, call_s, build_s, "cpu") == count
 
 
 @pytest.mark.parametrize(
     ("call_s", "build_s", "platform", "why"),
     [
-        (0.027, 0.1, "cpu", "a call takes 27.0 ms, above 10.0 ms, so one was enough unless asked; --processes 5"),
-        (1e-3, 3.0, "cpu", "to build it takes 3.00 s, above 1.00 s, so one was enough unless asked; --processes 5"),
-        (1e-3, 0.1, "gpu", "a process on gpu takes the device for itself; ask by --processes 5"),
+        (0.27, 0.1, "cpu", "a call takes 270 ms; --processes 5 asks for more"),
+        (1e-3, 3.0, "cpu", "building it takes 3.00 s; --processes 5 asks for more"),
+        (1e-3, 0.1, "gpu", "a process on gpu takes the whole device; --processes 5 asks for more"),
     ],
 )
 def test_a_case_that_gets_one_process_says_why(call_s, build_s, platform, why):
     with pytest.raises(NotMeasured) as caught:
-        count_processes(0, call_s, build_s, platform)
+        most_processes(0, call_s, build_s, platform)
 
     assert caught.value.problem == why
 
 
-def test_processes_that_were_asked_for_share_the_time_and_the_precision_of_one():
+def test_requested_processes_share_the_time_and_the_precision_of_one():
     part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, relative_width=0.01, processes=4), 4)
 
     assert (part.max_time_s, part.min_time_s, part.processes) == (0.125, 0.025, 1)
     assert part.relative_width == 0.02  # the mean of four is known twice as well as each
 
 
-def test_processes_that_nobody_asked_for_take_a_short_look_each():
+def test_processes_that_are_added_take_a_short_look_each():
     part = share_time(replace(DEFAULTS, max_time_s=0.5, min_time_s=0.1, processes=0), 5)
 
     assert (part.max_time_s, part.min_time_s) == (pytest.approx(0.02), pytest.approx(0.004))

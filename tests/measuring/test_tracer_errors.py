@@ -79,7 +79,8 @@ def test_a_function_of_numpy_is_named_with_the_one_of_jax(fn, theirs, ours):
     found = explained(fn, jnp.ones(4))
 
     assert found.use == "library"
-    assert f"{theirs} computes at once, with values. Write {ours}, which is traced." in found.advice
+    assert f"{theirs} needs values and computes at once. Use {ours}, which JAX can trace." in found.advice
+    assert "If the function contains no jit, you can measure it as it is: --no-jit (jit=False)." in found.advice
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ def test_what_cannot_be_compared_says_why(fn, of_the_case, mode, why, subject):
         verify(made, mode)
 
 
+def test_where_nothing_is_returned_there_is_nothing_to_check(subject):
+    with pytest.raises(NotMeasured, match="it returns nothing, so there is nothing to check"):
+        verify(subject(lambda x: None, "f32[4]"), "eager")
+
+
 def test_a_compiled_has_nothing_to_compare_with(subject):
     made = subject(jax.jit(lambda x: x + 1).lower(jnp.ones(3)).compile(), jnp.ones(3))
 

@@ -33,7 +33,13 @@ SAME = ANSWERED | {"iterations": 0, "is_same_program": True}
 class Workers:
     """In place of processes. Remembers what was asked for."""
 
-    def __init__(self, times: dict[str, Times], ended: dict[str, Answer] | None = None) -> None:
+    def __init__(
+        self,
+        times: dict[str, Times],
+        ended: dict[str, Answer] | None = None,
+        alone_s: tuple[float, float] | None = None,
+    ) -> None:
+        self.alone_s = alone_s
         self.times = times
         self.ended = ended or {}
         self.processes = 0
@@ -59,7 +65,8 @@ class Workers:
             for r in range(25):
                 ns[b, r, 1] = 100_000 * times(self.processes, self.dice)
         side = {"is_program": True, "sha256": None, "builds": [{"compile": 0.1}] * request.blocks}
-        document = ANSWERED | {"iterations": 10, "sides": [side, side]}
+        sides = [side, side] if self.alone_s is None else [side | {"alone_s": s} for s in self.alone_s]
+        document = ANSWERED | {"iterations": 10, "sides": sides}
         return document, (ns,)
 
 
@@ -83,6 +90,23 @@ def test_equal_versions_are_clear_after_two_processes() -> None:
 
     assert verdicts(workers) == {"equal": "same"}
     assert workers.processes == 2
+
+
+@pytest.mark.parametrize(("alone_s", "is_said"), [((64e-6, 4e-6), True), ((10e-6, 1.1e-6), False)])
+def test_versions_that_differ_otherwise_in_a_row_than_in_turns_show_both(
+    alone_s: tuple[float, float], is_said: bool
+) -> None:
+    workers = Workers({"fused": steady(1 / 9)}, alone_s=alone_s)
+
+    ((run, *_),) = session.compare_runs([paired_run("fused")], Effort(), start=workers.start)
+    told = {r.code: r.message for r in run.remarks}
+
+    assert ("alone-differs" in told) == is_said
+    if is_said:
+        assert told["alone-differs"].startswith(
+            "when each is called in a row, baseline takes 16.0 times as long as fused (64.0 µs and 4.00 µs); in turns, "
+        )
+        assert "baseline takes 9" in told["alone-differs"]
 
 
 def test_one_program_is_not_timed() -> None:

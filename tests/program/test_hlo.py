@@ -160,6 +160,24 @@ def test_a_program_without_loops_has_none():
     assert not hlo.has_while(text_of(while_, RANDOM))
 
 
+@pytest.mark.parametrize(
+    ("fn", "is_dependent"),
+    [
+        (lambda x: jnp.sin(x) @ x, False),
+        (lambda x: jax.lax.scan(lambda c, row: (c + row.sum(), c), 0.0, x)[1], False),
+        (lambda x: jax.lax.while_loop(lambda y: y.sum() > 1, lambda y: y / 2, x), True),
+        (lambda x: jax.lax.cond(x.sum() > 0, jnp.sin, lambda y: y @ y, x), True),
+        (jnp.sort, True),
+    ],
+)
+def test_sorts_branches_and_open_loops_take_as_long_as_the_values_say(
+    fn: Callable[..., Any], is_dependent: bool
+) -> None:
+    text = jax.jit(fn).lower(jnp.ones((64, 64))).compile().as_text()
+
+    assert hlo.is_value_dependent(text) == is_dependent
+
+
 def test_library_routines_and_callbacks_are_opaque():
     def both(x: jax.Array) -> jax.Array:
         x = jnp.linalg.cholesky(x)

@@ -144,6 +144,21 @@ def test_third_call(benchmark):
 
     benchmark.pedantic(fails, rounds=5)
 
+async def work(x):
+    return f(x)
+
+def steps(x):
+    yield f(x)
+
+def test_coroutine(benchmark):
+    benchmark(work, x)
+
+def test_generator(benchmark):
+    benchmark(lambda: steps(x))
+
+def test_other_fixture(jax_bench):
+    jax_bench(work, x)
+
 @pytest.mark.benchmark(speed=3)
 def test_keyword(benchmark):
     benchmark(f, x)
@@ -164,9 +179,9 @@ def test_good(benchmark):
 def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
     ptjb.write(test_wrong=WRONG)
 
-    session = ptjb.run(*ALONE, "--benchmark-json=out.json", code=1)
+    session = ptjb.run(*ALONE, "-W", "error::RuntimeWarning", "--benchmark-json=out.json", code=1)
 
-    assert "7 failed, 2 passed, 1 skipped, 1 warning, 1 error" in session.text
+    assert "10 failed, 2 passed, 1 skipped, 1 warning, 1 error" in session.text
     assert "benchmark was used in this test before, as benchmark(...)" in session.text
     assert "the fixture benchmark was not used at all in this test" in session.text
     assert "rounds=0 of benchmark.pedantic cannot be" in session.text
@@ -174,6 +189,9 @@ def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
     assert "given args or kwargs, and its setup returns them as well" in session.text
     assert "the setup of benchmark.pedantic returned 3" in session.text
     assert "RuntimeError: in round 3" in session.text
+    assert "the call returns a coroutine of work: its body hasn't run" in session.text
+    assert "lambda x: list(steps(x))" in session.text
+    assert "work is a coroutine function: calling it doesn't run its body" in session.text
     assert "the marker benchmark has no keyword 'speed'" in session.text
     names = [each["name"] for each in json.loads((ptjb.path / "out.json").read_text())["benchmarks"]]
     assert names == ["test_good"]  # as pytest-benchmark leaves out what has failed, also test_twice

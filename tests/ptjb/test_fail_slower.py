@@ -185,9 +185,22 @@ def test_without_the_database_nothing_is_compared(ptjb) -> None:
     for file in ptjb.output.glob("benchax.db*"):
         file.unlink()
 
-    session = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%")
+    session = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%", code=3)
 
     assert "because the program of the reference is not in" in session.text
+    assert "UNCLEAR: the limit for run judged no measurement (--ptjb-fail-slower)" in session.text
+    accepted = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%", "--ptjb-ignore-unclear")
+    assert "UNCLEAR" not in accepted.text
+
+
+def test_a_first_session_passes_unless_it_was_to_be_compared_with_a_pinned_run(ptjb) -> None:
+    ptjb.write(test_u=UNCOMPARED)
+
+    first = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%")
+    pinned = ptjb.run("-k", "moved", "--ptjb-fail-slower", "10%", "--ptjb-pin", "1234567", code=3)
+
+    assert "nothing to compare with (--ptjb-fail-slower): 1 of 1 measurements" in first.text
+    assert "UNCLEAR: the limit for run judged no measurement" in pinned.text
 
 
 def test_a_reference_of_pytest_jax_bench_has_no_program(project) -> None:

@@ -38,6 +38,12 @@ def test_what_was_read_and_what_was_too_quick_is_counted_with_its_seconds() -> N
     assert "not kept    " not in shown
 
 
+def test_a_program_that_was_not_kept_is_shown_with_the_reasons_that_there_can_be() -> None:
+    shown = " ".join(str(on(CachedProgram("jit(h)", "not kept", 0.1))).split())
+
+    assert "not kept 1 compiled, and not kept: a callback, a small size, or compiled before the folder was set" in shown
+
+
 def test_the_setting_that_keeps_more_is_told_exactly() -> None:
     (remark,) = cache.remarks(on(QUICK))
 

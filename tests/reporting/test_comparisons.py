@@ -235,6 +235,21 @@ def test_functions_have_their_times_to_compile_memory_and_whether_results_are_eq
     assert [line[3:6] for line in grid.lines] == [("", "100 ms", "1.00 MiB"), ("equal", "200 ms", "2.00 MiB")]
 
 
+def test_results_that_agree_show_by_how_much_they_differ() -> None:
+    near = replace(SLOWER, numerics=Numerics("baseline", agrees=True, max_abs=5e-4, max_rel=1.2e-4))
+
+    grid = function_grid(Comparisons((near,), labels=("naive", "fused")))
+
+    assert grid.lines[1][grid.names.index("result")] == "agrees to 1.2e-04"
+
+
+def test_the_verdict_on_a_wrong_result_begins_with_the_result() -> None:
+    wrong = replace(SLOWER, verdict="faster", numerics=Numerics("baseline", agrees=False, why="0 instead of 1"))
+
+    (row,) = case_grid(several(wrong)).rows
+    assert (row[-1].text, row[-1].style) == ("result differs (faster, confirmed)", "bad")
+
+
 def test_the_ranking_as_a_table_with_a_mark_at_shared_places() -> None:
     grid = ranking_grid(RANKED)
 
@@ -271,7 +286,7 @@ def test_a_function_with_another_result_has_a_line_and_no_place() -> None:
         "110 µs",
         "+10 % (+5.0 to +15 %)",
         "differs",
-        "faster, confirmed",
+        "result differs (faster, confirmed)",
     )
     assert function_grid(found).rows[-1][0].style == "bad"
     assert summary(found).endswith(" times as long. No place for wrong: another result than naive.")

@@ -101,6 +101,7 @@ def test_what_happened_stands_beside_the_comparison_where_it_did() -> None:
         (17, "timeout in compile"),
         (18, "outputs differ"),
     ]
+    assert table.lines[18][table.names.index("verdict")].startswith("result differs (")
     assert [table.rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
 
 

@@ -36,7 +36,8 @@ from benchax.reporting.document import (
     TextRow,
 )
 from benchax.reporting.html import fragment
-from benchax.reporting.measurement import document, sections
+from benchax.reporting.measurement import answers, document, sections
+from benchax.reporting.python_words import in_python
 
 ATTACK = '<script>alert(1)</script>\' onmouseover="x" &amp;'
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -59,7 +60,7 @@ def test_every_row_and_remark_is_there() -> None:
     read = Reader(shown(RICH))
 
     texts = "\n".join(read.texts)
-    rows = [row for section in sections(RICH) for row in section.rows]
+    rows = [*answers(RICH), *(row for section in sections(RICH) for row in section.rows)]
     short = [text for row in rows for text in (row.label, row.value) if text]
     assert [text for text in short if text not in read.texts] == []
     assert [part for row in rows for part in row.detail.split("\n") if part not in texts] == []
@@ -67,7 +68,7 @@ def test_every_row_and_remark_is_there() -> None:
 
 
 def test_it_is_what_a_notebook_asks_for() -> None:
-    assert RICH._repr_html_() == shown(RICH)
+    assert RICH._repr_html_() == fragment(in_python(document(RICH)))
 
 
 def test_nothing_of_the_user_is_taken_for_html() -> None:
@@ -81,7 +82,7 @@ def test_nothing_of_the_user_is_taken_for_html() -> None:
         not_measured=(Absent("cost", ATTACK),),
     )
 
-    read = Reader(shown(m))
+    read = Reader(fragment(document(m, is_full=True)))
 
     assert read.tags == {"div", "b", "table", "tr", "td", "span"}
     assert read.attributes == {"class", "style", "colspan", "role", "aria-level"}
@@ -209,8 +210,10 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
 
     (title,) = re.findall("<title>(.*?)</title>", dumped, re.DOTALL)
     seen = html.unescape(title).splitlines()
-    assert seen[:2] == [f"{name}[n=256]", "cpu · AMD EPYC 9654 · jax 0.10.2"]
-    assert "wall\t120 µs\t95 % 110 – 130 µs in this process · latency a caller sees" in seen
+    assert seen[0] == f"{name}[n=256]"
+    assert "\twrong output\tin verify: off by 0.1" in seen
+    assert "cpu · AMD EPYC 9654 · jax 0.10.2 · f32[1024,128], key, axis=0" in seen
+    assert "wall\t120 µs\t(110–130) 95 % interval for this process" in seen
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
 
 

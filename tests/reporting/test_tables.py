@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,10 +29,12 @@ from benchax.model import (
     Transfer,
     WorkPerCall,
 )
-from benchax.reporting.document import Heading, TextRow
-from benchax.reporting.measurement import document, overview, sections
-from benchax.reporting.tables import environment, stored_grid
+from benchax.reporting import terminal
+from benchax.reporting.document import Document, Facts, Heading, Paragraph, TextRow
+from benchax.reporting.measurement import answers, document, list_measurements, overview, sections
+from benchax.reporting.tables import environment, spread, stored_grid
 from benchax.store.base import row_of
+from benchax.units import seconds
 
 MIB = 2**20
 
@@ -39,6 +42,14 @@ MIB = 2**20
 def rows(m: Measurement) -> dict[str, TextRow]:
     """The rows of all sections by their labels."""
     return {row.label: row for section in sections(m) for row in section.rows}
+
+
+def absent(found: Document) -> tuple[str, dict[str, str]]:
+    """(the line that names what was not measured, the reasons that are given)"""
+    line = next((block.text for block in found.blocks if isinstance(block, Paragraph)), "")
+    given = [section for block in found.blocks if isinstance(block, Facts) for section in block.sections]
+    reasons = {row.label: row.value for s in given if s.title.startswith("not measured") for row in s.rows}
+    return line, reasons
 
 
 def labels(m: Measurement) -> dict[str, list[str]]:
@@ -54,7 +65,6 @@ def with_samples(*samples: Samples) -> Measurement:
 
 def test_everything_that_was_measured_has_a_row() -> None:
     assert labels(RICH) == {
-        "failed": ["wrong output", ""],
         "once": [
             "transfer in",
             "trace",
@@ -71,7 +81,6 @@ def test_everything_that_was_measured_has_a_row() -> None:
         "processes": ["2 ranks", "start skew", "first to end", "rank 0", "rank 1"],
         "memory": ["planned peak", "captured", "compiled call", "eager call"],
         "work": ["operations", "bytes accessed"],
-        "result": ["WRONG"],
     }
 
 
@@ -89,55 +98,164 @@ def test_sections_without_rows_are_left_out() -> None:
     assert labels(measured()) == {"every call": ["wall"]}
 
 
+# ---- the answer -------------------------------------------------------------------------------------------------
+
+
+def text_of(m: Measurement, width: int = 80) -> list[str]:
+    return terminal.to_text(document(m), width).splitlines()
+
+
+def test_the_first_lines_are_the_time_the_first_result_memory_and_the_check() -> None:
+    m = replace(
+        with_samples(
+            Samples("in_graph", 8, (4e-3,) * 7, answers="inside a program"),
+            Samples("wall", 1, (6e-4,) * 7, answers="one call"),
+            Samples("loop", 8, (4e-3,) * 7),
+        ),
+        case=CaseId("sort"),
+        signature="f32[1000]",
+        environment=replace(HOST, backend="cpu", jax="0.10.2"),
+        stages=Stages(trace_s=1e-3, lower_s=1e-3, compile_s=0.04, first_run_s=1e-3),
+        memory=Memory(compiled_rise_bytes=4 * MIB),
+        numerics=Numerics("eager", True, max_abs=0.0, max_rel=0.0),
+    )
+
+    assert text_of(m)[:7] == [
+        "sort     500 µs  (500–500)  in_graph: inside a program",
+        "         600 µs  (600–600)  wall: one call",
+        "        43.0 ms  first result; 40.0 ms of it to compile",
+        "      +4.00 MiB  memory during a call",
+        "        checked  identical to the eager result",
+        "cpu · jax 0.10.2 · f32[1000]",
+        "",
+    ]
+
+
+def test_what_a_call_takes_comes_with_what_a_program_takes_whichever_is_the_headline() -> None:
+    wall, loop = Samples("wall", 1, (2.0,)), Samples("loop", 1, (1.0,))
+
+    assert [row.value for row in answers(with_samples(wall, loop))] == ["2.00 s", "1.00 s"]
+    assert [row.value for row in answers(with_samples(loop, wall))] == ["1.00 s", "2.00 s"]
+
+
+def test_a_long_title_is_alone_on_its_line() -> None:
+    lines = text_of(replace(measured(), case=CaseId("a_function_with_a_name", (("of_many", "parameters"),))))
+
+    assert lines[:2] == ["a_function_with_a_name[of_many=parameters]", "  2.00 s  wall"]
+
+
+def test_processes_that_agree_are_counted_and_the_others_named() -> None:
+    groups = [(value,) * 6 for value in (5.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 6.4e-3)]
+
+    first = next(iter(answers(in_processes(*groups))))
+
+    assert first.value == "5.10 ms"
+    assert first.detail.endswith("wall · 4 of 5 processes agree; one was slow (6.40 ms)")
+
+
+def test_a_failure_is_the_first_line_with_its_message_and_advice() -> None:
+    failure = Failure("out_of_memory", "first run", "no 3 TiB here", "buy memory")
+
+    failed, advice = answers(replace(measured(), failure=failure))
+
+    assert failed == TextRow("", "out of memory", "in first run: no 3 TiB here", "bad")
+    assert advice == TextRow("", "", "buy memory")
+
+
+@pytest.mark.parametrize(
+    ("numerics", "row"),
+    [
+        (
+            Numerics("eager", True, max_abs=0.0, max_rel=0.0),
+            TextRow("", "checked", "identical to the eager result", "good"),
+        ),
+        (
+            Numerics("float64", True, max_abs=1e-7, max_rel=2e-7),
+            TextRow(
+                "",
+                "checked",
+                "agrees with a float64 reference; largest difference 2.0e-07 of the largest value",
+                "good",
+            ),
+        ),
+        (Numerics("eager", False, why="out[0] differs by 3.5"), TextRow("", "WRONG", "out[0] differs by 3.5", "bad")),
+    ],
+)
+def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
+    assert [*answers(replace(measured(), numerics=numerics))][-1] == row
+
+
+def test_a_result_that_could_not_be_checked_says_why_at_the_top_only() -> None:
+    m = replace(measured(), not_measured=(Absent("numerics", "the eager call failed"),))
+
+    assert [*answers(m)][-1] == TextRow("", "unchecked", "because the eager call failed", "faint")
+    assert absent(document(m)) == ("", {})
+    assert absent(document(m, is_full=True)) == ("", {"the check of the result": "the eager call failed"})
+
+
+# ---- what was not measured --------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("what", "label"),
     [
         ("stages.transfer_in", "transfer in"),
         ("stages.trace_s", "trace"),
-        ("stages.lower_s", "lower"),
-        ("stages.compile_s", "compile"),
-        ("stages.first_run_s", "first run"),
         ("stages.dispatch_s", "dispatch"),
-        ("stages.transfer_out", "transfer out"),
-        ("samples.loop", "loop"),
+        ("samples.in_graph", "in_graph"),
+        ("samples.processes", "other processes"),
+        ("samples", "run time"),
         ("memory.plan", "planned peak"),
-        ("memory.compiled_rise_bytes", "compiled call"),
-        ("memory.eager_rise_bytes", "eager call"),
+        ("memory.compiled_rise_bytes", "memory during a call"),
         ("cost", "operations"),
-        ("numerics", "checked"),
+        ("work", "work"),
     ],
 )
-def test_what_was_not_measured_says_why(what: str, label: str) -> None:
+def test_what_was_not_measured_is_named_and_the_full_form_says_why(what: str, label: str) -> None:
     m = replace(measured(), not_measured=(Absent(what, "the moon was full"),))
 
-    assert rows(m)[label] == TextRow(label, "not measured", "because the moon was full", "faint")
+    assert absent(document(m)) == (f"not measured: {label} (-v says why)", {})
+    assert absent(document(m, is_full=True)) == ("", {label: "the moon was full"})
 
 
-def test_timers_that_are_missing_for_one_reason_have_one_line() -> None:
-    absent = tuple(Absent(f"samples.{name}", "the call is long") for name in ("in_graph", "pipelined", "loop"))
+def test_everything_that_was_not_measured_is_one_line() -> None:
+    what = ("samples.loop", "stages.transfer_in", "memory.eager_rise_bytes")
+    m = replace(measured(), not_measured=tuple(Absent(each, "a reason", is_by_choice=True) for each in what))
 
-    shown = rows(replace(measured(), not_measured=absent))
+    line, _ = absent(document(m))
 
-    assert [label for label in shown if label != "wall"] == ["3 timers"]
-    assert shown["3 timers"].detail == "because in_graph, pipelined, loop: the call is long"
-
-
-def test_a_timer_whose_question_is_answered_is_missing_in_the_full_view_only() -> None:
-    m = replace(measured(), not_measured=(Absent("samples.loop", "in_graph has answered", is_by_choice=True),))
-
-    full = {row.label: row for section in sections(m, is_full=True) for row in section.rows}
-
-    assert "loop" not in rows(m)
-    assert full["loop"].detail == "because in_graph has answered"
+    assert line == "not measured: loop, transfer in, memory during an eager call (-v says why)"
 
 
-def test_a_failure_names_its_kind_stage_message_and_advice() -> None:
-    failure = Failure("out_of_memory", "first run", "no 3 TiB here", "buy memory")
+def test_the_reason_is_given_for_a_timer_that_the_user_named() -> None:
+    m = replace(
+        measured(),
+        options=replace(measured().options, timer="wall, loop"),
+        not_measured=(Absent("samples.loop", "the call is long"), Absent("cost", "XLA does not say")),
+    )
 
-    failed, advice = sections(replace(measured(), failure=failure))[0].rows
+    assert absent(document(m)) == ("not measured: operations (-v says why)", {"loop": "the call is long"})
 
-    assert failed == TextRow("out of memory", "in first run", "no 3 TiB here", "bad")
-    assert advice == TextRow("", "", "buy memory")
+
+def test_what_is_no_number_is_in_the_full_form_only() -> None:
+    m = replace(measured(), not_measured=(Absent("program", "the row is not stored"),))
+
+    assert absent(document(m)) == ("", {})
+    assert absent(document(m, is_full=True)) == ("", {"program": "the row is not stored"})
+
+
+def test_below_a_table_each_name_comes_once_and_the_full_form_has_the_reasons_of_each_case() -> None:
+    loop = (Absent("samples.loop", "a reason"),)
+    listed = [replace(measured(name), not_measured=loop) for name in ("f", "g")]
+
+    unchecked = replace(measured(), not_measured=(Absent("numerics", "a reason"),))
+    assert "the check of the result" in absent(list_measurements([unchecked, measured("g")]))[0]
+    assert absent(list_measurements(listed))[0] == "not measured: loop (-v says why)"
+    text = terminal.to_text(list_measurements(listed, is_full=True))
+    assert "not measured of f\n  loop  a reason\n\nnot measured of g\n  loop  a reason" in text
+
+
+# ---- the details ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,32 +297,26 @@ def test_a_view_has_no_bandwidth() -> None:
     assert row == TextRow("transfer out", "1.00 µs", "4.00 MiB, zero-copy: a view, nothing moved")
 
 
-def test_samples_come_with_interval_meaning_and_number() -> None:
-    samples = Samples(
-        "wall", 1, (1.0e-4, 1.1e-4, 1.2e-4, 1.3e-4, 1.4e-4, 1.5e-4), stop="precise", answers="latency a caller sees"
-    )
+def test_samples_come_with_interval_scope_and_number() -> None:
+    samples = Samples("wall", 1, (1.0e-4, 1.1e-4, 1.2e-4, 1.3e-4, 1.4e-4, 1.5e-4), stop="precise")
 
     row = rows(with_samples(samples))["wall"]
 
-    assert row == TextRow("wall", "125 µs", "95 % 100 – 150 µs in this process · latency a caller sees\n6 samples")
+    assert row == TextRow("wall", "125 µs", "(100–150) 95 % interval for this process\n6 samples")
 
 
 def test_samples_of_several_calls_say_how_many_and_why_they_ended() -> None:
+    wall = Samples("wall", 1, (1e-4,) * 6)
     samples = Samples(
-        "loop",
-        64,
-        (6.4e-3,) * 6,
-        disturbed=(True, False) * 3,
-        regime="thunks",
-        stop="time",
-        answers="cost inside a bigger program",
-    )
+        "pipelined", 64, (6.4e-3,) * 6, disturbed=(True, False) * 3, regime="thunks", stop="time",
+        answers="calls queued, one wait at the end",
+    )  # fmt: skip
 
-    row = rows(with_samples(samples))["loop"]
+    row = rows(with_samples(wall, samples))["pipelined"]
 
     assert row.value == "100 µs"
     assert row.detail.split("\n") == [
-        "95 % 100 – 100 µs in this process · cost inside a bigger program, thunks",
+        "(100–100) 95 % interval for this process · calls queued, one wait at the end · thunks",
         "6 × 64 samples, out of time, 3 disturbed",
     ]
 
@@ -218,36 +330,25 @@ def test_samples_of_several_processes_are_one_row_whose_interval_is_between_them
 
     row = rows(m)["wall"]
 
-    assert row.value == "102 µs"
-    assert row.detail.split("\n") == ["95 % 95.2 – 109 µs between 3 processes", "18 samples"]
+    s = m.summary("wall")
+    assert row.value == seconds(s.median_s)
+    assert row.detail.split("\n") == [
+        f"{spread(s.median_s, s.low_s, s.high_s)} 95 % interval for a later run", "18 samples"
+    ]  # fmt: skip
     assert [label for label in rows(m) if label == "wall"] == ["wall"]
 
 
-def test_two_processes_have_no_interval_and_say_how_many_are_needed() -> None:
-    row = rows(in_processes((1e-4,) * 6, (2e-4,) * 6))["wall"]
-
-    assert row.detail.startswith("no interval between 2 processes: 3 are needed")
-
-
-def test_processes_that_differ_by_a_multiple_are_called_unstable_with_the_reason() -> None:
+def test_what_is_unstable_keeps_its_median_with_a_mark_and_the_reason() -> None:
     m = in_processes((1e-4,) * 6, (1e-4,) * 6, (4e-4,) * 6)
 
-    assert rows(m)["wall"].detail.startswith("unstable (3 processes differ): 95 % ")
-    assert "unstable" in overview([m]).lines[0][1]
-
-
-def test_that_there_is_one_process_is_said_with_the_reason() -> None:
-    m = replace(measured(), not_measured=(Absent("samples.processes", "one was asked for; --processes 5"),))
-
-    assert rows(m)["in others"] == TextRow(
-        "in others", "not measured", "because one was asked for; --processes 5", "faint"
-    )
+    assert next(iter(answers(m))).detail.endswith("2 of 3 processes agree; one was slow (400 µs)")
+    assert re.fullmatch(r"100 µs \(.+, unstable\)", overview([m]).lines[0][1])
 
 
 def test_too_few_samples_have_no_interval_and_say_so() -> None:
     row = rows(with_samples(Samples("wall", 1, (1e-4, 1e-4))))["wall"]
 
-    assert row.detail.startswith("no interval: 2 samples hold too little independent information")
+    assert row.detail.startswith("no interval: too few readings")
 
 
 def test_the_plan_of_the_memory_names_its_parts() -> None:
@@ -294,26 +395,6 @@ def test_operations_have_a_rate_where_both_numbers_hold(timers: tuple[str, ...],
 
 
 @pytest.mark.parametrize(
-    ("numerics", "row"),
-    [
-        (
-            Numerics("eager", True, max_abs=0.0, max_rel=0.0),
-            TextRow("checked", "identical", "to the eager result", "good"),
-        ),
-        (
-            Numerics("float64", True, max_abs=1e-7, max_rel=2e-7),
-            TextRow(
-                "checked", "agrees", "with a float64 reference; largest difference 2.0e-07 of the largest value", "good"
-            ),
-        ),
-        (Numerics("eager", False, why="out[0] differs by 3.5"), TextRow("WRONG", "", "out[0] differs by 3.5", "bad")),
-    ],
-)
-def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
-    assert sections(replace(measured(), numerics=numerics))[-1].rows == (row,)
-
-
-@pytest.mark.parametrize(
     ("facts", "where"),
     [
         (
@@ -330,7 +411,9 @@ def test_the_result_is_judged(numerics: Numerics, row: TextRow) -> None:
 def test_the_heading_says_what_it_ran_on(facts: dict[str, Any], where: str) -> None:
     m = replace(measured("fft", n=8), environment=replace(HOST, **facts))
 
-    assert document(m).blocks[0] == Heading("fft[n=8]", 1, (where,))
+    heading = document(m).blocks[0]
+    assert isinstance(heading, Heading)
+    assert (heading.text, heading.below) == ("fft[n=8]", (where,) if where else ())
 
 
 def test_what_a_call_gets_done_is_a_rate_with_its_interval() -> None:
@@ -344,14 +427,13 @@ def test_what_a_call_gets_done_is_a_rate_with_its_interval() -> None:
     assert "25 % of the 4.00 GB/s that this machine reached" in rows[1].detail
 
 
-def test_a_rate_without_a_time_says_why_it_is_not_there() -> None:
+def test_without_a_time_there_is_no_rate_and_the_run_time_is_named() -> None:
     m = replace(
-        measured(), samples=(), work=WorkPerCall({"tokens": 8.0}), not_measured=(Absent("samples", "nobody asked"),)
+        measured(), samples=(), work=WorkPerCall({"tokens": 8.0}), not_measured=(Absent("samples", "not asked for"),)
     )
 
-    assert [row for section in sections(m) for row in section.rows if row.label == "tokens"] == [
-        TextRow("tokens", "not measured", "because nobody asked", "faint")
-    ]
+    assert labels(m) == {}
+    assert absent(document(m))[0] == "not measured: run time (-v says why)"
 
 
 def test_the_overview_has_a_column_for_each_kind_of_work() -> None:
@@ -381,9 +463,19 @@ def test_the_overview_has_a_column_that_one_row_fills() -> None:
 
     grid = overview([measured("f"), full])
 
-    assert grid.names == ("case", "loop", "wall", "compile", "memory", "remarks")
-    assert grid.lines[0] == ("f", "", "2.00 s", "", "", "")
-    assert grid.lines[1] == ("g", "500 ms", "1.00 s ± 10 %", "250 ms", "+1.00 MiB", "busy")
+    assert grid.names == ("case", "wall", "loop", "compile", "memory", "remarks")
+    assert grid.lines[0] == ("f", "2.00 s", "", "", "", "")
+    assert grid.lines[1] == ("g", "1.00 s (1.00–1.20)", "500 ms", "250 ms", "+1.00 MiB", "busy")
+
+
+def test_every_measured_case_has_a_time_in_the_overview_whatever_its_timer() -> None:
+    rows = [with_samples(Samples(timer, 1, (1e-3,))) for timer in ("pipelined", "device", "wall")]
+
+    for line in overview([*rows, replace(measured("h"), samples=(), failure=Failure("error", "trace", "…"))]).lines[:3]:
+        assert "1.00 ms" in line
+    assert overview([replace(measured("h"), samples=(), failure=Failure("error", "trace", "…"))]).lines == (
+        ("h", "error", "in trace"),
+    )
 
 
 def test_failures_and_wrong_results_stand_out_in_the_overview() -> None:
@@ -411,8 +503,7 @@ def test_stored_rows_show_what_was_measured_where() -> None:
         "when (UTC)": "2025-11-21 01:35",
         "case": "f[n=8]",
         "timer": "wall",
-        "median": "1.00 s",
-        "95 %": "± 10 %",
+        "time": "1.00 s (1.00–1.20)",
         "compile": "250 ms",
         "commit": "01234567+",
     }
@@ -424,7 +515,7 @@ def test_a_stored_failure_shows_its_kind_in_place_of_numbers() -> None:
 
     grid = stored_grid([row_of(m, 7)])
 
-    assert grid.lines[0][2:] == ("f", "out of memory", "", "", "", "")
+    assert grid.lines[0][2:] == ("f", "out of memory", "", "", "")
     assert [row[0].style for row in grid.rows] == ["bad"]
 
 

@@ -32,7 +32,7 @@ from benchax.reporting.document import (
     TextRow,
     tabulate,
 )
-from benchax.reporting.measurement import document, list_measurements, overview, sections
+from benchax.reporting.measurement import answers, document, list_measurements, overview, sections
 from benchax.reporting.tables import CASE, REMARKS, describe_machine
 
 ESCAPE = "\x1b["
@@ -70,6 +70,7 @@ def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
     text = terminal.to_text(document(PLAIN), width)
 
     said = [PLAIN.case.label, describe_machine(PLAIN.environment), PLAIN.signature, *(r.message for r in PLAIN.remarks)]
+    said += [part for row in answers(PLAIN) for part in (row.value, row.detail)]
     said += [part for s in sections(PLAIN) for row in s.rows for part in (s.title, row.label, row.value, row.detail)]
     assert [part for part in said if solid(part) not in solid(text)] == []
     assert too_wide(text, width) == []
@@ -78,7 +79,7 @@ def test_no_window_is_too_narrow_for_the_text(width: int) -> None:
 def test_numbers_stand_under_one_another() -> None:
     text = terminal.to_text(document(PLAIN), 100)
 
-    rows = [row for s in sections(PLAIN)[1:] for row in s.rows if row.value]
+    rows = [row for s in sections(PLAIN) for row in s.rows if row.value]
     ends = {line_with(f"  {row.label} ", text).index(row.value) + len(row.value) for row in rows}
     assert len(ends) == 1
 
@@ -105,8 +106,8 @@ def test_what_is_printed_in_a_notebook_is_a_text(monkeypatch: pytest.MonkeyPatch
 def test_a_failure_is_red() -> None:
     shown = on_terminal(document(FAILED))
 
-    assert f"{RED}  out of memory" in shown
-    assert f"{RED}no 3 TiB here" in shown
+    assert f"{RED}out of memory" in shown
+    assert f"{RED}in first run: no 3 TiB here" in shown
     assert f"{RED}buy memory" not in shown
 
 
@@ -115,7 +116,7 @@ def test_what_is_absent_is_faint() -> None:
 
     shown = on_terminal(document(m))
 
-    assert "\x1b[2mnot measured" in shown
+    assert "\x1b[2mnot measured: operations" in shown
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

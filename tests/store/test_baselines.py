@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from measurement_strategies import RICH, measured
+from measurement_strategies import RICH, exact, measured
 from sqlalchemy import Connection, create_engine
 
 from benchax.errors import StoreError, UsageError
@@ -259,7 +259,7 @@ def test_an_old_database_is_read_and_left_as_it_is(old: DatabaseStore) -> None:
     before = Path(old.where).read_bytes()
 
     found = old.query()
-    assert repr(found) == repr([replace(RICH, program=None), measured("f", run="r1")])
+    assert exact(found) == exact([replace(RICH, program=None), measured("f", run="r1")])
     assert names(rows_of(old, "r1")) == ["f"]
     assert list_baselines(old) == []
     assert comparisons.history(old, CaseId("f")) == []
@@ -275,7 +275,7 @@ def test_the_next_row_brings_an_old_database_up_to_date(old: DatabaseStore) -> N
 
     assert schema(old) == (str(SCHEMA), True)
     found = old.query()
-    assert repr(found[:2]) == repr([replace(RICH, program=None), measured("f", run="r1")])
+    assert exact(found[:2]) == exact([replace(RICH, program=None), measured("f", run="r1")])
     assert program(old, found[2]) == b"content"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from measurement_strategies import RICH, measured, values_of
+from measurement_strategies import RICH, exact, measured, values_of
 
 from benchax.codec import decode_comparison, encode_comparison
 from benchax.errors import FormatError
@@ -52,7 +52,7 @@ def test_any_comparison_survives_as_text(comparison: Comparison) -> None:
 
     assert text.isascii()
     assert "\n" not in text
-    assert repr(decode_comparison(text)) == repr(comparison)
+    assert exact(decode_comparison(text)) == exact(comparison)
 
 
 @given(comparison=values_of(Comparison))
@@ -62,13 +62,13 @@ def test_any_comparison_survives_the_store(store: DatabaseStore, comparison: Com
 
     (*_, newest) = history(store, comparison.case, comparison.metric, comparison.baseline.label)
 
-    assert repr(newest) == repr(comparison)
+    assert exact(newest) == exact(comparison)
 
 
 def test_all_fields_come_back(store: DatabaseStore) -> None:
     append(store, [FULL])
 
-    assert repr(history(store, FULL.case)) == repr([FULL])
+    assert exact(history(store, FULL.case)) == exact([FULL])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"benchax": 99}', "{", encode_comparison(SMALL)[:-5]])

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from measurement_strategies import RICH, case_ids, measured
+from measurement_strategies import RICH, case_ids, exact, measured
 
 from benchax.errors import StoreError
 from benchax.model import CaseId, Failure, Memory, Opaque, Samples
@@ -22,8 +22,8 @@ def test_a_measurement_comes_back_exactly(store: Store) -> None:
     id = store.append(RICH)
 
     # repr, because RICH holds a NaN, and to tell 1 from 1.0 from True.
-    assert repr(store.get(id)) == repr(RICH)
-    assert repr(store.query()) == repr([RICH])
+    assert exact(store.get(id)) == exact(RICH)
+    assert exact(store.query()) == exact([RICH])
 
 
 @given(case=case_ids())
@@ -33,9 +33,9 @@ def test_any_name_params_variant_and_tag_survive(store: Store, case: CaseId) -> 
 
     id = store.append(m)
 
-    assert repr(store.get(id)) == repr(m)
-    assert repr(store.rows(limit=1)[0].case) == repr(case)
-    assert repr(store.query(case=case.name)[-1].case) == repr(case)
+    assert exact(store.get(id)) == exact(m)
+    assert exact(store.rows(limit=1)[0].case) == exact(case)
+    assert exact(store.query(case=case.name)[-1].case) == exact(case)
 
 
 def test_readings_are_kept_to_the_last_bit(store: Store) -> None:
@@ -46,7 +46,7 @@ def test_readings_are_kept_to_the_last_bit(store: Store) -> None:
 
     id = store.append(m)
 
-    assert repr(store.get(id).samples) == repr(m.samples)
+    assert exact(store.get(id).samples) == exact(m.samples)
 
 
 def test_ids_grow(store: Store) -> None:
@@ -61,7 +61,7 @@ def test_rows_that_are_stored_together_are_all_there_in_their_order(store: Store
 
     assert [first, *ids] == sorted({first, *ids})
     assert names(store.query()) == ["c", "b", "a", "c", "b", RICH.case.name]
-    assert repr(store.get(ids[-1])) == repr(RICH)
+    assert exact(store.get(ids[-1])) == exact(RICH)
     assert [store.get(id).case.name for id in ids[:4]] == [*"bacb"]
     assert len(store.latest()) == 4
     assert store.append_all([]) == []
@@ -134,7 +134,7 @@ def test_cases_differ_when_any_part_of_their_identity_does(store: Store) -> None
     for case in (*cases, *cases):
         store.append(dataclasses.replace(measured(), case=case))
 
-    assert [repr(r.case) for r in store.latest()] == [repr(c) for c in cases]
+    assert [exact(r.case) for r in store.latest()] == [exact(c) for c in cases]
 
 
 def test_rows_say_what_the_measurements_say(store: Store) -> None:
@@ -145,7 +145,7 @@ def test_rows_say_what_the_measurements_say(store: Store) -> None:
 
     rows = store.rows()
 
-    assert [repr(r) for r in rows] == [repr(row_of(m, id)) for m, id in zip((RICH, failed), ids, strict=True)]
+    assert [exact(r) for r in rows] == [exact(row_of(m, id)) for m, id in zip((RICH, failed), ids, strict=True)]
     assert (rows[0].timer, rows[0].n, rows[0].median_s, rows[0].is_dirty) == ("wall", 6, 1.2e-4, True)
     assert (rows[1].status, rows[1].failure_kind, rows[1].n, rows[1].median_s) == ("failed", "timeout", None, None)
 
@@ -164,7 +164,7 @@ def test_a_store_in_use_travels_to_another_process(store: Store) -> None:
 
     there = pickle.loads(pickle.dumps(store))
 
-    assert repr(there.query()) == repr([RICH])
+    assert exact(there.query()) == exact([RICH])
 
 
 def test_an_unknown_id_is_named(store: Store) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measurement_strategies import RICH, measured
+from measurement_strategies import RICH, exact, measured
 
 from benchax.model import CaseId
 from benchax.store import quick_reader
@@ -30,8 +30,8 @@ def test_any_row_is_the_row_that_the_store_reads(text: str, tmp_path: Path) -> N
     ids = [store.append(m) for m in (RICH, replace(RICH, case=case, environment=environment, failure=None), measured())]
 
     file = file_at(store.where)
-    assert repr(quick_reader.newest_rows(file, None)) == repr(store.rows())
-    assert [repr(quick_reader.get(file, id)) for id in ids] == [repr(store.get(id)) for id in ids]
+    assert exact(quick_reader.newest_rows(file, None)) == exact(store.rows())
+    assert [exact(quick_reader.get(file, id)) for id in ids] == [exact(store.get(id)) for id in ids]
 
 
 def test_any_run_is_the_run_that_the_store_lists(tmp_path: Path) -> None:

@@ -245,21 +245,14 @@ def test_the_program_sees_every_announcement_in_order(pool: Pool) -> None:
     ]
 
 
-def test_what_several_workers_are_given_is_pickled_once(pool: Pool) -> None:
-    made: list[str] = []
+def test_the_worker_of_a_call_can_be_chosen_and_stays(pool: Pool) -> None:
+    def process(say: Any) -> Any:
+        return {"pid": os.getpid()}, ()
 
-    class Process:
-        def __call__(self, say: Any) -> Any:
-            return {"pid": os.getpid()}, ()
+    first, second, again = (pool.call(entries.call, process, worker=i)[0]["pid"] for i in (0, 1, 1))
 
-        def __reduce__(self) -> Any:
-            made.append("pickled")
-            return Process, ()
-
-    answers = pool.call_in_each(3, entries.call, Process())
-
-    assert made == ["pickled"]
-    assert len({one[0]["pid"] for one in answers}) == 3
+    assert first != second
+    assert second == again
 
 
 def test_what_cannot_travel_says_how_to_mend_it(pool: Pool) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,14 @@ from benchax.case import make_case
 from benchax.measuring import engine
 from benchax.measuring.jax_settings import share_programs
 from benchax.measuring.record import quiet
-from benchax.model import Absent, Failure, Measurement
+from benchax.model import Measurement
 from benchax.options import resolve
+from benchax.store.database import open_store
 from benchax.watching.compiles import watch_compiles
 from benchax.workers import executor_for, replicated
 from benchax.workers.isolated import Inline, Isolated
 from benchax.workers.pool import Pool
-from benchax.workers.replicated import Replica, Replicated, sample_case
+from benchax.workers.replicated import Replicated, SampleRequest, sample_case
 
 OPTIONS = resolve(
     {"max_time_s": 0.06, "min_time_s": 0.03, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
@@ -100,12 +104,45 @@ def test_workers_stay_and_are_distinct(pool: Pool, row: Measurement) -> None:
     assert [worker.pid for worker in pool._ready] == before
 
 
-def test_the_case_chooses_where_nobody_does(pool: Pool) -> None:
-    short = run(pool, processes=0, timer="auto")
+def test_auto_adds_processes_while_the_interval_is_too_wide(pool: Pool) -> None:
+    one = run(pool, processes=0, timer="auto", relative_width=1e9)
+    five = run(pool, processes=0, timer="auto", relative_width=1e-6)
 
-    assert short.options.processes > 2
-    assert len(short.series_of("wall")) == short.options.processes
-    assert len(short.series_of("pipelined")) == 1
+    assert one.options.processes == len(one.series_of("wall")) == 2
+    assert five.options.processes == len(five.series_of("wall")) == 5
+    assert len(five.series_of("pipelined")) == 1
+
+
+def test_the_row_is_known_after_each_process(pool: Pool) -> None:
+    rows: list[Measurement] = []
+
+    def listen(what: str, value: Any) -> None:
+        rows.extend([value] if what == "row" else [])
+
+    case = replace(make_case(heavy, ("f32[64,64]",)), listen=listen)
+
+    Replicated(Inline(), pool).run(case, replace(OPTIONS, processes=3), run_id="r", progress=quiet)
+
+    assert [len(row.series_of("wall")) for row in rows] == [1, 2]
+
+
+def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    case = make_case(heavy, ("f32[64,64]",))
+    case = replace(case, find_earlier_runs=partial(store.find_earlier_runs, case.id))
+    options = replace(OPTIONS, processes=0, store=str(tmp_path), relative_width=1e9)
+
+    first = Replicated(Inline(), pool).run(case, options, run_id="r", progress=quiet)
+    store.append(first)
+    second = Replicated(Inline(), pool).run(case, options, run_id="s", progress=quiet)
+
+    assert first.options.processes == 2
+    assert second.options.processes == 1
+    before, after = first.summary("wall"), second.summary("wall")
+    assert before is not None
+    assert after is not None
+    assert after.scope == "run"
+    assert second.earlier_runs.medians_s["wall"] == (pytest.approx(before.median_s, rel=1e-3),)
 
 
 def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,15 +151,14 @@ def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypa
     m = run(pool, processes=0)
 
     assert m.options.processes == 1
-    assert str(m.why_absent(ALONE)).startswith("a call takes ")
-    assert str(m.why_absent(ALONE)).endswith(" above 1.00 ns, so one was enough unless asked; --processes 5")
+    assert re.fullmatch(r"a call takes .*; --processes 5 asks for more", str(m.why_absent(ALONE)))
 
 
-def test_one_process_says_that_one_was_asked_for() -> None:
+def test_one_process_says_that_one_was_requested() -> None:
     m = executor_for(OPTIONS).run(make_case(heavy, ("f32[8,8]",)), OPTIONS, run_id="r", progress=quiet)
 
     assert isinstance(executor_for(OPTIONS), Inline)
-    assert str(m.why_absent(ALONE)).startswith("one was asked for; --processes ")
+    assert m.why_absent(ALONE) == "one process was requested; --processes 5 asks for more"
 
 
 def test_a_case_that_cannot_travel_is_measured_alone_with_all_the_time(pool: Pool) -> None:
@@ -139,21 +175,29 @@ def test_a_case_that_cannot_travel_is_measured_alone_with_all_the_time(pool: Poo
     assert "cannot be sent to a worker process" in str(m.why_absent(ALONE))
 
 
-def test_a_failure_in_a_further_process_is_said_and_the_others_count(row: Measurement) -> None:
-    alone = replace(row, samples=row.series_of("wall")[:1])
-    bad = Failure("crashed", "wall", "it was killed")
+def test_a_failure_in_a_further_process_is_reported_and_the_others_count(pool: Pool, tmp_path: Path) -> None:
+    driver, traces = os.getpid(), tmp_path / "traces"
 
-    some, none = replicated._gather(alone, [alone, bad]), replicated._gather(_lonely(alone), [bad, bad])
+    def only_here(x: Any) -> Any:
+        if os.getpid() != driver:
+            raise ValueError("not here")
+        return x + 1
 
-    assert [s.process for s in some.samples] == [0, 1]
-    assert some.why_absent(ALONE) == "1 of 2 further ones failed (crashed in wall: it was killed)"
+    def fails_once(x: Any) -> Any:
+        if os.getpid() != driver and not traces.exists():
+            traces.touch()
+            raise ValueError("not now")
+        return x + 1
+
+    none = run(pool, only_here, ("f32[8]",), processes=3)
+    some = run(pool, fails_once, ("f32[8]",), processes=3)
+
+    assert [s.process for s in none.series_of("wall")] == [0]
     assert none.options.processes == 1
-    assert none.why_absent(ALONE) == "they failed (crashed in wall: it was killed)"
-
-
-def _lonely(m: Measurement) -> Measurement:
-    """As the engine leaves it."""
-    return replace(m, not_measured=(*m.not_measured, Absent(ALONE, "they were not started")))
+    assert "ValueError: not here" in str(none.why_absent(ALONE))
+    assert [s.process for s in some.series_of("wall")] == [0, 2]
+    assert some.options.processes == 2
+    assert "ValueError: not now" in str(some.why_absent(ALONE))
 
 
 def test_what_ends_in_failure_is_not_repeated(pool: Pool) -> None:
@@ -200,7 +244,7 @@ def test_a_further_process_does_not_look_again_for_differences_of_traces(
     monkeypatch.setattr(engine.purity, "check", lambda *_: looked.append("purity"))
     options = replace(OPTIONS, processes=1, stages="samples", verify="off")
 
-    m = sample_case(Replica(make_case(heavy, ("f32[8,8]",)), options, "r"), lambda *_, **__: None)
+    m = sample_case(SampleRequest(make_case(heavy, ("f32[8,8]",)), options, "r"), lambda *_, **__: None)
 
     assert m.samples
     assert looked == []
@@ -212,9 +256,9 @@ def test_where_no_process_can_be_started_the_row_of_the_first_one_is_kept(
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(pool, "call_in_each", full)
+    monkeypatch.setattr(pool, "call", full)
 
     m = run(pool, processes=3)
 
     assert [s.process for s in m.samples] == [0]
-    assert m.why_absent(ALONE) == "they could not be started: [Errno 11] Resource temporarily unavailable"
+    assert m.why_absent(ALONE) == "no further process could be started: [Errno 11] Resource temporarily unavailable"

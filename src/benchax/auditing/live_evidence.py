@@ -29,6 +29,7 @@ from benchax.measuring.program import program_of
 from benchax.model import Comparison, Measurement, Remark
 from benchax.options import resolve
 from benchax.results.watch import Watch
+from benchax.static_leaves import reveal
 from benchax.watching.watch import watch
 
 SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 0.25, "stages": "all"}
@@ -105,7 +106,7 @@ class LiveEvidence(CompiledEvidence):
     @property
     def nan_at(self) -> int:
         """Here it is called once for that."""
-        args, kwargs = self.fresh_inputs()
+        args, kwargs = reveal(self.fresh_inputs())
         return int(any(map(is_nan, jax.tree.leaves(self.fn(*args, **kwargs)))))
 
     def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -257,7 +258,7 @@ class LiveEvidence(CompiledEvidence):
     def _watch(self) -> Watch:
         self.tell("calling it")
         # A copy for each call, for a function that donates takes its arguments away.
-        calls = [self._inputs.renewed() for _ in range(WATCHED_CALLS)]
+        calls = [reveal(self._inputs.renewed()) for _ in range(WATCHED_CALLS)]
         with watch() as seen:
             for args, kwargs in calls:
                 try:

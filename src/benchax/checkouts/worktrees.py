@@ -111,6 +111,9 @@ def commit_of(top: Path, ref: str) -> str:
         # A name may begin with a dash, and is a commit that does not exist, not an option.
         return git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     except UsageError:
+        if git(top, "rev-parse", "--is-shallow-repository") == "true":
+            problem = f"there is no commit {ref!r} in {top}, which is a shallow clone"
+            raise UsageError(problem, "a commit that was fetched", "git fetch --unshallow") from None
         known = git(top, "for-each-ref", "--format=%(refname:short)").split()
         near = get_close_matches(ref, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see `git branch -a` and `git log`"
@@ -164,8 +167,11 @@ def git(folder: Path, *arguments: str) -> str:
     except OSError as error:
         raise UsageError(f"git cannot be run: {error}", "git on the PATH") from error
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        raise UsageError(f"git {arguments[0]} failed in {folder}: {reason}", "a git repository")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it gave no reason"]
+        # What went wrong, then what to do about it: the command that trusts a folder of another user, for instance.
+        at = next((i for i, line in enumerate(lines) if line.startswith("fatal: ")), len(lines) - 1)
+        problem = f"git {arguments[0]} failed in {folder}: {lines[at]}"
+        raise UsageError(problem, "a git repository", " ".join(lines[at + 1 :]))
     return done.stdout.strip()
 
 

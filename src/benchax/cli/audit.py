@@ -161,8 +161,8 @@ def _functions(
     cases, code = collect_cases(what, pattern, params)
     audits: list[Audit] = []
     for case in cases:
-        # A display of its own each: what has ended is shown before the next one begins.
-        with show_progress(True) as report:
+        # One display for each audit, so that findings appear before the next audit begins. A log gets no line per rule.
+        with show_progress(None) as report:
             found = printing_to_stderr(lambda case=case, report=report: audit_case(case, ids, **given, report=report))
         show_one(found, is_first=not audits)
         audits.append(found)

@@ -1,12 +1,12 @@
-"""`benchax compare`: two or more of what should do the same, side by side. What they are, the words say:
+"""`benchax compare`: functions or versions side by side. The words decide what is compared:
 
     compare FUNCTION FUNCTION... [INPUT...]   functions, on the same inputs                → compare_functions.py
-    compare [BASELINE] [PATH...]              a stored run, and the benchmarks of now      → benchax.compare_stored
+    compare [BASELINE] [PATH...]              a stored run, and the current benchmarks     → benchax.compare_stored
     compare BASELINE CANDIDATE                two stored runs
     compare --ref REF [PATH...]               another commit                               → benchax.compare_ref
     compare --jax VERSIONS [PATH...]          versions of JAX                              → benchax.compare_jax
 
-A function is a word with a colon, module:function; no baseline's name has one.
+A function is a word with a colon, module:function. The name of a baseline has no colon.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[FUNCTION FUNCTION... [INPUT...] | BASELINE [CANDIDATE | PATH...]]",
-            help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, and the inputs of all, as for `benchax run`. Or a "
-            "BASELINE: a name given by `benchax baseline`, a run, a commit, or last; compared with a stored CANDIDATE, "
-            "or with the benchmarks of now. With --ref or --jax it is left out.",
+            help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, then the inputs of all, as for `benchax run`. Or a "
+            "BASELINE: a name from `benchax baseline`, a run, a commit, or last. It is compared with a stored "
+            "CANDIDATE, or with the current benchmarks. Leave it out with --ref or --jax.",
         ),
     ] = None,
     ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
@@ -60,39 +60,45 @@ def compare(
         typer.Option(metavar="VERSIONS", help="Compare versions of JAX: 0.9.2,0.10.2; the first is the baseline."),
     ] = None,
     benchmarks: Annotated[
-        str, typer.Option(metavar="now|ref", help="With --ref: whose benchmark files run there.")
+        str, typer.Option(metavar="now|ref", help="With --ref: which version of the benchmark files to run there.")
     ] = "now",
     process_pairs: Annotated[
         bool,
-        typer.Option("--process-pairs", help="With --ref: whole processes in turns on one core, Python included."),
+        typer.Option(
+            "--process-pairs", help="With --ref: run whole processes alternately on one core, which includes Python."
+        ),
     ] = False,
     pattern: Pattern = "",
     params: Params = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="Of functions: whose result and time the others are held to.")
+        str | None, typer.Option(metavar="FUNCTION", help="Function to compare the others with.")
     ] = None,
     no_jit: NoJit = False,
     fail_slower: Annotated[
         str | None,
-        typer.Option(metavar="LIMITS", help="Exit with 1 beyond these: 5%, or run=5%+20us,peak=0,compile=20%."),
+        typer.Option(metavar="LIMITS", help="Exit with 1 above these limits: 5%, or run=5%+20us,peak=0,compile=20%."),
     ] = None,
     fail_unclear: Annotated[
-        bool, typer.Option("--fail-unclear", help="Exit with 3 where a verdict is unclear.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--fail-unclear/--ignore-unclear",
+            help="Exit with 3 if any verdict is unclear, or never (default: if a limit judged no case).",
+        ),
+    ] = None,
     resolution: Resolution = None,
     max_time: MaxTime = None,
     timeout: Timeout = None,
     memory_limit: MemoryLimit = None,
     seed: Seed = None,
     store: Store = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON on stdout: a document for each comparison.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout, one document per comparison.")] = False,
     plot: Plot = None,
     html: Html = None,
 ) -> None:
-    """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is that?
+    """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is it?
 
-    Exit codes: 0 fine, 1 a regression beyond --fail-slower or another result, 2 an error (also a function that failed),
-    3 unclear with --fail-unclear.
+    Exit codes: 0 fine; 1 slower than --fail-slower permits, or a different result; 2 an error, or a function that
+    failed; 3 a limit judged no case, or, with --fail-unclear, a verdict is unclear.
     """
     from benchax.options import resolve
 
@@ -101,12 +107,12 @@ def compare(
     check_writable(html)
     write = partial(_write, plot=plot, html=html)
     options = {"timeout_s": timeout, "seed": seed, "store": store, "memory_limit_bytes": memory_limit}
-    resolve(command_line=options)  # here, so that a slip is said to be in the command line
+    resolve(command_line=options)  # here, so that an error names the command line
     limit_s = read_duration("max_time_s", max_time, COMMAND_LINE)
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
         "--filter": pattern, "--param": params, "--fail-slower": fail_slower, "--fail-unclear": fail_unclear,
-        "--store": store,
+        "--ignore-unclear": fail_unclear is False, "--store": store,
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
     if ref is None and jax is None and _are_functions(words):
@@ -168,20 +174,20 @@ def _compare_functions(
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
 
 
-def _read_gate(fail_slower: str | None, fail_unclear: bool) -> Gate:
+def _read_gate(fail_slower: str | None, fail_unclear: bool | None) -> Gate:
     from benchax.comparing.gate import gate_of
 
-    return gate_of(fail_slower, Path.cwd(), {"unclear": True} if fail_unclear else None)
+    return gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
 
 
 def _choose(
     words: list[str], ref: str | None, jax: str | None, of_ref: Mapping[str, Any], fine: Mapping[str, Any]
 ) -> Callable[..., Comparisons]:
-    """The function of the library that was meant, with what is its own.
+    """The matching function of the library, with its own options.
 
     Args:
-        of_ref: options of another commit.
-        fine: how finely is compared, which pairs of whole processes of versions of JAX have no choice of.
+        of_ref: options for another commit.
+        fine: resolution and metrics, which `compare_jax` doesn't have.
     """
     from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
     from benchax.stats.verdicts import SAME_WITHIN
@@ -209,7 +215,7 @@ def _compare_versions(
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
-    """In the words of the command line, what the library would refuse in those of Python."""
+    """Refuses what the library would refuse, in terms of the command line."""
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
     if process_pairs and ref is None:
@@ -218,23 +224,23 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
         whole = "--jax" if process_pairs is False else "--process-pairs"
         raise UsageError(
             f"--resolution {resolution} is given with {whole}",
-            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, and see no less than 5 %",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
         )
     if benchmarks not in ("now", "ref"):
-        raise UsageError(f"--benchmarks {benchmarks!r} cannot be", "one of: now, ref")
+        raise UsageError(f"invalid --benchmarks {benchmarks!r}", "one of: now, ref")
     if jax is not None and (len(jax.split(",")) < 2 or not all(version.strip() for version in jax.split(","))):
         from benchax.paired_runs.versions import ENOUGH
 
-        raise UsageError(f"--jax {jax!r} is not enough", ENOUGH)
+        raise UsageError(f"--jax {jax!r} names too few versions", ENOUGH)
 
 
 def _is_stored(words: list[str]) -> bool:
-    """BASELINE CANDIDATE? The second word would else be a path, or a function."""
+    """Whether the words are BASELINE CANDIDATE. Otherwise, the second word is a path or a function."""
     return len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]
 
 
 def _run(compare: Callable[[], Comparisons]) -> Comparisons:
-    """What the user's code prints goes to stderr. What could not be stored is told below, as an error in a line."""
+    """Compares. Output of the user's code goes to stderr, and a problem with the store becomes one line."""
     from benchax.paired_runs.suite import UNSTORED
 
     with warnings.catch_warnings():
@@ -248,7 +254,7 @@ def _run(compare: Callable[[], Comparisons]) -> Comparisons:
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
     from benchax import codec
-    from benchax.comparing.gate import describe_alarm
+    from benchax.comparing.gate import UNCLEAR, describe_alarm
     from benchax.reporting.comparisons import document
 
     if as_json:
@@ -262,7 +268,12 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
         note(text)
     for c, limit in gate.alarms(found):
         note(f"SLOWER {c.case.label}: {describe_alarm(c, limit)}")
-    return gate.exit_code(found, found.new, found.missing)
+    code = gate.exit_code(found, found.new, found.missing)
+    if code == UNCLEAR and (unjudged := gate.unjudged(found, found.new, found.missing)):
+        way_out = "--max-time 15min, --resolution 10%, or --ref REF --process-pairs" if found else "another baseline"
+        metrics = ", ".join(unjudged)
+        note(f"UNCLEAR: the limit for {metrics} judged no case; try {way_out}, or accept it: --ignore-unclear")
+    return code
 
 
 def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:

@@ -48,7 +48,7 @@ def compare_functions(
 
 def differs(found: Comparisons) -> bool:
     """Does a function give another result than the baseline?"""
-    return any(c.numerics and not c.numerics.agrees for c in found)
+    return any(c.differs for c in found)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

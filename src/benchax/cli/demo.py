@@ -1,4 +1,4 @@
-"""`benchax demo`: where the time and the bytes of a small real model go, and when compiling pays.
+"""`benchax demo`: how long a small model takes, and which of two functions is faster.
 
 `benchax demo grid`: functions × data, some of which never end.
 `benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
@@ -39,27 +39,31 @@ def demo(
     ] = None,
     store: StoreOrOff = None,
 ) -> None:
-    """Measure a multilayer perceptron, then SELU eager against jitted; or one of the other demos."""
-    from benchax.options import check, resolve
+    """Measure a small model and compare two functions, in some five seconds; or run one of the other demos."""
+    from benchax.options import check
 
     given = {"max_time_s": max_time, "store": store}
     check(given, COMMAND_LINE)
     if what:
         if what not in DEMOS:
-            raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "without a name: a model, measured")
+            raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "benchax demo measures a small model")
         raise typer.Exit(DEMOS[what](store))
     from benchax import demo as examples
-    from benchax.cli.console import note
-    from benchax.cli.run import eager_pairs, measure
+    from benchax.cli.compare_functions import compare_functions
+    from benchax.cli.console import note, show
+    from benchax.cli.run import measure
+    from benchax.reporting.comparisons import function_grid, summary
+    from benchax.reporting.document import Document, Paragraph
 
-    note("1. A multilayer perceptron: where do its time and its bytes go?\n")
-    first = measure([examples.mlp_case()], given)
-    note("\n2. SELU of a million numbers: eager against jitted, and when compiling pays\n")
-    both = [examples.selu_case().eager(), examples.selu_case()]
-    second = measure(both, given, pairs=eager_pairs(both))
-    if not (first or second) and resolve(command_line=given).store != "off":
-        note("\nStored. See them again: benchax list; benchax show last")
-    raise typer.Exit(first or second)
+    note("$ benchax run benchax.workloads:mlp")
+    code = measure([examples.mlp_case()], given, is_brief=True)
+    note(f"\n$ benchax compare {' '.join(examples.PRODUCT)}")
+    found = compare_functions(
+        examples.PRODUCT, {"store": store}, baseline=None, is_jitted=True, resolution=None, max_time_s=None
+    )
+    show(Document((function_grid(found), Paragraph(summary(found)))))
+    note("\nThese are the answers. The commands add stages, memory, and remarks.")
+    raise typer.Exit(code or (2 if any(c.failure for c in found) else 0))
 
 
 def _grid(store: str | None) -> int:
@@ -72,7 +76,7 @@ def _grid(store: str | None) -> int:
     given = {"make": examples.normal, "trials": 5, "timeout_s": 1.0, "axis": "n_x", "name": "demo", "store": store}
     note("Six functions on four sizes, one second for each call. One never ends, one crashes, one is wrong.\n")
     measure(functions, examples.GRID_SIZES, defaults() | given)
-    return 0  # what goes wrong here is meant to
+    return 0  # the failures are part of the demo
 
 
 def _profile(store: str | None) -> int:
@@ -107,7 +111,7 @@ def _watch(store: str | None) -> int:
 
 
 def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
-    """Those of `watching/example.py`, whose lines are told as if a user had written them: example.py:27."""
+    """The loops of `watching/example.py`, run under that name so that reasons point to example.py:27."""
     spec = importlib.util.find_spec("benchax.watching.example")
     assert spec is not None
     assert spec.origin is not None
@@ -118,7 +122,7 @@ def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
 
 
 def _second_run(loop: Callable[[int, int], Any]) -> Watch:
-    """The first run compiles what it must."""
+    """Watches a second run: the first one has to compile."""
     from benchax.watching.watch import watch
 
     loop(10, ITERATIONS)
@@ -140,4 +144,4 @@ def _watch_table(watched: dict[str, Watch]) -> Table:
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}
-"""Each is given the option --store and returns the exit code."""
+"""Each takes the option --store and returns the exit code."""

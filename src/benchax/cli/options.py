@@ -91,6 +91,9 @@ Html = Annotated[
 JsonFile = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of it there, as JSON.")
 ]
+Reasons = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Give the reason for each number that was not measured.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also what is fine or does not apply, and why.")]
 MaxTimeOfEach = Annotated[
     str | None,

@@ -17,7 +17,7 @@ import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
 from benchax.cli.imports import importing
-from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Seed, StoreOrOff, What
+from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Reasons, Seed, StoreOrOff, What
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
 from benchax.units import plural, seconds
@@ -35,8 +35,8 @@ QUICK = {
 }  # fmt: skip
 """What --quick asks for where nothing else is said: the result is still checked."""
 LEFT_OUT = (
-    "quick: one timer (wall: what a caller waits for) in one process, and no memory, transfers or dispatch; the "
-    "interval speaks for this process only. Without --quick all of it is measured"
+    "quick: one timer (wall) in one process, without memory, transfers, or dispatch. The interval speaks for this "
+    "process only. Omit --quick to measure everything"
 )
 
 
@@ -56,7 +56,10 @@ def run(
     ] = None,
     max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer (20000).")] = None,
     relative_width: Annotated[
-        str | None, typer.Option(help="Stop when the median is known this well, with 95 % confidence (1%).")
+        str | None,
+        typer.Option(
+            help="Add no process once the time is known this well (by timer: 7.5% inside a program, 17.5% a call)."
+        ),
     ] = None,
     verify: Annotated[
         str | None, typer.Option(help="What the result is compared with: eager, float64 or off (eager).")
@@ -84,7 +87,9 @@ def run(
     ] = None,
     processes: Annotated[
         str | None,
-        typer.Option(metavar="N|auto", help="Readings of so many processes; auto: 5 of short cases (auto)."),
+        typer.Option(
+            metavar="N|auto", help="Number of processes to measure in; auto: as many as needed, up to 5 (auto)."
+        ),
     ] = None,
     nprocs: Annotated[
         str | None,
@@ -131,6 +136,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
     on: On = None,
     html: Html = None,
+    is_verbose: Reasons = False,
 ) -> None:
     """Measure benchmarks, or one function, and store a row for each case.
 
@@ -179,7 +185,9 @@ def run(
         raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json, html=html))
     if on is None and follows(cases, given):
         raise typer.Exit(follow(cases, given, broken))
-    code = measure(cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html)
+    code = measure(
+        cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html, is_verbose=is_verbose
+    )
     if quick:
         note(LEFT_OUT)
     raise typer.Exit(code)
@@ -223,8 +231,15 @@ def measure(
     pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
     on: str | None = None,
     html: Path | None = None,
+    is_verbose: bool = False,
+    is_brief: bool = False,
 ) -> int:
-    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
+    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished.
+
+    Args:
+        is_verbose: show why each missing number is missing.
+        is_brief: show the answers only.
+    """
     from contextlib import nullcontext
 
     with importing():
@@ -233,6 +248,8 @@ def measure(
     from benchax.clusters import open_agents
     from benchax.measuring.release import release_programs
     from benchax.progress import show_progress
+    from benchax.reporting.document import Document
+    from benchax.reporting.measurement import answer
 
     rows: list[Measurement] = []
     ended: list[str] = []
@@ -262,8 +279,10 @@ def measure(
         except KeyboardInterrupt:
             interrupted = True
         in_turns = {} if as_json else _in_turns(rows, pairs or {}, given)
-        if not as_json:
-            _show(rows, pairs or {}, in_turns)
+        if is_brief:
+            show(Document(tuple(map(answer, rows))))
+        elif not as_json:
+            _show(rows, pairs or {}, in_turns, is_verbose)
         _write(html, rows, in_turns)
     finally:  # also when stdout is closed or full
         show_broken(broken)
@@ -375,13 +394,14 @@ def _show(
     rows: Sequence[Measurement],
     pairs: Mapping[CaseId, tuple[Case, Case]],
     in_turns: Mapping[CaseId, Comparison],
+    is_verbose: bool,
 ) -> None:
     from benchax.cli.programs_in_words import describe_programs
     from benchax.reporting.document import Document, Paragraph
     from benchax.reporting.measurement import document, list_measurements
 
     if rows:
-        found = document(rows[0]) if len(rows) == 1 else list_measurements(rows)
+        found = document(rows[0], is_verbose) if len(rows) == 1 else list_measurements(rows, is_verbose)
         programs = printing_to_stderr(lambda: describe_programs({id: pairs[id][1] for id in in_turns}))
         show(Document((*found.blocks, *map(Paragraph, [*break_evens(rows, in_turns), *programs]))))
 

@@ -1,4 +1,4 @@
-"""What is stored: `benchax runs`, `list`, `show`, `baseline` (names for runs), `import` and `migrate`."""
+"""Stored rows: `benchax runs`, `list`, `show`, `baseline` (names for runs), `import`, and `migrate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from benchax.cli.console import line, note, print_json, show, show_list
-from benchax.cli.options import Pattern, Store
+from benchax.cli.options import Pattern, Reasons, Store
 from benchax.errors import StoreError, UsageError
 from benchax.units import plural
 
@@ -27,7 +27,7 @@ baseline = typer.Typer(help="Names for runs: what `benchax compare NAME` compare
 
 
 def open_listed_store(store: str | None) -> DatabaseStore:
-    """The store that --store, or else the options, name."""
+    """Opens the store that --store or the options name."""
     from benchax.store.database import open_store
 
     return open_store(_find_place(store))
@@ -43,7 +43,7 @@ def _find_place(store: str | None) -> str:
 
 
 def _read_quickly(where: str, read: Callable[[Path], T | None], otherwise: Callable[[DatabaseStore], T]) -> T:
-    """By the reader that answers in 0.2 s, where that has an answer."""
+    """Asks the fast reader (0.2 s) first, then the database."""
     from benchax.store.base import file_at
 
     found = None if "://" in where else read(file_at(where))
@@ -55,7 +55,9 @@ def _read_quickly(where: str, read: Callable[[Path], T | None], otherwise: Calla
 
 
 def list_runs(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=10**9, help="Maximum number of runs, newest first.")
+    ] = 30,
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
 ) -> None:
@@ -90,9 +92,12 @@ def _runs_and_names(database: DatabaseStore, limit: int) -> tuple[list[StoredRun
 def list_rows(
     pattern: Pattern = "",
     run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Only of this run: last, last~1, an id, a commit, a baseline.")
+        str | None,
+        typer.Option(metavar="RUN", help="Only rows of this run: last, last~1, an id, a commit, or a baseline."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10**9, help="At most so many, the newest.")] = 30,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=10**9, help="Maximum number of rows, newest first.")
+    ] = 30,
     store: Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="Whole rows as JSON, one per line.")] = False,
 ) -> None:
@@ -112,7 +117,7 @@ def list_rows(
 
 
 def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
-    """--filter means what it means in `run`: a part of a label, parameters included, which no index can answer."""
+    """Filters as `run` does, by part of a label with its parameters. No index can answer that."""
     most = None if pattern else limit
     rows = _rows_of_run(store, run, most) if run else _rows(store, most)
     if pattern:
@@ -147,10 +152,11 @@ def show_row(
         bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")
     ] = False,
     statistics: Annotated[
-        bool, typer.Option("--statistics", help="Of each timer: mean ± standard deviation, quartiles, extremes.")
+        bool, typer.Option("--statistics", help="Mean ± standard deviation, quartiles, and extremes of each timer.")
     ] = False,
+    is_verbose: Reasons = False,
 ) -> None:
-    """Show one stored row: every stage, timer, remark, or the statistics or the raw samples."""
+    """Show one stored row: every stage, timer, and remark; or its statistics; or its raw samples."""
     from benchax.reporting.measurement import document
 
     measurement = _row_of(store, row)
@@ -165,7 +171,7 @@ def show_row(
 
         show(document_of_statistics(measurement))
     else:
-        show(document(measurement, is_full=True))
+        show(document(measurement, is_verbose))
 
 
 def _row_of(store: str | None, word: str) -> Measurement:
@@ -237,7 +243,7 @@ def set_name(
     ] = "last",
     store: Store = None,
 ) -> None:
-    """Give a run a name. A name that exists means the new run from then on."""
+    """Give a run a name. An existing name moves to the new run."""
     from benchax.store.baselines import rows_of, set_baseline
 
     database = open_listed_store(store)
@@ -266,7 +272,7 @@ def list_names(store: Store = None) -> None:
 
 @baseline.command("remove")
 def remove_name(name: str, store: Store = None) -> None:
-    """Take a name back. The run stays."""
+    """Remove a name. The run stays."""
     from benchax.store.baselines import remove
 
     remove(open_listed_store(store), name)

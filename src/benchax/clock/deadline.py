@@ -26,6 +26,7 @@ from benchax.clock.stamps import is_key, stamp
 from benchax.clock.static_arguments import Given, StaticArguments, static_arguments, together
 from benchax.clock.strips import Guard
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
+from benchax.static_leaves import as_function_of_arrays
 
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
@@ -192,16 +193,7 @@ def interruptible(
     """
 
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        # Modules of equinox and their like hold functions and texts among their leaves.
-        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray, np.generic))]
-
-        def flat(*arrays: Any) -> Any:
-            new = dict(zip(at, arrays, strict=True))
-            args, kwargs = jax.tree.unflatten(tree, [new.get(i, leaf) for i, leaf in enumerate(leaves)])
-            return f(*args, **kwargs)
-
-        arrays = [leaves[i] for i in at]
+        flat, arrays = as_function_of_arrays(f, args, kwargs)
         program, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
         outputs, is_expired = _rewrite(program, arrays, until, must_raise, note)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs), is_expired

@@ -17,7 +17,6 @@ from statistics import median
 
 from benchax.errors import UsageError
 from benchax.model import Comparison, Measurement
-from benchax.stats.intervals import between_interval
 from benchax.stats.summary import LEVEL, Summary
 from benchax.units import number, percent, seconds
 
@@ -203,17 +202,16 @@ def _saved(c: Comparison, ratio: float, is_eager_baseline: bool) -> float:
 
 
 def _saved_by_process(c: Comparison, is_eager_baseline: bool) -> list[float]:
-    """What other processes may save of a call, by those that there were; the least and the most of two."""
+    """Seconds that a call saves in each process, by the median of its pairs."""
     groups: dict[int, list[float]] = {}
     for block in c.blocks:
         pairs = zip(block.baseline_s, block.candidate_s, strict=True)
         groups.setdefault(block.process, []).extend(a - b if is_eager_baseline else b - a for a, b in pairs)
-    between = between_interval([*groups.values()], LEVEL)
-    return [*between] if between else [median(group) for group in groups.values()]
+    return [median(group) for group in groups.values()]
 
 
 def _wall(row: Measurement) -> Summary:
-    if (summary := row.summary("wall")) is None:
+    if (summary := row.find_summary("wall")) is None:
         raise UsageError(f"the row of {row.case.label!r} has no wall samples", "rows measured by the timer wall")
     return summary
 

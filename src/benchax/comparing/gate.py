@@ -1,4 +1,4 @@
-"""The gate: which comparisons are too much, and how the program ends.
+"""The gate: which changes exceed their limit, and the exit code.
 
     --fail-slower 5%                        run times
     --fail-slower run=5%,peak=0,compile=20%+50ms
@@ -8,11 +8,12 @@
     peak = "64KiB"
     missing = "fail"                        new, missing, failed, differs, unclear: "ignore" or "fail"
 
-    [tool.benchax.gate.cases."matmul*"]     for some cases; later ones win, metric by metric
+    [tool.benchax.gate.cases."matmul*"]     for some cases; the last pattern wins, metric by metric
     run = "10%"
 
-A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only changes that
-are told apart from chance, and were confirmed, count: a comparison that is unclear never fails, unless it is asked to.
+A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only confirmed
+changes count. An unclear comparison fails only if you ask for it, or if a limit judged no case at all: then nothing
+was checked, and "fine" would claim too much.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ FINE, SLOWER, ERROR, UNCLEAR = 0, 1, 2, 3
 """Exit codes."""
 
 Event = Literal["new", "missing", "failed", "differs", "unclear"]
-DEFAULT_EVENTS: dict[Event, bool] = {
-    "new": False, "missing": False, "failed": True, "differs": True, "unclear": False,
+DEFAULT_EVENTS: dict[Event, bool | None] = {
+    "new": False, "missing": False, "failed": True, "differs": True, "unclear": None,
 }  # fmt: skip
+"""Whether each fails. None, of "unclear": only if a limit judged no case."""
 _CODES: dict[Event, int] = {
     "new": SLOWER, "missing": SLOWER, "failed": ERROR, "differs": SLOWER, "unclear": UNCLEAR,
 }  # fmt: skip
@@ -44,7 +46,7 @@ _CODES: dict[Event, int] = {
 
 @dataclass(frozen=True)
 class Limit:
-    """Exceeded where the candidate is above the baseline by more than both; None is no bound of that kind."""
+    """The most by which the candidate may exceed the baseline. A change has to exceed both bounds; None is no bound."""
 
     relative: float | None = None
     absolute: float | None = None
@@ -57,54 +59,75 @@ class Limit:
 
 @dataclass(frozen=True)
 class Gate:
-    """What is too much. Without limits nothing is."""
+    """Limits by metric and by case, and the events that fail. Without limits, no change is an alarm."""
 
     limits: Mapping[Metric, Limit] = field(default_factory=dict[Metric, Limit])
-    events: Mapping[Event, bool] = field(default_factory=lambda: dict(DEFAULT_EVENTS))
-    """Whether each of them fails."""
+    events: Mapping[Event, bool | None] = field(default_factory=lambda: dict(DEFAULT_EVENTS))
+    """Whether each of them fails, as in `DEFAULT_EVENTS`."""
     cases: Sequence[tuple[str, Mapping[Metric, Limit]]] = ()
-    """Patterns of labels, and what holds there in place of `limits`."""
+    """Patterns of labels, with the limits that replace `limits` for these cases."""
 
     def limits_of(self, case: CaseId) -> dict[Metric, Limit]:
+        """The limits of one case, by metric."""
         found = dict(self.limits)
         for pattern, limits in self.cases:
-            # Labels have brackets around their parameters; fnmatch would take them for a set of letters.
+            # Labels have brackets around their parameters, which fnmatch would read as a set of letters.
             if fnmatchcase(case.label, pattern.replace("[", "[[]")) or pattern == case.name:
                 found |= limits
         return found
 
     def has_limit(self, metric: Metric) -> bool:
-        """For any case?"""
+        """Whether any case has a limit for this metric."""
         return metric in self.limits or any(metric in limits for _, limits in self.cases)
 
     def alarms(self, comparisons: Iterable[Comparison]) -> list[tuple[Comparison, Limit]]:
-        """Those that are called slower (or greater) and exceed their limit."""
+        """The comparisons with the verdict slower (or greater) that exceed their limit, with this limit."""
         found: list[tuple[Comparison, Limit]] = []
         for c in comparisons:
             limit = self.limits_of(c.case).get(c.metric)
             before, after = c.baseline_value, c.candidate_value
             if limit is None or c.verdict != "slower" or before is None or after is None:
                 continue
-            # Of times the ratio of pairs is far better known than either median.
+            # For times, the ratio of pairs is known far better than either median.
             if limit.is_exceeded(before, before * c.ratio if c.ratio and c.method != "counted" else after):
                 found.append((c, limit))
         return found
 
+    def unjudged(
+        self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
+    ) -> list[Metric]:
+        """The metrics whose limit judged no case: all are unclear, failed, or only one version has them."""
+        cases = [*(c.case for c in comparisons), *new, *missing]
+        limited = {metric for case in cases for metric in self.limits_of(case)}
+        judged = {
+            metric
+            for c in comparisons
+            if c.verdict != "unclear"
+            for metric in self.limits_of(c.case)
+            # One comparison says of a program that did not change that it is the same by every metric.
+            if c.metric == metric or c.method == "same program"
+        }
+        return [metric for metric in METRICS if metric in limited - judged]
+
     def exit_code(
         self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
     ) -> int:
-        """The gravest of all: an error, then a regression or another result, then what is unclear."""
+        """The most serious one: an error, then a regression or another result, then an unclear verdict."""
+        is_unclear = any(
+            c.verdict == "unclear" and not c.failure and c.metric in (self.limits_of(c.case) or ("run",))
+            for c in comparisons
+        )
         happened: dict[Event, bool] = {
             "new": bool(new),
             "missing": bool(missing),
             "failed": any(c.failure for c in comparisons),
-            "differs": any(c.numerics and not c.numerics.agrees for c in comparisons),
-            "unclear": any(
-                c.verdict == "unclear" and not c.failure and c.metric in self.limits_of(c.case) for c in comparisons
-            ),
+            "differs": any(c.differs for c in comparisons),
+            "unclear": is_unclear,
         }
         codes = {_CODES[event] for event, is_so in happened.items() if is_so and self.events[event]}
         codes |= {SLOWER} if self.alarms(comparisons) else set()
+        if self.events["unclear"] is not False and self.unjudged(comparisons, new, missing):
+            codes.add(UNCLEAR)
         return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
 
 
@@ -118,7 +141,7 @@ def describe_alarm(comparison: Comparison, limit: Limit) -> str:
 
 
 def amount(value: float, metric: Metric) -> str:
-    """In the unit of `metric`."""
+    """A value with the unit of `metric`."""
     unit = METRICS[metric]
     return seconds(value) if unit == "s" else size(value) if unit == "B" else count(value, unit)
 
@@ -133,10 +156,10 @@ def limit_text(limit: Limit, metric: Metric) -> str:
 
 
 def parse(text: str) -> dict[Metric, Limit]:
-    """ "5%" or "run=5%,peak=0".
+    """Reads "5%" or "run=5%,peak=0".
 
     Raises:
-        UsageError: an unknown metric, or a limit that cannot be read.
+        UsageError: an unknown metric, or an invalid limit.
     """
     found: dict[Metric, Limit] = {}
     for part in text.split(","):
@@ -151,7 +174,7 @@ _SHARE = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 
 
 def limit_of(text: object, metric: Metric) -> Limit:
-    """ "5%", "20us", "5%+20us"; 0 is "any increase".
+    """Reads "5%", "20us", or "5%+20us"; 0 means that any increase exceeds it.
 
     Raises:
         UsageError: anything else.
@@ -159,7 +182,7 @@ def limit_of(text: object, metric: Metric) -> Limit:
     example = {"s": "5%, 20us or 5%+20us", "B": "5%, 64KiB, 5%+64KiB, or 0 for any", "FLOP": "5% or 1000"}[
         METRICS[metric]
     ]
-    wrong = UsageError(f"the limit {text!r} of {metric} cannot be read", example)
+    wrong = UsageError(f"invalid limit {text!r} for {metric}", example)
     relative: float | None = None
     absolute: float | None = None
     for part in str(text).split("+"):
@@ -169,7 +192,7 @@ def limit_of(text: object, metric: Metric) -> Limit:
             relative = float(match[1]) / 100
         elif _NUMBER.fullmatch(part.strip()) and METRICS[metric] == "s" and float(part):
             raise UsageError(
-                f"the limit {text!r} of {metric} has no unit", example, f"{part.strip()}% or {part.strip()}ms"
+                f"the limit {text!r} for {metric} has no unit", example, f"{part.strip()}% or {part.strip()}ms"
             )
         elif absolute is not None:
             raise wrong
@@ -191,21 +214,21 @@ def _absolute(text: str, metric: Metric, wrong: UsageError) -> float:
 
 def _metric(name: str) -> Metric:
     if name not in METRICS:
-        raise UsageError(f"there is no metric {name!r}", one_of(METRICS, name))
+        raise UsageError(f"unknown metric {name!r}", one_of(METRICS, name))
     return cast("Metric", name)
 
 
 def gate_of(command_line: str | None, project: Path, events: Mapping[Event, bool] | None = None) -> Gate:
-    """What the command line says, else `[tool.benchax.gate]` of the nearest pyproject.toml.
+    """The gate of the command line, or else of `[tool.benchax.gate]` in the nearest pyproject.toml.
 
     Limits of the command line replace those of the file, for all cases.
 
     Raises:
-        UsageError: either holds what cannot be read; names the file.
+        UsageError: one of them is invalid; names the file.
     """
     path, options = project_table(project)
     try:
-        written = _gate(_table(options.get(GATE, {}), "it"))
+        written = _gate(_table(options.get(GATE, {}), "the gate"))
     except UsageError as error:
         raise UsageError(f"[tool.benchax.gate] of {path}: {error.problem}", error.expected, error.hint) from None
     if command_line is not None:
@@ -239,5 +262,5 @@ def _table(value: Any, name: str) -> Mapping[str, Any]:
 
 def _fails(name: str, value: object) -> bool:
     if value not in ("ignore", "fail"):
-        raise UsageError(f"{name} = {value!r} cannot be", "one of: ignore, fail")
+        raise UsageError(f"invalid value {value!r} for {name}", "one of: ignore, fail")
     return value == "fail"

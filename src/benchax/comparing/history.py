@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from benchax.model import METRICS, CaseId, Comparison, Environment, Metric
-from benchax.renderers import SavedAsPage
+from benchax.renderers import SelfRendering
 from benchax.stats import changepoints
 from benchax.units import size
 
@@ -66,7 +66,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class History(SavedAsPage):
+class History(SelfRendering):
     """Comparisons of one case with one baseline by one metric, oldest first, and what they say together. Places are
     indices of `points`."""
 

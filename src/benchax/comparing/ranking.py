@@ -147,7 +147,7 @@ def without_place(comparison: Comparison) -> str:
         return f"failed: {comparison.why}"
     if comparison.ratio is None:
         return f"not measured, because {comparison.why}"
-    if comparison.numerics is not None and not comparison.numerics.agrees:
+    if comparison.differs and comparison.numerics:
         return f"its result differs from that of {comparison.baseline.label}: {comparison.numerics.why}"
     return ""
 

@@ -37,6 +37,7 @@ from benchax.grids.postprocessing import checked_clip
 from benchax.keywords import guard_keywords
 from benchax.machine import noise
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress
+from benchax.static_leaves import hide_argument
 from benchax.units import parse_duration
 
 MOST_REPEATS = 10_000_000
@@ -151,6 +152,7 @@ class CompiledGrid:
             UsageError: no arrays in `x`, or limits that cannot be.
             NotAvailable: `x` is not on one CPU device.
         """
+        x = tuple(map(hide_argument, x)) if type(x) is tuple else hide_argument(x)
         check_data(x)
         own = self.timeout_s if timeout_s is None else limits("timeout_s", timeout_s, len(self.functions))
         total = self.total_timeout_s if total_timeout_s is None else limits("total_timeout_s", total_timeout_s)

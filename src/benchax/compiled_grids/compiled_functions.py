@@ -23,7 +23,9 @@ from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.state import Values, is_stateful, take_apart
+from benchax.measuring.unrun import refuse_result
 from benchax.specs import spec_of
+from benchax.static_leaves import reveal
 
 Leaves = list[Any]
 
@@ -127,7 +129,7 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
     seen: list[Any] = []
 
     def flat(*leaves: Any) -> Leaves:
-        outputs, out_tree = jax.tree.flatten(function(*jax.tree.unflatten(tree, leaves)))
+        outputs, out_tree = jax.tree.flatten(refuse_result(function(*reveal(jax.tree.unflatten(tree, leaves)))))
         impls = [jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in outputs]
         seen[:] = [out_tree, tuple(impls)]
         return [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in outputs]

@@ -20,9 +20,10 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.functions import argument_name, as_function_of_arrays, count_rows
+from benchax.experiments.functions import argument_name, count_rows
 from benchax.experiments.parsing import arguments, find_argument
 from benchax.measuring.inputs import Inputs
+from benchax.static_leaves import as_function_of_arrays
 
 BATCH = "batch"
 """The word under which it is given, for all variants together: --given batch=x."""

@@ -29,11 +29,11 @@ from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.errors import NotAvailable, UsageError, one_of
-from benchax.experiments.functions import as_function_of_arrays
 from benchax.experiments.gradient_calls import replaced
 from benchax.experiments.rewriting import Rewritten
 from benchax.program.jaxpr import equations, scope_of
 from benchax.source_files import owner_of
+from benchax.static_leaves import as_function_of_arrays
 
 POLICIES = (
     "nothing_saveable",

@@ -34,8 +34,7 @@ from benchax.profiling.spans import unions
 from benchax.profiling.trace import profile_of
 from benchax.results.experiment import Facts, Point
 from benchax.results.profile import Device
-from benchax.stats.intervals import median_interval
-from benchax.stats.summary import quantile
+from benchax.stats.intervals import median_interval, quantile
 from benchax.units import percent
 
 MOST_DEVICES = 64

@@ -15,9 +15,11 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable
+from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.prepare import prepare
 from benchax.measuring.state import is_stateful
+from benchax.static_leaves import find_hidden, hide, reveal
 
 CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """(args, kwargs) of one call."""
@@ -33,7 +35,8 @@ def plain(case: Case, seed: int = 0) -> Case:
     _refuse_stateful(case, seed)
     fn = case.fn
     if not hasattr(fn, "lower") and not isinstance(fn, jax.stages.Compiled):
-        return case
+        inputs = abstract_inputs(replace(case, jit=True))
+        return replace(case, fn=OfArrays(fn)) if find_hidden((inputs.args, inputs.kwargs)) else case
     under = getattr(fn, "__wrapped__", None)
     # Under a bound method stands the function without its object, which would be called with one argument too few.
     if under is None or not hasattr(fn, "trace") or isinstance(fn, MethodType):
@@ -49,6 +52,22 @@ def plain(case: Case, seed: int = 0) -> Case:
         raise NotAvailable(f"the trace of {type(fn).__name__} {case.id.label!r} cannot be reached")
     donated = _find_donated(found.traced.args_info, len(prepared.inputs.args), found.static)
     return replace(case, fn=under, static=found.static, donate=donated)
+
+
+@dataclass(frozen=True, eq=False)
+class OfArrays:
+    """A function that JAX can transform: leaves of its arguments and results that are not arrays are `Static`."""
+
+    fn: Callable[..., Any]
+    hide: Callable[[Any], Any] = hide
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self.fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = reveal((args, kwargs))
+        return self.hide(self.fn(*args, **kwargs))
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:
@@ -110,25 +129,6 @@ def count_rows(tree: Any) -> int | None:
 
 def is_float(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
-
-
-def as_function_of_arrays(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Callable[..., Any], list[Any]]:
-    """(`fn` as a function of the arrays among its arguments, these arrays). Static arguments and other objects, which
-    can pass through no transformation, are closed over."""
-    # Leaves that are no arrays, such as functions inside a module of equinox, are closed over: JAX takes them for no
-    # argument.
-    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
-    is_array = [isinstance(leaf, jax.Array) for leaf in leaves]
-
-    def call(*arrays: Any) -> Any:
-        given = iter(arrays)
-        whole = [next(given) if array else leaf for leaf, array in zip(leaves, is_array, strict=True)]
-        args, kwargs = jax.tree.unflatten(tree, whole)
-        return fn(*args, **kwargs)
-
-    return call, [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import jax
 
-from benchax.experiments.functions import as_function_of_arrays
 from benchax.measuring.inputs import Inputs
+from benchax.static_leaves import as_function_of_arrays
 
 TAKES_NONE = (
     "it takes no gradient that can be seen while it is traced (jax.grad, jax.value_and_grad), and is no loss, which "

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable
-from benchax.experiments.functions import argument_name, as_function_of_arrays, is_float, plain
+from benchax.experiments.functions import argument_name, is_float, plain
 from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.static_leaves import as_function_of_arrays
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Steps under `equinox.filter_jit` or `flax.nnx.jit`, as functions of arrays alone, which `jax.jit` takes.
 
-Variants are made of functions that `jax.jit` takes. What a filtering jit leaves out of its program (functions inside a
-module, names, Python numbers) is held by the new function; objects of Flax NNX become a first argument `state`, and
-the new state is an output. Neither library is imported here: a case needs it only where the user has imported it.
+Variants are made of functions that `jax.jit` takes. Leaves that are not arrays are static (`static_leaves`). Objects of
+Flax NNX become a first argument `state`, and the new state is an output. Neither library is imported here: a case needs
+one only if the user has imported it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MethodType
 from typing import Any
 
@@ -19,10 +19,11 @@ import jax
 
 from benchax.case import Case, Positions
 from benchax.errors import NotAvailable
-from benchax.experiments.functions import CallArguments
+from benchax.experiments.functions import CallArguments, OfArrays
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import unwrapped
 from benchax.measuring.state import CallOutcome, holds_objects, is_ref, take_apart, without_objects
+from benchax.static_leaves import hide_all, hide_argument, reveal
 
 _BY_POSITION = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -40,18 +41,22 @@ def make_pure(case: Case, seed: int) -> tuple[Case, str]:
     call = made.args, made.kwargs
     if any(map(is_ref, jax.tree.leaves(without_objects(call)))):
         return case, ""
-    kind = StateFirst if holds_objects(call) else ArraysOnly
     if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(_under(case))):
         raise NotAvailable(
             f"the function under {wrapper} holds arrays itself, which would become constants of its variants",
             "a function that takes them as an argument",
         )
-    pure = kind(case, seed)
-    args, kwargs = pure.arrays_of(call)
-    static = tuple(i for i, value in enumerate(args) if not _is_traceable(value))
-    named = tuple(name for name, value in kwargs.items() if not _is_traceable(value))
-    donate = _find_donated(case, call, (args, kwargs), static, wrapper)
-    return replace(case, fn=pure, inputs=pure.inputs, static=(*static, *named), donate=donate), wrapper
+    if holds_objects(call):
+        fn = StateFirst(case, seed)
+        changed = replace(case, fn=fn, inputs=fn.inputs)
+    else:
+        changed = replace(case, fn=OfArrays(_under(case), hide_all), inputs=partial(_hidden_inputs, case, seed))
+    return replace(changed, donate=_find_donated(case, call, changed.inputs(), wrapper)), wrapper
+
+
+def _hidden_inputs(case: Case, seed: int) -> CallArguments:
+    made = make_inputs(case, seed)
+    return hide_all((made.args, made.kwargs))
 
 
 def _name_wrapper(case: Case) -> str:
@@ -67,12 +72,7 @@ def _under(case: Case) -> Callable[..., Any]:
     return case.fn.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def _is_traceable(tree: Any) -> bool:
-    leaves = jax.tree.leaves(tree)
-    return all(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | bool | int | float | complex) for leaf in leaves)
-
-
-def _find_donated(case: Case, call: Any, pure: Any, static: Positions, wrapper: str) -> Positions:
+def _find_donated(case: Case, call: Any, pure: Any, wrapper: str) -> Positions:
     """Arguments that the wrapper donates. Libraries do not publish them; how many arrays are donated, JAX does."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
@@ -82,7 +82,7 @@ def _find_donated(case: Case, call: Any, pure: Any, static: Positions, wrapper: 
     infos = jax.tree.leaves(lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
     donated = sum(1 for info in infos if info.donated)
     args, kwargs = pure
-    sizes: dict[int | str, int] = {i: len(jax.tree.leaves(value)) for i, value in enumerate(args) if i not in static}
+    sizes: dict[int | str, int] = {i: len(jax.tree.leaves(value)) for i, value in enumerate(args)}
     sizes |= {name: len(jax.tree.leaves(value)) for name, value in kwargs.items()}
     everything, first = tuple(sizes), next(iter(sizes), 0)
     rest = tuple(name for name in everything if name != first)
@@ -90,42 +90,6 @@ def _find_donated(case: Case, call: Any, pure: Any, static: Positions, wrapper: 
         if sum(sizes.get(name, 0) for name in choice) == donated:
             return choice
     raise NotAvailable(f"{wrapper} donates some of its arguments, and which cannot be told")
-
-
-@dataclass(frozen=True, eq=False)
-class ArraysOnly:
-    """What `equinox.filter_jit` wraps, as a function of the arrays of its arguments; it returns arrays alone."""
-
-    case: Case
-    seed: int
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"case": self.case, "seed": self.seed}  # each process finds the rest anew
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(_under(self.case))
-
-    def inputs(self) -> CallArguments:
-        made = make_inputs(self.case, self.seed)
-        return self.arrays_of((made.args, made.kwargs))
-
-    def arrays_of(self, call: CallArguments) -> CallArguments:
-        return jax.tree.map(lambda leaf: leaf if _is_array(leaf) else None, call)
-
-    @cached_property
-    def rest(self) -> Any:
-        """All but the arrays."""
-        made = make_inputs(self.case, self.seed)
-        return jax.tree.map(lambda leaf: None if _is_array(leaf) else leaf, (made.args, made.kwargs))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        def pick(array: Any, other: Any) -> Any:
-            return other if array is None else array
-
-        args, kwargs = jax.tree.map(pick, (args, kwargs), self.rest, is_leaf=lambda leaf: leaf is None)
-        outputs = _under(self.case)(*args, **kwargs)
-        return jax.tree.map(lambda leaf: leaf if _is_array(leaf) else None, outputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +117,7 @@ class StateFirst:
     def arrays_of(self, call: CallArguments) -> CallArguments:
         args, kwargs = without_objects(call)
         held = take_apart(call).leaves[len(jax.tree.leaves((args, kwargs))) :]
-        return (held, *args), kwargs
+        return (held, *map(hide_argument, args)), {name: hide_argument(value) for name, value in kwargs.items()}
 
     @cached_property
     def merge(self) -> Callable[[list[Any]], Any]:
@@ -162,12 +126,7 @@ class StateFirst:
         return take_apart((made.args, made.kwargs)).merge
 
     def __call__(self, state: list[Any], *args: Any, **kwargs: Any) -> CallOutcome:
-        call = self.merge([*jax.tree.leaves((args, kwargs)), *state])
+        call = self.merge([*jax.tree.leaves(reveal((args, kwargs))), *state])
         outputs = _under(self.case)(*call[0], **call[1])
         # What it returns may be, or hold, such objects.
         return CallOutcome(take_apart(outputs).leaves, take_apart(call).values)
-
-
-def _is_array(leaf: Any) -> bool:
-    """Also a tracer of one."""
-    return isinstance(leaf, jax.Array)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.experiments.functions import as_function_of_arrays
+from benchax.static_leaves import as_function_of_arrays
 
 Evaluate = Callable[[Any], list[Any]]
 """The results of an equation, as JAX has them."""

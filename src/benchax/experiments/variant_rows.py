@@ -90,7 +90,9 @@ def same_program_row(row: VariantRow) -> VariantRow:
 
 
 def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow) -> VariantRow:
-    """With its verdict, or why there is none."""
+    """With its verdict, or why there is none. A result that differs, and has no errors to be judged by, is wrong."""
+    if comparison.differs and comparison.numerics and row.errors is None:
+        return wrong_row(row, comparison.numerics.why)
     kept = tuple(remark for remark in comparison.remarks if remark.code not in COMPARED_ELSEWHERE)
     comparison = replace(comparison, remarks=kept, numerics=None)
     if comparison.failure is not None:

@@ -27,8 +27,10 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
+from benchax.measuring.sampling import NO_WARMUP, call_again
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
+from benchax.static_leaves import reveal
 from benchax.watching.compiles import watch_compiles
 from benchax.workers.task import Say, task
 
@@ -148,7 +150,7 @@ class TrialSampler:
             return
         record.enter("check")
         try:
-            verdict = request.check(subject.returned, *subject.inputs.args)
+            verdict = request.check(*reveal((subject.returned, *subject.inputs.args)))
             is_fine = verdict is None or isinstance(verdict, str) or bool(verdict)
         except Exception as error:
             raise BrokenCheck from error
@@ -163,10 +165,18 @@ class TrialSampler:
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
         found: list[Samples] = []
-        choice = timers.choose(self.request.options.timer, record.stages.first_run_s or 0.0)
+        timer, call = self.request.options.timer, None
+        calls = replace(NO_WARMUP, least_s=record.stages.first_run_s or 0.0, timed=1)
+        if timer == "auto":  # the first call alone must not decide which timers there are
+            subject, call, again_s = self._call(record, subject)
+            calls = replace(calls, least_s=min(calls.least_s or again_s, again_s), timed=2)
+            calls = call_again(subject.ready, calls, timers.AUTO_LIMIT_S)
+        choice = timers.choose(timer, calls.least_s, calls.timed)
         record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
         for i, seed in enumerate(self.request.seeds):
-            subject, call = self._later_trial(record, subject, seed) if i else (subject, None)
+            if i:
+                record.enter("inputs")
+                subject, call, _ = self._call(record, replace(subject, inputs=self._inputs(seed)))
             for name in choice.names:
                 found += [call] if call and name == "wall" else self._read(record, subject, name, found)
                 self.report.note_trials(found)
@@ -174,16 +184,14 @@ class TrialSampler:
             self.outputs.keep(subject.returned)
         record.samples += join_trials(found)
 
-    def _later_trial(self, record: Record, subject: Subject, seed: int) -> tuple[Subject, Samples | None]:
-        """On inputs of its own, with the outputs of one call; which is the reading by `wall` where it is long."""
-        record.enter("inputs")
-        subject = replace(subject, inputs=self._inputs(seed))
+    def _call(self, record: Record, subject: Subject) -> tuple[Subject, Samples | None, float]:
+        """The subject with the outputs of one call; that call as the reading by `wall`, if it is long; its seconds."""
         record.enter("run")
         with watch_compiles() as log:
             subject, ns = _one_call(subject)
         # A call that asked for a program contains compiling, however long it is, and is no reading.
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
-        return subject, samples_of_calls([ns]) if is_reading else None
+        return subject, samples_of_calls([ns]) if is_reading else None, ns / 1e9
 
     def _read(self, record: Record, subject: Subject, timer: str, before: list[Samples]) -> list[Samples]:
         """The readings of this trial; none where the timer refuses, which it is asked once."""

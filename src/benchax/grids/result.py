@@ -88,7 +88,7 @@ class Cell:
 
     def summary_by(self, timer: str | None) -> Summary | None:
         """`summary` by another timer; None is the first."""
-        return self.measurement.summary(timer) if self.measurement.failure is None else None
+        return self.measurement.find_summary(timer) if self.measurement.failure is None else None
 
     @property
     def stages(self) -> Stages:

@@ -21,7 +21,7 @@ from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import Inputs, signature, static_arguments
+from benchax.measuring.inputs import Inputs, fit, put_each, signature, static_arguments
 from benchax.measuring.meshes import sharding_of
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
@@ -123,10 +123,8 @@ def abstract_inputs(case: Case) -> Inputs:
     """
     args, kwargs = case.inputs()
     static = static_arguments(case, args, kwargs)
-    abstract = partial(_abstract, mesh=case.mesh)
-    new_args = tuple(value if i in static else jax.tree.map(abstract, value) for i, value in enumerate(args))
-    new_kwargs = {name: value if name in static else jax.tree.map(abstract, value) for name, value in kwargs.items()}
-    return Inputs(new_args, new_kwargs, static, signature(new_args, new_kwargs, static))
+    call = put_each(partial(_abstract, mesh=case.mesh), args, kwargs, static)
+    return Inputs(*fit(case, call, static), static, signature(*call, static))
 
 
 def _abstract(leaf: Any, mesh: MeshSpec | None) -> Any:

@@ -53,7 +53,7 @@ def timing_of(row: Measurement) -> Timing:
     if samples is None:
         why = f"{row.failure.stage}: {row.failure.message}" if row.failure else "no timer could read it"
         raise BenchaxError(f"{row.case.label} was not timed: {why}")
-    summary = row.summary(samples.timer) or samples.summary
+    summary = row.summary(samples.timer)
     return Timing(samples.timer, summary.median_s, summary.low_s, summary.high_s)
 
 

@@ -24,8 +24,7 @@ import psutil
 
 from benchax.errors import NotMeasured
 from benchax.model import Noise
-from benchax.stats.intervals import effective_size
-from benchax.stats.summary import quantile
+from benchax.stats.intervals import effective_size, quantile
 from benchax.subprocesses import descendants
 
 try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 import traceback
 from collections.abc import Callable
 
 from benchax.errors import BenchaxError
+from benchax.measuring import unrun
 from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
@@ -19,6 +19,7 @@ from benchax.source_files import format_error, is_library
 
 _MISSING = re.compile(r"missing (\d+ required|a required)")
 _PATH = re.compile(r"at path (\S+)")
+_TYPE = re.compile(r"of type <class '(?:\S+\.)?(\S+)'>")
 
 
 def diagnose(error: BaseException, stage: str) -> Failure:
@@ -56,6 +57,14 @@ def _out_of_memory(error: BaseException) -> tuple[FailureKind, str]:
     )
 
 
+def _is_unrun(error: BaseException) -> bool:
+    return bool(unrun.advise(error))
+
+
+def _unrun(error: BaseException) -> tuple[FailureKind, str]:
+    return "wrong_output", unrun.advise(error)
+
+
 def _is_bad_output(error: BaseException) -> bool:
     # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
     # though it is not an argument.
@@ -80,11 +89,8 @@ def _is_bad_argument(error: BaseException) -> bool:
 def _bad_argument(error: BaseException) -> tuple[FailureKind, str]:
     found = _PATH.search(str(error))
     path = found[1].rstrip(".") if found else ""
-    if "." in path and "equinox" in sys.modules:
-        return "error", (
-            f"{path} is no array, and jax.jit takes nothing else in a module. Give equinox.filter_jit of the function "
-            "in place of the function: what is no array stays as it is there."
-        )
+    if re.search(r"[.\[]", path):
+        return "error", "Pass the function without jax.jit, or under equinox.filter_jit: then such leaves are static."
     argument = f"argument {path}" if path else "it"
     return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
 
@@ -139,6 +145,7 @@ def _without_inputs(error: BaseException) -> tuple[FailureKind, str]:
 _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
     (_is_tracer_error, _tracer),
     (_is_out_of_memory, _out_of_memory),
+    (_is_unrun, _unrun),
     (_is_bad_output, _bad_output),
     (_is_bad_argument, _bad_argument),
     (_is_deleted, _deleted),
@@ -151,6 +158,8 @@ _KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], t
 def _message(error: BaseException) -> str:
     if isinstance(error, BenchaxError):
         return str(error).partition("\n\nhint:")[0].replace("\n", "; ")
+    if _is_bad_argument(error) and (path := _PATH.search(str(error))) and (kind := _TYPE.search(str(error))):
+        return f"{type(error).__name__}: jax.jit does not take {path[1].rstrip('.')}, a {kind[1]}"
     # JAX's messages go on for pages; the first sentence says what happened, the traceback keeps the rest.
     first_line, _, rest = str(error).strip().partition("\n")
     if first_line.endswith(":"):

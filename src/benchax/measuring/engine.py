@@ -44,6 +44,7 @@ from benchax.measuring.work import amounts_of
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory_plan import memory_plan
+from benchax.static_leaves import reveal
 from benchax.units import plural
 
 
@@ -101,7 +102,7 @@ def fill(
         record.signature = prepared.inputs.signature
         with record.or_absent("work"):
             record.amounts = amounts_of(case, prepared.inputs)
-        subject = _build(record, case, prepared, cold, sampler.examines)
+        subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
         subject = _run(record, case, prepared, subject, options, sampler)
         record.absent += _left_out(options)
         record.noise = noise.finish(record.reading)
@@ -117,17 +118,17 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines: bool) -> Subject:
+def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines: bool, is_stored: bool) -> Subject:
     built = prepared.built
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, note_first_uses(built, cold))
-    if case.find_program is not None:
-        record.source = digest_source(built.traced, built.lowered)
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if not examines:
         return subject
+    if is_stored:
+        record.source = digest_source(built.traced, built.lowered)
     record.enter("trace")
     with record.or_absent("purity"):
         record.purity = purity.check(subject, built, case.id.name, prepared.surroundings.put_back)
@@ -197,7 +198,8 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
     prepared.surroundings.closed_over.check(case.id.name)
     _note_devices(record, subject)
-    _tell(case, "outputs", subject.returned)
+    record.notes.returns_nothing = not jax.tree.leaves(subject.outputs)
+    _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
 

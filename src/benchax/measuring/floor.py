@@ -24,12 +24,11 @@ from jax import lax
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc
 from benchax.measuring.fresh_stack import on_fresh_stack
-from benchax.measuring.inputs import Call
-from benchax.measuring.mutation import is_carried
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import number_like
 from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS
+from benchax.static_leaves import drop
 from benchax.units import seconds
 
 LONGEST_CALL_S = 1e-3
@@ -59,19 +58,11 @@ def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> C
         raise NotMeasured("its inputs are on several devices")
     if inline_flops is None and jax.default_backend() == "cpu":
         raise NotMeasured("XLA does not say on which thread its program runs")
-    args, kwargs = _small_call(subject)
-    floor = _nothing(jax.tree.structure(subject.outputs), (inline_flops or 0.0) < INLINE_FLOPS)
+    args, kwargs = jax.tree.map(number_like, subject.dynamic)
+    floor = _nothing(jax.tree.structure(drop(subject.outputs)), (inline_flops or 0.0) < INLINE_FLOPS)
     if subject.program.kind == "compiled":
         floor = floor.lower(*args, **kwargs).compile()
     return _alternate(subject, lambda: floor(*args, **kwargs))
-
-
-def _small_call(subject: Subject) -> Call:
-    """A call with as many arguments, as small as can be. Where there are objects among them that `jax.jit` would not
-    take (functions inside a module of equinox, which its wrapper holds apart), of what the program is given alone."""
-    if all(is_carried(leaf) for leaf in jax.tree.leaves(subject.dynamic)):
-        return jax.tree.map(number_like, subject.dynamic)
-    return tuple(map(number_like, subject.dynamic_leaves)), {}
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from benchax.errors import UsageError
 from benchax.measuring import meshes, state
 from benchax.measuring.state import Parts
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
+from benchax.static_leaves import hide_argument, reveal
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -68,14 +70,15 @@ class Inputs:
         """
         if not self.is_stateful:
             call = self.args, self.kwargs
-            return jax.block_until_ready(jax.tree.map(_copied, call)) if copy else call
-        leaves = [_copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
+            return jax.block_until_ready(jax.tree.map(copied, call)) if copy else call
+        leaves = [copied(leaf) for leaf in self.parts.leaves] if copy else self.parts.leaves
         args, kwargs = jax.block_until_ready(self.parts.merge(leaves))
         static = {name: value for name, value in self.kwargs.items() if name in self.static}
         return tuple(self.args[i] if i in self.static else value for i, value in enumerate(args)), kwargs | static
 
 
-def _copied(leaf: Any) -> Any:
+def copied(leaf: Any) -> Any:
+    """An array on a new buffer; anything else as it is."""
     return leaf.copy() if isinstance(leaf, jax.Array) else leaf
 
 
@@ -113,19 +116,47 @@ def make_inputs(case: Case, seed: int) -> Inputs:
         given.parts.leaves[:] = [place(leaf) for leaf in given.parts.leaves]
         new_args, new_kwargs = given.renewed(copy=False)
     else:
-        new_args, new_kwargs = _put_each(place, args, kwargs, static)
+        new_args, new_kwargs = put_each(place, args, kwargs, static)
     jax.block_until_ready((new_args, new_kwargs))
     text = signature(new_args, new_kwargs, static)
     what = tuple(dict.fromkeys(narrowed))
     setup = case.calls.setup if case.calls is not None else None
-    anew = None if setup is None else lambda: jax.block_until_ready(_put_each(place, *setup(), static))
-    return Inputs(new_args, new_kwargs, static, text, sum(numpy_bytes), what, given.labels, anew=anew)
+    anew = (
+        None if setup is None else lambda: jax.block_until_ready(fit(case, put_each(place, *setup(), static), static))
+    )
+    call = fit(case, (new_args, new_kwargs), static)
+    return Inputs(*call, static, text, sum(numpy_bytes), what, given.labels, anew=anew)
 
 
-def _put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, static: tuple[int | str, ...]) -> Call:
+def put_each(place: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Any, static: tuple[int | str, ...]) -> Call:
     """The call with its leaves placed, but for what is static."""
-    placed = tuple(value if i in static else jax.tree.map(place, value) for i, value in enumerate(args))
-    return placed, {name: value if name in static else jax.tree.map(place, value) for name, value in kwargs.items()}
+    return _map_dynamic(lambda value: jax.tree.map(place, value), (args, kwargs), static)
+
+
+def _map_dynamic(change: Callable[[Any], Any], call: Call, static: tuple[int | str, ...]) -> Call:
+    """The call with each argument changed, except static ones."""
+    args, kwargs = call
+    changed = tuple(value if i in static else change(value) for i, value in enumerate(args))
+    return changed, {name: value if name in static else change(value) for name, value in kwargs.items()}
+
+
+def fit(case: Case, call: Call, static: tuple[int | str, ...]) -> Call:
+    """The call as the program of the case takes it, on the same arrays.
+
+    benchax itself jits a plain function: leaves that are not arrays are hidden from `jax.jit` (`static_leaves`), and so
+    is a whole argument, such as a function. A text stays, because it can be a mistyped spec. Other programs take the
+    call as their users write it.
+    """
+    if not is_plain(case):
+        return _map_dynamic(reveal, call, static)
+    return _map_dynamic(lambda value: value if isinstance(value, str) else hide_argument(value), call, static)
+
+
+def is_plain(case: Case) -> bool:
+    """Does benchax itself jit the function?"""
+    # A method bound to an instance shows the attributes of the jit that it is made of, which knows no instance.
+    is_jitted = hasattr(case.fn, "lower") and not isinstance(case.fn, types.MethodType)
+    return case.jit and not is_jitted and not isinstance(case.fn, jax.stages.Compiled)
 
 
 def _check_mesh_is_used(case: Case, call: Any) -> None:
@@ -265,8 +296,10 @@ def _describe(value: Any, is_static: bool = False) -> str:
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if state.is_ref(value):
         return f"ref {_describe(value[...])}"
+    value = reveal(value)
     leaves, tree = jax.tree.flatten(value)
     if leaves and leaves[0] is value:
-        return type(value).__name__ if state.holds_objects(value) else repr(value)
+        is_number = isinstance(value, bool | int | float | complex | str)
+        return repr(value) if is_number else getattr(value, "__name__", type(value).__name__)
     arrays = [leaf for leaf in leaves if _is_array(leaf)]
     return f"{type(value).__name__}({len(arrays)} arrays)" if tree.num_leaves else repr(value)

@@ -6,6 +6,9 @@ What spoils the comparison of two numbers (the machine's speed, neighbours, whic
 all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
 each block and each process, so that it shows in the spread (`stats/verdicts.py`).
 
+A version that allocates 100 MiB leaves other caches to the next one than that leaves to itself. So the first block of
+each process ends with a few samples of each version in a row, beside which the rounds are held (`alone_s`).
+
 Beside the wall time of each sample stands the processor time of all threads of the process, read outside of the wall
 interval: a second witness where waiting for a core drowns the first (`comparing/judging.py`).
 
@@ -21,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
@@ -40,7 +44,7 @@ from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Noise
-from benchax.numerics import compare
+from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
 from benchax.program.memory_plan import memory_plan
 from benchax.watching.compiles import watch_compiles
@@ -58,14 +62,17 @@ BLOCK_NS = 150_000_000
 REBUILD_NS = 2_000_000_000
 """Versions that take longer to build are built once in a process."""
 PADDING_BYTES = 2**20
+ALONE, ALONE_NS = 8, 30_000_000
+"""Samples of a version in a row, at most and in so much time. The first quarter still finds what another version has
+left, and does not count: after 100 MiB of a rival, calls of 320 µs take 650, 450, and then 320."""
 
 
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
     """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
     The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, work,
-    builds, compiles, plan, flops, inline_flops, operations, agreement), `not_exported`, `noise`, `is_same_program`
-    (then there are no samples) and `failure` (with the side that failed; None if all ran).
+    builds, compiles, plan, flops, inline_flops, operations, agreement, alone_s), `not_exported`, `noise`,
+    `is_same_program` (then there are no samples) and `failure` (with the side that failed; None if all ran).
     """
     try:
         with without_cache(), paused_gc():
@@ -120,7 +127,7 @@ class _PairedWork:
         gc.collect(1)  # of all objects of JAX it would take 20 ms
         self.versions, self.padding = _renewed(self.versions, self.rng)
         due = self._build_due(block) if self.build_ns < REBUILD_NS else []
-        self.subjects = {i: replace(self.subjects[i], inputs=v.inputs) for i, v in enumerate(self.versions)}
+        self.subjects = {i: replace(self.subjects[i], inputs=v.own_inputs) for i, v in enumerate(self.versions)}
         self.say("warm-up", again=True)
         timers = [_ready(i, subject, i in due) for i, subject in self.subjects.items()]
         if not self.iterations:
@@ -128,7 +135,20 @@ class _PairedWork:
         self.say("rounds", again=True)
         count = rounds(len(timers), max(self.call_ns * self.iterations, SAMPLE_NS), self.request.patience)
         wakes = self.call_ns < WAKING_NS
-        return _rounds(timers, self.subjects, self.iterations, count, wakes, self.rng, self.facts)
+        taken = _rounds(timers, self.subjects, self.iterations, count, wakes, self.rng, self.facts)
+        if block == 0:
+            self._take_alone(timers, taken[0], wakes)
+        return taken
+
+    def _take_alone(self, timers: Sequence[PreparedTimer], rounds_ns: np.ndarray, wakes: bool) -> None:
+        for i, timer in enumerate(timers):
+            count = int(min(ALONE, max(2, ALONE_NS // np.median(rounds_ns[:, i]))))
+            readings: list[int] = []
+            for _ in range(count):
+                if wakes:
+                    jax.block_until_ready(self.subjects[i].call())
+                readings.append(timer.sample(self.iterations))
+            self.facts[i]["alone_s"] = median(readings[max(1, count // 4) :]) / self.iterations / 1e9
 
     def _build_due(self, block: int) -> list[int]:
         begun, due = perf_counter_ns(), _due(block, len(self.versions), self.rng)
@@ -185,7 +205,7 @@ def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, fac
     # Each side has a folder, so that the first build of each is a real one, also where both are one program.
     folder = request.programs and str(Path(request.programs, str(i)))
     with share_programs(folder) if folder else nullcontext():
-        return guarded(i, "build", lambda: build(Prepared(version.make(), version.inputs), facts))
+        return guarded(i, "build", lambda: build(Prepared(version.make(), version.own_inputs), facts))
 
 
 def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
@@ -196,7 +216,9 @@ def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
         facts["builds"].append(built.seconds)
         if built.compiled is not None and "plan" not in facts:
             facts |= _planned(prepared, built.compiled)
-    return prepared.call_first().subject
+    subject = prepared.call_first().subject
+    # The text tells whether outputs can be fed back; to print it takes as long as a short build.
+    return replace(subject, hlo=prepared.hlo) if subject.donates else subject
 
 
 def _planned(prepared: Prepared, compiled: jax.stages.Compiled) -> dict[str, Any]:
@@ -279,7 +301,16 @@ def _rounds(
 def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]]) -> None:
     """With those of the first. Of leaves: an exported program knows no other structure."""
     first = tuple(jax.tree.leaves(subjects[0].outputs))
-    for i in range(1, len(subjects)):
-        facts[i]["agreement"] = dataclasses.asdict(
-            compare(tuple(jax.tree.leaves(subjects[i].outputs)), first, against="baseline")
-        )
+    for i, subject in subjects.items():
+        facts[i] |= result_facts(subject)
+        leaves = tuple(jax.tree.leaves(subject.outputs))
+        if i and (first or leaves):
+            facts[i]["agreement"] = dataclasses.asdict(compare(leaves, first, against="baseline"))
+
+
+def result_facts(subject: Subject) -> dict[str, Any]:
+    """What there is to say of a result, whatever the others give."""
+    return {
+        "returns_nothing": not jax.tree.leaves(subject.outputs),
+        "nonfinite": describe_nonfinite(subject.outputs),
+    }

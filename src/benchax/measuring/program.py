@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,10 @@ import jax
 
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.measuring.inputs import Inputs
+from benchax.measuring.inputs import Inputs, is_plain
 from benchax.measuring.state import holds_objects
+from benchax.measuring.unrun import refuse_function, refuse_result
+from benchax.static_leaves import hide, hide_all, reveal
 
 Kind = Literal["plain", "jit", "compiled", "wrapper", "eager"]
 
@@ -50,6 +51,10 @@ def _keep_our_lines_out() -> None:
 _keep_our_lines_out()
 
 
+def _keep(tree: Any) -> Any:
+    return tree
+
+
 @dataclass(frozen=True)
 class CallableProgram:
     """What is measured.
@@ -66,6 +71,8 @@ class CallableProgram:
     """Was the function jitted when it was given to us?"""
     jitted_by: str = "jax.jit"
     """What a function that was not is measured under."""
+    hide: Callable[[Any], Any] = _keep
+    """Hides the leaves of its results that are not arrays; those of its arguments too if it is `hide_all`."""
 
 
 def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
@@ -74,23 +81,26 @@ def program_of(case: Case, inputs: Inputs | None = None) -> CallableProgram:
     Args:
         inputs: what it is called with. A plain function of objects of Flax NNX is jitted by `flax.nnx.jit`, as their
             users do: `jax.jit` takes them for trees of arrays, and what is changed in place is lost.
+
+    Raises:
+        UsageError: a call of the function runs nothing (`unrun.py`).
     """
     fn = case.fn
+    refuse_function(fn)
     if not case.jit:
         return CallableProgram("eager", fn, fn, None, hasattr(fn, "lower"))
     if isinstance(fn, jax.stages.Compiled):
         return CallableProgram("compiled", fn, None, None)
-    # A method bound to an instance shows the attributes of the jit that it is made of, which knows no instance.
-    is_method = isinstance(fn, types.MethodType)
-    if hasattr(fn, "trace") and hasattr(fn, "lower") and not is_method:
-        return CallableProgram("jit", fn, getattr(fn, "__wrapped__", None), fn)
-    if hasattr(fn, "lower") and not is_method:
-        return CallableProgram("wrapper", fn, getattr(fn, "__wrapped__", None), fn)
+    if not is_plain(case):
+        kind = "jit" if hasattr(fn, "trace") else "wrapper"
+        is_filtered = type(fn).__module__.partition(".")[0] == "equinox"
+        hides = hide_all if is_filtered else _keep
+        return CallableProgram(kind, fn, getattr(fn, "__wrapped__", None), fn, hide=hides)
     if inputs is not None and holds_objects((inputs.args, inputs.kwargs)):
         call = _jitted(case, sys.modules["flax.nnx"].jit)
         kind = "jit" if hasattr(call, "trace") else "wrapper"
-        return CallableProgram(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit")
-    return CallableProgram("plain", _jitted(case), fn, fn, hasattr(fn, "lower"))
+        return CallableProgram(kind, call, fn, fn, hasattr(fn, "lower"), "flax.nnx.jit", hide)
+    return CallableProgram("plain", _jitted(case), fn, fn, hasattr(fn, "lower"), hide=hide)
 
 
 def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
@@ -98,7 +108,8 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
     fn = case.fn
 
     def fresh(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
+        args, kwargs = reveal((args, kwargs))
+        return hide(refuse_result(fn(*args, **kwargs)))
 
     # The signature, which JAX needs to match static names with positions, and the name in compile events. A partial
     # or a callable object has no __name__ of its own.

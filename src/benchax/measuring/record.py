@@ -25,6 +25,7 @@ from benchax.model import (
     Absent,
     Cost,
     Devices,
+    EarlierRuns,
     Environment,
     Failure,
     Measurement,
@@ -119,6 +120,9 @@ class Record:
             numerics=self.numerics,
             noise=self.noise or noise.finish(self.reading),
             program=self.program,
+            earlier_runs=case.find_earlier_runs(self.source, environment.fingerprint)
+            if case.find_earlier_runs and self.source
+            else EarlierRuns(self.source),
             work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
             devices=self.devices,
             ranks=self.ranks,

@@ -4,10 +4,10 @@ Allowed is what the runs of `rounding_noise.py` differ by, in two norms at once:
 finds what is wrong everywhere by a little, and the maximum, which finds what is wrong in one place.
 
 The factor upon the spread follows from the number of runs and of elements that vary on their own: with one independent
-number and 8 runs it is about 12, with hundreds nearer to 1. It is the square root of the quantile of the F distribution
-that an honest result exceeds once in 100 000 times, by Paulson's approximation (Paulson 1942, Ann. Math. Stat. 13). The
-number of independent elements is 1 / mean cos² of the angles between differences of disjoint pairs of runs, which for n
-independent elements is n and for a common factor 1.
+number it is about 12 for 8 runs and 68 for 4 runs, and with hundreds it is near 1. It is the square root of the
+quantile of the F distribution that an honest result exceeds once in 100 000 times. The number of independent elements
+is 1 / mean cos² of the angles between differences of disjoint pairs of runs, which for n independent elements is n and
+for a common factor 1.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -30,8 +30,8 @@ QUICK_ULPS, QUICK_SHARE = 16.0, 2.0**-19
 """Differences below both, as a share of the largest value, need no explanation (2e-6 in float32)."""
 WEAK = 0.05
 """Beyond this share of the largest value, agreement proves little: the result is not called right either."""
-_RARE = 4.26
-"""Quantile of the normal distribution that is exceeded once in 100 000 times."""
+_RARE = 1e-5
+"""An honest result is called wrong this often."""
 
 State = Literal["agrees", "differs", "undecided"]
 Alignment = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -155,10 +155,13 @@ def _permitted(
 
 def _factor(runs: Sequence[np.ndarray]) -> float:
     """Upon the spread of the runs: what an honest result exceeds once in 100 000 times."""
+    from scipy.special import fdtri  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
     independent = _independent(runs)
+    quantile = float(fdtri(independent, independent * (len(runs) - 1), 1 - _RARE))
     # The last factor, because one more result differs from the mean of the runs by its own scatter and by that of the
     # mean.
-    return math.sqrt(_f_quantile(independent, independent * (len(runs) - 1)) * (1 + 1 / len(runs)))
+    return math.sqrt(quantile * (1 + 1 / len(runs)))
 
 
 def _independent(runs: Sequence[np.ndarray]) -> float:
@@ -167,16 +170,6 @@ def _independent(runs: Sequence[np.ndarray]) -> float:
     pairs = [pair / size for pair in pairs if (size := float(np.linalg.norm(pair)))]
     squares = [float(np.dot(x, y)) ** 2 for x, y in combinations(pairs, 2)]
     return max(1.0, min(float(runs[0].size), 1 / float(np.mean(squares)))) if squares and any(squares) else 1.0
-
-
-def _f_quantile(m: float, n: float) -> float:
-    """Returns the quantile of the F distribution (m, n degrees of freedom) that is exceeded once in 100 000 times."""
-    a, b = 2 / (9 * m), 2 / (9 * n)
-    # ((1 - b) y - (1 - a))² = z² (b y² + a) for y = F^(1/3)
-    p, q, r = (1 - b) ** 2 - b * _RARE**2, -2 * (1 - a) * (1 - b), (1 - a) ** 2 - a * _RARE**2
-    if p <= 0:
-        return 400.0  # too few degrees of freedom for the approximation; Student's t with 7 gives 12² to 20²
-    return max(1.0, ((-q + math.sqrt(q * q - 4 * p * r)) / (2 * p)) ** 3)
 
 
 def quick_bound(eps: float) -> float:

@@ -17,12 +17,14 @@ from benchax.errors import NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Record
-from benchax.measuring.sampling import believable, call_again, collect, warm_up, warm_up_exactly
-from benchax.measuring.stopping import PROCESSES, count_processes, share_time
+from benchax.measuring.sampling import Warmup, believable, call_again, collect, warm_up, warm_up_exactly
+from benchax.measuring.stopping import PROCESSES, most_processes, share_time
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.verification_notes import Undecided
 from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
+
+NOT_STARTED = "no further process was started"
 
 
 class CaseSampler(Protocol):
@@ -95,30 +97,38 @@ class TimerSampler:
             with record.or_absent(f"samples.{name}"):
                 with keep_programs():  # the function itself is compiled before, without it
                     prepared = timers.TIMERS[name].prepare(subject)
-                _sample_with(name, prepared, record, options, warmup.least_s, exactly and exactly.per_sample)
+                _sample_with(name, prepared, record, options, warmup, exactly and exactly.per_sample)
         if record.samples:
             record.absent.append(Absent(OTHER_PROCESSES, why_alone))
 
     def _share_time(self, record: Record, least_s: float) -> tuple[Options, str]:
-        """This process's part of the time for sampling, and why it is alone: it is, as far as is known here; whoever
-        starts the others takes that back (`workers/replicated.py`)."""
+        """This process's share of the time for sampling, and why there are no further processes.
+
+        `workers/replicated.py` revises the reason when it starts some.
+        """
         asked = self.options.processes
-        why = f"one was asked for; --processes {PROCESSES}" if asked == 1 else "they were not started"
+        why = f"one process was requested; --processes {PROCESSES} asks for more" if asked == 1 else NOT_STARTED
         record.processes = 1
         try:
-            record.processes = count_processes(asked, least_s, record.stages.build_s, jax.default_backend())
+            record.processes = most_processes(asked, least_s, record.stages.build_s, jax.default_backend())
         except NotMeasured as error:
             why = error.problem
         return share_time(self.options, record.processes), why
 
 
 def _sample_with(
-    name: str, prepared: PreparedTimer, record: Record, options: Options, call_s: float, calls: int | None
+    name: str, prepared: PreparedTimer, record: Record, options: Options, warmup: Warmup, calls: int | None
 ) -> None:
     """Raises `NotMeasured` where what was read cannot be believed."""
     with watch_compiles() as log:
         samples = collect(
-            name, prepared, options, lambda share: record.progress(name, share), call_s=call_s, calls=calls
+            name,
+            prepared,
+            options,
+            lambda share: record.progress(name, share),
+            call_s=warmup.least_s,
+            calls=calls,
+            taken_s=warmup.long_calls_s if name == "wall" else (),
         )
     record.compiles += log.compiles
     # Judged here and not in `collect`, because only the record knows how long whole calls took.

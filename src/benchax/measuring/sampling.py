@@ -8,7 +8,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, repeat
 from time import perf_counter_ns
@@ -21,7 +21,7 @@ from benchax.machine.noise import paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
 from benchax.measuring.timers.base import PreparedTimer
 from benchax.model import Options, Samples
-from benchax.units import seconds
+from benchax.units import plural, seconds
 from benchax.watching.compiles import watch_compiles
 
 STEADY = 0.9
@@ -33,6 +33,8 @@ FAR = 10
 """A call of so many times the limit is not preempted, it is long."""
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
+WAKING_S = 1e-3
+"""Beside longer calls, the 45 µs that a thread takes to wake do not matter."""
 CHECK_NS = 20_000_000
 """How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that
 takes several at once copies its inputs each time."""
@@ -46,6 +48,7 @@ def collect(
     clock: Callable[[], int] = perf_counter_ns,
     call_s: float = 0.0,
     calls: int | None = None,
+    taken_s: Sequence[float] = (),
 ) -> Samples:
     """Calibrates, then samples until precise, out of time, or enough.
 
@@ -53,20 +56,24 @@ def collect(
         progress: told the share of max_time_s that is spent, now and then, between samples.
         clock: nanoseconds; for the time limit only, the samples read their own.
         call_s: see `calibrate`.
-        calls: so many in each sample, and none to find that out.
+        calls: this many in each sample, and no others.
+        taken_s: seconds of single calls that count as samples, if a sample is one call.
     """
     # A full collection takes 50 ms in a process with JAX, and would be read as one slow sample of the function.
     with paused_gc():
         sample_time_s = prepared.sample_time_s or options.sample_time_s
         iterations = calls or calibrate(prepared, sample_time_s, call_s)
-        readings: list[int] = []
+        wake = prepared.wake if calls is None and call_s < WAKING_S else None
+        readings = [round(each_s * 1e9) for each_s in taken_s] if iterations == 1 else []
+        taken = len(readings)
         switches = [preemptions()]
-        look, batch, stop, start = 1, 1, None, clock()
+        look, batch, start = 1, 1, clock() - sum(readings)
+        stop = decide(readings, sum(readings) / 1e9, options) if taken else None
         while stop is None:
             if prepared.take:
                 readings += prepared.take(iterations, batch)
             else:
-                _take(prepared.sample, iterations, batch, readings, switches)
+                _take(prepared.sample, wake, iterations, batch, readings, switches)
             spent_s = (clock() - start) / 1e9
             if len(readings) >= look or spent_s >= options.max_time_s:
                 stop, look = decide(readings, spent_s, options), min(next_look(len(readings)), options.max_samples)
@@ -83,9 +90,9 @@ def collect(
         iterations=iterations,
         elapsed_s=tuple(reading / 1e9 for reading in readings),
         # Samples that are taken at once, inside one program, have no place between them where preemptions could be
-        # read.
+        # read; and none were read around calls that were made before.
         disturbed=None
-        if prepared.take or switches[0] is None
+        if prepared.take or taken or switches[0] is None
         else tuple(after != before for before, after in pairwise(switches)),
         resolution_s=prepared.resolution_s(),
         overhead_s=prepared.overhead_s(iterations) if prepared.overhead_s else None,
@@ -97,46 +104,53 @@ def collect(
 
 
 def _take(
-    sample: Callable[[int], int], iterations: int, batch: int, readings: list[int], switches: list[int | None]
+    sample: Callable[[int], int],
+    wake: Callable[[], Any] | None,
+    iterations: int,
+    batch: int,
+    readings: list[int],
+    switches: list[int | None],
 ) -> None:
     """The measured loop: a reading, and how often the process has been preempted up to then."""
     # `repeat(None, n)` makes no number for each round, as `range` does; `timeit` loops in the same way.
     for _ in repeat(None, batch):
+        if wake:
+            wake()
         readings.append(sample(iterations))
         switches.append(preemptions())
 
 
 def believable(samples: Samples, call_s: float = 0.0) -> Samples:
-    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or
-    they are less than what was subtracted from them.
+    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or a
+    difference has none, or they are less than what was subtracted from them.
 
     Args:
-        call_s: the shortest call of the function that was seen; 0 where none was. Where it is far above what calling
-            costs anywhere, a reading of nothing says nothing of the function: its work is elsewhere.
+        call_s: the shortest call of the function that was seen; 0 if none was. If it is far above what calling costs
+            anywhere, a reading of nothing says nothing about the function: its work is elsewhere.
 
     Raises:
         NotMeasured: then.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:
-        reading = f"reading the clock does ({seconds(overhead_s, 2)})"
-        if call_s > CALLING_S:
-            raise NotMeasured(
-                f"its work is not inside the timing program: what is there takes less than {reading}, and the shortest "
-                f"call took {seconds(call_s)}"
-            )
-        raise NotMeasured(f"it takes less than {reading}")
-    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
-        call = f"; the shortest call took {seconds(call_s)}" if call_s > CALLING_S else ""
+        less = f"takes less than reading the clock does ({seconds(overhead_s, 2)})"
         raise NotMeasured(
-            f"its readings cannot be told from zero: what it does is removed by XLA, or drowned by noise{call}"
+            f"XLA moved the work out of the timed region: the region {less}" if call_s > CALLING_S else f"it {less}"
         )
+    if samples.timer == "loop" and samples.summary.low_s is None:
+        raise NotMeasured(
+            f"its {plural(samples.summary.n, 'reading')} have no interval: they are too few, or the machine kept "
+            "changing its pace; a difference of two readings says nothing without one"
+        )
+    if samples.summary.low_s is not None and samples.summary.low_s <= 0:
+        raise NotMeasured("its time is indistinguishable from zero: XLA removed the work, or noise dominates")
     return samples
 
 
 @dataclass(frozen=True)
 class Warmup:
-    """How warming up went. `last_s`: median of the last window; `least_s`: the least of `timed` calls."""
+    """How warming up went. `last_s`: median of the last window; `least_s`: the least of `timed` calls;
+    `long_calls_s`: the one call that took all the time for warming up."""
 
     calls: int
     is_steady: bool
@@ -145,6 +159,7 @@ class Warmup:
     windows_s: tuple[float, ...] = field(default=())
     least_s: float = 0.0
     timed: int = 0
+    long_calls_s: tuple[float, ...] = field(default=())
 
 
 NO_WARMUP = Warmup(0, True, 0, 0.0)
@@ -161,13 +176,13 @@ def warm_up(
     A window is 5 calls, or one where a call takes more than 5 ms. Warm: two windows in a row without a compile, the
     second not faster than the first by more than a tenth.
 
+    The first call never decides alone: it can take a hundred times as long as the next one. A function that takes
+    `max_time_s` is called once here, and `Warmup.long_calls_s` has that call for the samples.
+
     Args:
         ready: makes a call and all that it needs, which is not timed.
-        first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window, and
-            as all of it where it has taken `max_time_s`.
+        first_s: seconds of the last call before, if it compiled nothing. A slow one counts as the first window.
     """
-    if first_s >= max_time_s:
-        return Warmup(0, False, 0, first_s, least_s=first_s, timed=1)
     least = [round(first_s * 1e9)] if first_s else []
     windows = [first_s] if first_s * 1e9 > WINDOW_NS else []
     calls, size, start, compiled = 0, 5, clock(), 0
@@ -183,7 +198,8 @@ def warm_up(
         is_steady = not log.was_asked and len(windows) > 1 and windows[-1] >= STEADY * windows[-2]
         if is_steady or (clock() - start) / 1e9 >= max_time_s:
             timed = calls + bool(first_s)
-            return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed)
+            long_calls_s = (windows[-1],) if calls == 1 and windows[-1] >= max_time_s and not log.was_asked else ()
+            return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed, long_calls_s)
 
 
 def warm_up_exactly(ready: Callable[[], Callable[[], Any]], calls: int) -> Warmup:

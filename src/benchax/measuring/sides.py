@@ -22,7 +22,7 @@ import numpy as np
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
-from benchax.measuring.inputs import Inputs, make_inputs, make_like, signature, static_arguments
+from benchax.measuring.inputs import Inputs, fit, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.timers.base import Subject
@@ -82,8 +82,21 @@ class BuildableVersion:
     sha256: str | None = None
     content: bytes | None = None
     """The bytes of a program."""
+    case: Case | None = None
+    """Runs as it is."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
     """What one call gets done; empty where its author does not say it."""
+
+    @property
+    def own_inputs(self) -> Inputs:
+        """`inputs`, which the versions share, as this one takes them."""
+        return self.inputs if self.case is None else _fit_inputs(self.case, self.inputs)
+
+
+def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
+    static = static_arguments(case, inputs.args, inputs.kwargs)
+    args, kwargs = fit(case, (inputs.args, inputs.kwargs), static)
+    return replace(inputs, args=args, kwargs=kwargs, static=static)
 
 
 def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
@@ -124,10 +137,9 @@ def _content(side: Side) -> bytes:
 
 def native(side: Side, inputs: Inputs) -> BuildableVersion:
     case = _case(side)
-    # The same buffers for all: `_renewed` tells by the tuple.
-    static = static_arguments(case, inputs.args, inputs.kwargs)
-    given = replace(inputs, static=static)
-    return BuildableVersion(side.label, lambda: program_of(case, given), given, False, work=_work(case, given))
+    work = _work(case, inputs)
+    # The same tuple for all versions: by it `_renewed` sees that they share their buffers.
+    return BuildableVersion(side.label, lambda: program_of(case, inputs), inputs, False, case=case, work=work)
 
 
 def _work(case: Case, inputs: Inputs) -> Mapping[str, float]:
@@ -168,11 +180,13 @@ class ExportableCase:
 
 def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase:
     """Traced, unless an earlier process has exported it: tracing and exporting take 50 ms and more in each process."""
-    program = program_of(_case(side), inputs)
+    case = _case(side)
+    given = _fit_inputs(case, inputs)
+    program = program_of(case, given)
     if file and file.exists():
         static, _, content = file.read_bytes().partition(b"\n")
-        return ExportableCase(Subject(program, inputs, None, tuple(json.loads(static))), file, content)
-    prepared = Prepared(program, replace(inputs, static=static_arguments(_case(side), inputs.args, inputs.kwargs)))
+        return ExportableCase(Subject(program, given, None, tuple(json.loads(static))), file, content)
+    prepared = Prepared(program, given)
     try:
         return ExportableCase(prepared.subject_of(prepared.trace()), file)
     except NotMeasured:  # eager, or built already: it runs as it is, and `exported` says why

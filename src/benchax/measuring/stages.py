@@ -24,6 +24,7 @@ from benchax.measuring import program as programs
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, is_data, undeclared_static
 from benchax.measuring.program import CallableProgram
+from benchax.measuring.unrun import refuse_result
 from benchax.model import Absent, Cache, Transfer
 from benchax.watching.compiles import CompileLog, watch_compiles
 
@@ -199,8 +200,8 @@ def shares_memory(device: jax.Array, host: np.ndarray) -> bool:
 
 
 def first_run(call: Callable[[], Any]) -> tuple[Any, float]:
-    """(outputs, seconds until they were ready) of the first ordinary call."""
-    return timed(lambda: jax.block_until_ready(call()))
+    """(outputs, seconds until they were ready) of the first ordinary call. Raises UsageError where it runs nothing."""
+    return timed(lambda: jax.block_until_ready(refuse_result(call())))
 
 
 @on_fresh_stack

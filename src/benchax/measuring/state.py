@@ -16,12 +16,13 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
 
 from benchax.errors import NotMeasured
+from benchax.static_leaves import is_nnx_object
 
 Values = dict[str, Any]
 """What mutable arguments hold, by a name such as `model.bn.mean`."""
@@ -54,26 +55,26 @@ class Parts:
 
 def is_stateful(tree: Any) -> bool:
     """Is there anything in it that a call can change?"""
-    return any(map(_is_mutable, jax.tree.leaves(tree, is_leaf=_is_object)))
+    return any(map(_is_mutable, jax.tree.leaves(tree, is_leaf=is_nnx_object)))
 
 
 def holds_objects(tree: Any) -> bool:
     """Are there objects of Flax NNX in it?"""
-    return any(map(_is_object, jax.tree.leaves(tree, is_leaf=_is_object)))
+    return any(map(is_nnx_object, jax.tree.leaves(tree, is_leaf=is_nnx_object)))
 
 
 def without_objects(tree: Any) -> Any:
     """`tree` with None for each object of Flax NNX; its leaves are the first of those that `take_apart` gives."""
-    return jax.tree.map(lambda leaf: None if _is_object(leaf) else leaf, tree, is_leaf=_is_object)
+    return jax.tree.map(lambda leaf: None if is_nnx_object(leaf) else leaf, tree, is_leaf=is_nnx_object)
 
 
 def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
     """`tree` is a call, `(args, kwargs)`, or anything else; `labels` are names for the positions of `args`."""
-    found, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_object)
-    objects = [i for i, (_, leaf) in enumerate(found) if _is_object(leaf)]
-    others = [i for i, (_, leaf) in enumerate(found) if not _is_object(leaf)]
+    found, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_nnx_object)
+    objects = [i for i, (_, leaf) in enumerate(found) if is_nnx_object(leaf)]
+    others = [i for i, (_, leaf) in enumerate(found) if not is_nnx_object(leaf)]
     graph, held, held_structure = _split([found[i][1] for i in objects])
-    where = [_label(path, labels) for path, _ in found]
+    where = [label(path, labels) for path, _ in found]
     leaves = [found[i][1] for i in others] + [leaf for _, leaf in held]
     names = {place: where[i] for place, i in enumerate(others) if is_ref(found[i][1])}
     names |= {len(others) + k: _name(where, objects, path) for k, (path, _) in enumerate(held)}
@@ -99,9 +100,9 @@ def take_apart(tree: Any, labels: Sequence[str] = ()) -> Parts:
 def put_back(tree: Any, parts: Parts) -> None:
     """Makes the mutable objects of `tree` hold again what they held when `parts` was taken of it."""
     old = parts.merge(parts.leaves)
-    found = jax.tree.leaves(tree, is_leaf=_is_object)
-    for mine, its in zip(found, jax.tree.leaves(old, is_leaf=_is_object), strict=True):
-        if _is_object(mine):
+    found = jax.tree.leaves(tree, is_leaf=is_nnx_object)
+    for mine, its in zip(found, jax.tree.leaves(old, is_leaf=is_nnx_object), strict=True):
+        if is_nnx_object(mine):
             _nnx().update(mine, _nnx().state(its))
         elif is_ref(mine):
             mine[...] = its[...]
@@ -112,11 +113,11 @@ def watch(tree: Any, names: Sequence[str], labels: Sequence[str] = ()) -> Callab
 
     References are left out: nothing of theirs can be waited for but a copy.
     """
-    found, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_object)
-    objects = [i for i, (_, leaf) in enumerate(found) if _is_object(leaf)]
+    found, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_nnx_object)
+    objects = [i for i, (_, leaf) in enumerate(found) if is_nnx_object(leaf)]
     if not objects or not names:
         return list
-    where = [_label(path, labels) for path, _ in found]
+    where = [label(path, labels) for path, _ in found]
     variables = {
         _name(where, objects, path): value
         for path, value in _nnx().iter_graph(tuple(found[i][1] for i in objects))
@@ -180,12 +181,7 @@ def _split(objects: Sequence[Any]) -> tuple[Any, list[tuple[Any, Any]], Any]:
 
 
 def _is_mutable(leaf: Any) -> bool:
-    return _is_object(leaf) or is_ref(leaf)
-
-
-def _is_object(leaf: Any) -> bool:
-    nnx = _nnx()
-    return nnx is not None and isinstance(leaf, _classes(nnx))
+    return is_nnx_object(leaf) or is_ref(leaf)
 
 
 def _nnx() -> Any:
@@ -193,13 +189,7 @@ def _nnx() -> Any:
     return sys.modules.get("flax.nnx")
 
 
-@lru_cache(maxsize=1)
-def _classes(nnx: Any) -> tuple[type, ...]:
-    named = (getattr(nnx, name, None) for name in ("Object", "Pytree", "Module", "Variable"))
-    return tuple(kind for kind in named if isinstance(kind, type))
-
-
-def _label(path: tuple[Any, ...], labels: Sequence[str]) -> str:
+def label(path: tuple[Any, ...], labels: Sequence[str]) -> str:
     """Returns the name of an argument: that in the function's signature, else its position; and where in it."""
     if len(path) < 2:
         return jax.tree_util.keystr(path)

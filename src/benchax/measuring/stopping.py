@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import PreparedTimer
-from benchax.model import Options, Stop
+from benchax.model import Measurement, Options, Stop
+from benchax.stats.intervals import ENOUGH_RUNS
 from benchax.stats.summary import summarize
 from benchax.units import seconds
 
@@ -29,51 +30,68 @@ NEAR = 0.8
 
 
 PROCESSES = 5
-"""By default, where a case is short: Student's quantile is 2.8 then, and more processes buy little for what they cost
-(docs/about/decisions.md)."""
+"""The most processes of a case, unless the user asks for more."""
 SHORT_LOOK = 0.2
-"""20 ms for each of five processes by default, over a hundred samples: they scatter by 2 to 5 %, which readings of one
-of them for five times as long do not tell (docs/about/decisions.md)."""
-SHORT_CALL_S = 10e-3
+"""The share of `max_time_s` that all processes sample for together, 20 ms each by default. Two processes differ by more
+than a longer look at one of them shows (docs/about/decisions.md)."""
+SHORT_CALL_S = 0.1
 SHORT_BUILD_S = 1.0
-"""A further process builds the programs again, or reads them from a file; the first of them always builds."""
+"""Longer cases take one process by default: a further one builds the programs again, or reads them from a file."""
+WIDTHS = {"wall": 0.175, "pipelined": 0.175}
+WIDTH = 0.075
+"""Processes are added until half the width of a timer's interval is below this share of its median. Whole calls that
+use XLA's threads scatter by 8 to 20 % between runs, and more processes don't narrow that."""
+PRECISE = 0.01
+"""Sampling inside a process stops when half the width of its own interval is below this share."""
 
 
-def count_processes(asked: int, call_s: float, build_s: float | None, platform: str) -> int:
-    """How many processes are to be sampled: as many as asked for, or `PROCESSES` for 0 where the case is short.
+def most_processes(requested: int, call_s: float, build_s: float | None, platform: str) -> int:
+    """How many processes a case may take: the requested number, or for 0 ("auto") `PROCESSES` if the case is short.
 
     Raises:
-        NotMeasured: nobody asked for a number, and one process is all there will be.
+        NotMeasured: nothing was requested, and the case takes one process.
     """
-    if asked:
-        return asked
+    if requested:
+        return requested
     if platform != "cpu":
-        raise NotMeasured(f"a process on {platform} takes the device for itself; ask by --processes {PROCESSES}")
-    for what, taken_s, limit_s in (
-        ("a call takes", call_s, SHORT_CALL_S),
-        ("to build it takes", build_s or 0.0, SHORT_BUILD_S),
-    ):
+        raise NotMeasured(f"a process on {platform} takes the whole device; --processes {PROCESSES} asks for more")
+    for what, taken_s, limit_s in (("a call", call_s, SHORT_CALL_S), ("building it", build_s or 0.0, SHORT_BUILD_S)):
         if taken_s > limit_s:
-            raise NotMeasured(
-                f"{what} {seconds(taken_s)}, above {seconds(limit_s)}, so one was enough unless asked; "
-                f"--processes {PROCESSES}"
-            )
+            raise NotMeasured(f"{what} takes {seconds(taken_s)}; --processes {PROCESSES} asks for more")
     return PROCESSES
 
 
-def share_time(options: Options, processes: int) -> Options:
-    """What one of so many processes gets.
+def is_known_well(m: Measurement, timer: str, relative_width: float | None) -> bool:
+    """Whether further processes would hardly change what is known of this timer.
 
-    Where they were asked for, all together sample for as long as one would, and know the median as well as one would:
-    each of them less well, by the root of their number. Where nobody asked (`options.processes` is 0) they take
-    `SHORT_LOOK` of that: what processes differ by is seen by having several, and not by looking at each for longer.
+    With enough earlier runs their range decides, and a value inside it needs no other process.
+
+    Args:
+        relative_width: half the width of the interval over the median, as requested; None for `WIDTHS`.
     """
-    part = 1 / processes if options.processes or processes == 1 else SHORT_LOOK / processes
+    summary = m.find_summary(timer)
+    if summary is None or summary.median_s <= 0:
+        return True
+    if len(summary.earlier_s) >= ENOUGH_RUNS:
+        return summary.is_as_before
+    wanted = WIDTHS.get(timer, WIDTH) if relative_width is None else relative_width
+    return summary.scope == "run" and summary.relative_width is not None and summary.relative_width <= wanted
+
+
+def share_time(options: Options, processes: int) -> Options:
+    """The options of one of this many processes.
+
+    If the user asked for processes, all together sample for as long as one would. Otherwise (`options.processes` is 0)
+    they take `SHORT_LOOK` of that.
+    """
+    if processes == 1:
+        return replace(options, processes=1)
+    part = (1 if options.processes else SHORT_LOOK) / processes
     return replace(
         options,
         max_time_s=options.max_time_s * part,
         min_time_s=options.min_time_s * part,
-        relative_width=options.relative_width * math.sqrt(processes),
+        relative_width=(options.relative_width or PRECISE) * math.sqrt(processes),
         processes=1,
     )
 
@@ -94,7 +112,7 @@ def decide(readings: Sequence[float], spent_s: float, options: Options) -> Stop 
     if n < LEAST_SAMPLES or spent_s < options.min_time_s:
         return None
     width = summarize(readings).relative_width
-    return "precise" if width is not None and width <= options.relative_width else None
+    return "precise" if width is not None and width <= (options.relative_width or PRECISE) else None
 
 
 def next_look(n: int) -> int:

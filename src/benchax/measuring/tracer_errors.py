@@ -119,8 +119,9 @@ def _use(error: BaseException) -> TracedUse | None:
 
 def _library_advice(theirs: str, ours: str, argument: str) -> str:
     return (
-        f"{theirs} computes at once, with values. Write {ours}, which is traced. Or declare {argument} static, if it "
-        "is a setting and no data (static_argnames=...); or call it from inside the program with jax.pure_callback."
+        f"{theirs} needs values and computes at once. Use {ours}, which JAX can trace. If {argument} is a setting, "
+        f"declare it static (static_argnames=...). To call {theirs} from a compiled program, use jax.pure_callback. If "
+        "the function contains no jit, you can measure it as it is: --no-jit (jit=False)."
     )
 
 

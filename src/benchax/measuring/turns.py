@@ -85,6 +85,7 @@ def prepare(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     signature = prepared.inputs.signature
     facts: dict[str, Any] = {"is_program": False, "sha256": None, "signature": signature, "builds": [], "compiles": 0}
     subject = paired.build(prepared, facts)
+    facts |= paired.result_facts(subject)
     enter("warm-up")
     warm_up(subject.ready, paired.WARMUP_S)
     timer = WallTimer().prepare(subject)

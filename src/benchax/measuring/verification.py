@@ -33,7 +33,8 @@ from benchax.measuring.timers.base import Ready, Subject
 from benchax.measuring.verification_notes import Notes, Undecided
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
-from benchax.numerics import Against, LeafComparison, compare_leaves, tolerance, worst_of
+from benchax.numerics import Against, LeafComparison, compare_leaves, describe_nonfinite, tolerance, worst_of
+from benchax.static_leaves import drop
 
 RUNS, LEAST_RUNS = 8, 4
 ENOUGH_S = 30.0
@@ -53,7 +54,8 @@ def verify(
         notes: filled in.
 
     Raises:
-        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64.
+        NotMeasured: switched off, there is no eager function, it cannot be run, or not in float64, or nothing is
+            returned.
         Undecided: the results differ by much, and rounding alone makes them differ by as much.
     """
     if mode == "off":
@@ -62,6 +64,9 @@ def verify(
         raise NotMeasured("it is the eager function that others are compared with")
     notes = Notes() if notes is None else notes
     expected = _expected(subject, reference, notes)
+    if not jax.tree.leaves((subject.outputs, expected)):
+        raise NotMeasured("it returns nothing, so there is nothing to check")
+    notes.nonfinite = describe_nonfinite(subject.outputs)
     roundings = _Roundings(subject)
     found = _judged(subject.outputs, expected, "eager", roundings, notes)
     if mode != "float64" or not found.agrees:
@@ -78,7 +83,7 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     # Outputs that are known say nothing of what a stateful call leaves in its arguments, so that one is run all the
     # same.
     if reference is not None and not subject.inputs.is_stateful:
-        return reference()
+        return subject.program.hide(reference())
     if subject.impure:
         raise NotMeasured(f"two traces of it differ, so that no other run of it is a reference: {subject.impure}")
     if subject.program.eager is None:
@@ -158,6 +163,7 @@ class _Roundings:
 def _judged(
     outputs: Any, reference: Any, against: Against, roundings: _Roundings, notes: Notes, eager: Any = None
 ) -> Numerics:
+    outputs, reference = drop(outputs), drop(reference)
     leaves = compare_leaves(outputs, reference, against=against, allowed=_quick)
     if isinstance(leaves, Numerics):
         return leaves

@@ -1,5 +1,5 @@
-"""What a verification leaves beside its verdict. Apart from it, because all rows are made of this, and what evaluates
-jaxprs in other precisions, which few measurements need, takes 0.1 s to load.
+"""What a row keeps of its result besides the verdict. All rows are made of this, so it is separate from
+`verification.py`, which takes 0.1 s to load.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -17,9 +17,14 @@ class Undecided(NotMeasured):
 
 @dataclass
 class Notes:
-    """What was seen of a stateful function beside its verdict, by name."""
+    """What was seen of the result of a function, besides its verdict. State is listed by name."""
 
     dropped: list[str] = field(default_factory=list)
     """What the eager call changes in place and the compiled one does not."""
     undetermined: list[str] = field(default_factory=list)
     """New state that rounding alone decides, and that the verdict does not speak of."""
+    nonfinite: str = ""
+    """What of the result is not finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
+    verified."""
+    returns_nothing: bool = False
+    """Neither a result nor new state has come of a call."""

@@ -11,6 +11,7 @@ from benchax.amounts import check_work
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.inputs import Inputs
+from benchax.static_leaves import reveal
 
 
 def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
@@ -22,7 +23,7 @@ def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
     if not callable(case.work):
         return case.work or {}
     try:
-        found = case.work(*inputs.args, **inputs.kwargs)
+        found = case.work(*reveal(inputs.args), **reveal(inputs.kwargs))
         return check_work({} if found is None or callable(found) else found)
     except UsageError as error:
         raise NotMeasured(f"its function returned what says no amounts: {error.problem}") from error

@@ -10,7 +10,8 @@
     Census        the operations in a timer's interval beside those of the function's own executable
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
-    Noise         what else the machine did meanwhile
+    Noise         what else the machine did at the same time
+    EarlierRuns   what earlier runs of the same program read
     Devices       on how many devices a program ran, and how busy each was             parallel.py
     Ranks         the processes of a program, and what each took
     Remark        a sentence that belongs beside the numbers                           measurement.py
@@ -41,11 +42,13 @@ from benchax.model.measurement import Absent, Failure, FailureKind, Measurement,
 from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
 from benchax.model.readings import (
     OTHER_PROCESSES,
+    TIMERS,
     Cache,
     CallFloor,
     Census,
     Cold,
     Cost,
+    EarlierRuns,
     Form,
     Memory,
     Noise,
@@ -60,6 +63,7 @@ __all__ = [
     "METRICS",
     "NOT_COMPARED",
     "OTHER_PROCESSES",
+    "TIMERS",
     "Absent",
     "Block",
     "Cache",
@@ -71,6 +75,7 @@ __all__ = [
     "Cost",
     "DeviceShare",
     "Devices",
+    "EarlierRuns",
     "Environment",
     "Failure",
     "FailureKind",

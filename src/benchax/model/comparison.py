@@ -11,6 +11,7 @@ from benchax.model.identity import CaseId, Environment
 from benchax.model.measurement import Failure, Remark
 from benchax.model.readings import Numerics
 from benchax.stats.verdicts import Verdict
+from benchax.units import number
 
 Metric = Literal["run", "compile", "peak", "constants", "flops"]
 METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
@@ -26,12 +27,12 @@ class Block:
 
     process: int
     """Counted from 0; each is a fresh one."""
-    baseline_s: tuple[float, ...]
+    baseline_s: tuple[float, ...] = field(repr=False)
     """Seconds per call."""
-    candidate_s: tuple[float, ...]
-    baseline_cpu_s: tuple[float, ...] = ()
+    candidate_s: tuple[float, ...] = field(repr=False)
+    baseline_cpu_s: tuple[float, ...] = field(default=(), repr=False)
     """Processor time of all threads of the process, beside each sample; empty where it was not read."""
-    candidate_cpu_s: tuple[float, ...] = ()
+    candidate_cpu_s: tuple[float, ...] = field(default=(), repr=False)
 
     @property
     def log_ratios(self) -> tuple[float, ...]:
@@ -112,6 +113,17 @@ class Comparison:
     """Has the processor time decided, where the wall time left it open?"""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
     """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
+
+    def __repr__(self) -> str:
+        around = "" if self.low is None or self.high is None else f" ({number(self.low)}–{number(self.high)})"
+        ratio = "" if self.ratio is None else f", ratio {number(self.ratio)}{around}"
+        sides = f"{self.candidate.label} against {self.baseline.label}"
+        return f"<Comparison {self.case.label}, {self.metric}, {sides}: {self.verdict}{ratio}>"
+
+    @property
+    def differs(self) -> bool:
+        """Is the candidate's result another one than the baseline's, by more than rounding?"""
+        return self.numerics is not None and not self.numerics.agrees
 
     @property
     def speedup(self) -> float | None:

@@ -33,14 +33,15 @@ class Options:
     where in_graph cannot serve or reads below 0.5 µs. On GPU and TPU it is device, wall, pipelined and loop for calls
     below 1 ms, wall, device and pipelined up to 10 ms, wall above. What is left out says why in `not_measured`."""
     max_time_s: float
-    """Sampling of one timer stops after this long: in one process, or in all that were asked for together. Processes
-    that "auto" has chosen take a fifth of it together."""
+    """Sampling of one timer stops after this long, in all requested processes together. With processes="auto" each one
+    takes a twenty-fifth of it."""
     min_time_s: float
     """... and not before this long: a shorter look cannot see the machine change its pace."""
     max_samples: int
     """... or after so many."""
-    relative_width: float
-    """Stop when half the width of the 95 % interval of the median is below this share of the median."""
+    relative_width: float | None
+    """Sampling in a process ends, and no process is added, once half the width of the 95 % interval is below this share
+    of the median. None: sampling ends at 1 %, adding processes at 17.5 % for whole calls and 7.5 % for the rest."""
     sample_time_s: float
     """About how long one sample lasts. Short samples fall between preemptions."""
     max_warmup_s: float
@@ -66,8 +67,9 @@ class Options:
     """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
     transfers and dispatch."""
     processes: int = 1
-    """Readings of so many processes, which share the time for sampling. 0, "auto" where it is given and the default of
-    `benchax run`: 5 on CPU where a call takes at most 10 ms and building at most 1 s, else 1; a row says how many."""
+    """The readings come from this many processes, which share the time for sampling. 0, given as "auto" and the default
+    of `benchax run`, adds processes while the interval is too wide, up to 5. A call above 0.1 s, a build above 1 s, and
+    an accelerator take one process. A row says how many it has."""
     nprocs: int | None = None
     """So many processes make one program (`jax.distributed`); None: one, as usual. No argument of `bench`."""
 

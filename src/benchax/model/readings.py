@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Literal
@@ -15,6 +16,8 @@ Cold = Literal["process", "operations", "function"]
 Stop = Literal["precise", "time", "count"]
 Form = Literal["direct", "branch"]
 
+TIMERS = ("in_graph", "wall", "pipelined", "loop", "device")
+"""The names of all timers. `measuring.timers` has them."""
 OTHER_PROCESSES = "samples.processes"
 """What a row lacks whose readings are of one process."""
 
@@ -24,7 +27,7 @@ class Transfer:
     """Copies between host and device, several times over. `is_zero_copy`: no byte moved, the array is a view."""
 
     size_bytes: int
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     is_zero_copy: bool
 
     @property
@@ -44,9 +47,9 @@ class CallFloor:
     It has as many arguments and results as the measured one, and runs on the same thread.
     """
 
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     """The seconds of each call that does next to nothing."""
-    call_s: tuple[float, ...]
+    call_s: tuple[float, ...] = field(repr=False)
     """The seconds of each call of the measured program, in turns with those."""
 
     @property
@@ -127,9 +130,9 @@ class Samples:
     timer: str
     iterations: int
     """Calls inside one sample."""
-    elapsed_s: tuple[float, ...]
+    elapsed_s: tuple[float, ...] = field(repr=False)
     """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
-    disturbed: tuple[bool, ...] | None = None
+    disturbed: tuple[bool, ...] | None = field(default=None, repr=False)
     """Per sample: was the process preempted meanwhile? None where the system does not tell."""
     resolution_s: float | None = None
     """Smallest step of the clock that was seen."""
@@ -141,7 +144,7 @@ class Samples:
     """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
     process: int = 0
-    """Counted from 0, which is the one that measured everything else of the row."""
+    """Counted from 0, which is the process that measured everything else of the row."""
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
@@ -245,5 +248,15 @@ class Noise:
     steal_share: float | None = None
     """CPU time that the hypervisor gave to other machines."""
     pace_scatter: float | None = None
-    """Standard deviation of this machine's pace from moment to moment, as a share: of readings of a fixed piece of work
-    in earlier runs. None where too few are known, and in rows of one process, whose intervals are of one moment."""
+    """Robust standard deviation of this machine's pace from moment to moment, as a share: from readings of a fixed
+    piece of work in earlier runs. None if too few are known."""
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """What earlier runs of the same program read on the same machine, with the same settings."""
+
+    source: str = ""
+    """Digest of the traced and lowered program; empty if it isn't known, and then there are no earlier runs."""
+    medians_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Timer → `median_s` of each earlier run, oldest first; at most the newest 30."""

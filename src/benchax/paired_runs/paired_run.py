@@ -30,7 +30,7 @@ from benchax.model import (
     Remark,
     Version,
 )
-from benchax.paired_runs.remarks import doubts, remarks
+from benchax.paired_runs.remarks import alone, doubts, remarks
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
@@ -202,7 +202,14 @@ class PairedSamples:
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Compares all versions with the first, by all metrics."""
         candidates = range(1, len(self.paired_run.versions))
-        return [c for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
+        return [self._with_alone(c, 0, i) for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
+
+    def _with_alone(self, comparison: Comparison, baseline: int, candidate: int) -> Comparison:
+        """With a remark where the versions differ otherwise when each is called in a row."""
+        facts = [(a.facts(baseline), a.facts(candidate)) for a in self._with_both(baseline, candidate)]
+        known = [(one["alone_s"], other["alone_s"]) for one, other in facts if "alone_s" in one and "alone_s" in other]
+        remark = alone(comparison, known) if comparison.metric == "run" else None
+        return replace(comparison, remarks=(*comparison.remarks, remark)) if remark else comparison
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times on which places rest and that are none with the baseline; none where there are

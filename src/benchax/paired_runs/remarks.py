@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from benchax.comparing.break_even import SAME_PROGRAM
+from benchax.measuring.remarks.of_functions import describe_nonfinite_result
 from benchax.measuring.remarks.of_times import describe_busy, describe_recompiling
-from benchax.model import Noise, Remark
+from benchax.model import Comparison, Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
-from benchax.units import count
+from benchax.units import count, number, seconds
+
+ALONE_APART = 1.1
+"""How far a ratio in a row lies outside of the interval in turns, from where it is worth a word."""
 
 
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
     """Makes remarks of what a process said about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
-    return tuple(
-        r
-        for r in (*_disagreements(sides), *_unlike(document, labels), _inline(document, sides), _one_operation(sides))
-        if r
-    )
+    found = (*_disagreements(sides), *_results(sides), *_unlike(document, labels))
+    return tuple(r for r in (*found, _inline(document, sides), _one_operation(sides)) if r)
 
 
 def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
@@ -34,6 +36,36 @@ def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark,
     return tuple(remark for remark in found if remark)
 
 
+def alone(run: Comparison, alone_s: Sequence[tuple[float, float]]) -> Remark | None:
+    """Both figures, where versions that are called in a row take another multiple of one another than in turns.
+
+    Args:
+        run: of run times, in turns.
+        alone_s: in each process, seconds of a call of the baseline and of the candidate, each in a row of its own.
+    """
+    if not run.ratio or not run.low or not run.high or not run.baseline_value or len(alone_s) < 2:
+        return None
+    ratios = [candidate / baseline for baseline, candidate in alone_s]
+    if run.low / ALONE_APART <= max(ratios) and min(ratios) <= run.high * ALONE_APART:
+        return None
+    labels = run.baseline.label, run.candidate.label
+    row_s = [median(each) for each in zip(*alone_s, strict=True)]
+    turns_s = [run.baseline_value, run.baseline_value * run.ratio]
+    return Remark(
+        "alone-differs",
+        "warning",
+        f"when each is called in a row, {_compare(labels, row_s)}; in turns, which is what is judged, "
+        f"{_compare(labels, turns_s)}. A version leaves caches and memory in another state for the next one than for "
+        "itself; believe the figure that is like your program",
+    )
+
+
+def _compare(labels: Sequence[str], each_s: Sequence[float]) -> str:
+    """naive takes 16.5 times as long as fused (66.0 ms and 4.00 ms)"""
+    (fast_s, fast), (slow_s, slow) = sorted(zip(each_s, labels, strict=True))
+    return f"{slow} takes {number(slow_s / fast_s)} times as long as {fast} ({seconds(slow_s)} and {seconds(fast_s)})"
+
+
 def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remark]:
     return [
         Remark(
@@ -42,6 +74,13 @@ def _disagreements(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Remar
         for label, side in sides
         if side.get("agreement") and not side["agreement"]["agrees"]
     ]
+
+
+def _results(sides: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Remark | None]:
+    for label, side in sides:
+        yield describe_nonfinite_result(side.get("nonfinite", ""), f"the result of {label}")
+        if side.get("returns_nothing"):
+            yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
 
 
 def _unlike(document: Mapping[str, Any], labels: Sequence[str]) -> list[Remark]:

@@ -227,7 +227,7 @@ def _refuse_resolution(resolution: float | str) -> None:
     if resolution_of(resolution) != SAME_WITHIN:
         raise UsageError(
             f"resolution={resolution!r} is given with process_pairs=True",
-            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, and see no less than 5 %",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 _ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.")
@@ -80,6 +81,15 @@ def is_shared_among_threads(text: str) -> bool:
 def has_while(text: str) -> bool:
     """The program has a loop. Whether it also runs more than one iteration is not in the text in general."""
     return any(i.opcode == "while" for i in _instructions(text, " while("))
+
+
+def is_value_dependent(text: str) -> bool:
+    """The program has operations that take as long as the values say: a sort, a branch, or a loop whose trip count is
+    not in the text."""
+    instructions = chain.from_iterable(
+        _instructions(text, f" {opcode}(") for opcode in ("sort", "conditional", "while")
+    )
+    return any(i.opcode != "while" or "known_trip_count" not in i.attributes for i in instructions)
 
 
 def opaque_calls(text: str) -> tuple[str, ...]:

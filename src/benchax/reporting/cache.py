@@ -23,7 +23,9 @@ def rows(found: CacheUse) -> list[TextRow]:
         _line(found, "hit", "read from the cache"),
         _line(found, "written", "compiled, and written to the cache"),
         *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
-        *_line_if(found, "not kept", "compiled, and not kept for another reason"),
+        *_line_if(
+            found, "not kept", "compiled, and not kept: a callback, a small size, or compiled before the folder was set"
+        ),
     ]
 
 

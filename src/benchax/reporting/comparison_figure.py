@@ -144,12 +144,12 @@ def names(runs: Sequence[Comparison]) -> list[str]:
 
 
 def words(c: Comparison) -> str:
-    """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: faster  × 0.062 (0.058 – 0.067); its result differs"""
-    differs = "; its result differs" if c.numerics is not None and not c.numerics.agrees else ""
+    """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: result differs (faster)  × 0.062 (0.058 – 0.067)"""
+    said = comparisons.verdict(c, has_reason=False)
     if c.ratio is None or 0.5 < c.ratio < 2:
-        return f"{c.verdict}  {comparisons.interval(c)}".rstrip() + differs
+        return f"{said}  {comparisons.interval(c)}".rstrip()
     around = f" ({number(c.low)} – {number(c.high)})" if c.low and c.high else ""
-    return f"{c.verdict}  × {number(c.ratio)}{around}{differs}"
+    return f"{said}  × {number(c.ratio)}{around}"
 
 
 def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from benchax.comparing.gate import amount
+from benchax.comparing.history import is_counted
 from benchax.comparing.judging import blind_spot
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Comparison, Method, Metric, Remark
@@ -22,7 +24,7 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.shared_remarks import each_once, share_remarks
 from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
-from benchax.stats.verdicts import Verdict, grade
+from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural
 
 ADVICE = "advice"
@@ -30,7 +32,7 @@ TIMERS: dict[Method, str] = {
     "one process": "wall, paired: the versions in turns in one process",
     "process pairs": "wall, paired: whole processes in turns on one core",
 }
-OF_A_CASE = ("outputs-differ", "recompiled", ADVICE)
+OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "alone-differs", ADVICE)
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
@@ -104,13 +106,13 @@ def function_grid(found: Comparisons) -> Table:
         VERDICT,
     )
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
-    verdicts: dict[str, Verdict] = {c.candidate.label: c.verdict for c in found.of("run")}
-    styles: list[Style] = ["", *(_style(found, label, verdicts[label]) for label in candidates)]
+    runs = {c.candidate.label: c for c in found.of("run")}
+    styles: list[Style] = ["", *("bad" if label in found.unranked else style(runs[label]) for label in candidates)]
     return tabulate(columns, lines, styles).without_empty_columns()
 
 
-def _style(found: Comparisons, label: str, verdict: Verdict) -> Style:
-    return "bad" if label in found.unranked else VERDICT_STYLES[verdict]
+def style(c: Comparison) -> Style:
+    return "bad" if c.differs else VERDICT_STYLES[c.verdict]
 
 
 def _baseline_line(found: Comparisons) -> tuple[str, ...]:
@@ -134,10 +136,11 @@ def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
 
 
 def _result(c: Comparison) -> str:
-    """How far results are apart is told in a remark."""
+    """Results that agree can still differ by as much as is shown; a remark tells how far others are apart."""
     if c.numerics is None:
         return ""
-    return "equal" if c.numerics.agrees else "differs"
+    far = f" to {c.numerics.max_rel:.1e}" if c.numerics.max_rel else ""
+    return "differs" if c.differs else f"agrees{far}" if far else "equal"
 
 
 def ranking_grid(found: Comparisons) -> Table:
@@ -177,7 +180,7 @@ def case_grid(found: Comparisons) -> Table:
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
     inputs = TableColumn("inputs", "words", 10)
     columns = (CASE, inputs, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
-    table = tabulate(columns, lines, [VERDICT_STYLES[c.verdict] for c in runs])
+    table = tabulate(columns, lines, [style(c) for c in runs])
     return table.without_empty_columns(kept=set(range(len(columns))) - {columns.index(inputs)})
 
 
@@ -195,10 +198,16 @@ def _sign(ratio: float) -> str:
     return f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
 
 
-def verdict(c: Comparison) -> str:
-    word = COUNTED[c.verdict] if c.method == "counted" else c.verdict
-    sure = ", confirmed" if c.confirmed else ""
-    return f"{word}{sure}" + (f": {c.why}" if c.why else "")
+def verdict(c: Comparison, has_reason: bool = True) -> str:
+    """The result comes first, if it differs: what a time is worth depends on it.
+
+    Args:
+        has_reason: False gives the verdict in as few words as possible.
+    """
+    said = COUNTED[c.verdict] if is_counted(c.metric) else c.verdict
+    if has_reason:
+        said += (", confirmed" if c.confirmed else "") + (f": {c.why}" if c.why else "")
+    return f"result differs ({said})" if c.differs and c.metric == "run" else said
 
 
 def others(found: Comparisons) -> list[str]:
@@ -231,6 +240,12 @@ def sentence(c: Comparison) -> str:
 def summary(found: Comparisons) -> str:
     """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. short has no place: its result differs."""
     return " ".join(part for part in (_places(found.ranking), _without_place(found)) if part)
+
+
+def describe(found: Comparisons) -> str:
+    """In one line: who is fastest, or how many cases have each verdict: 3 same, 1 slower"""
+    counted = Counter(c.verdict for c in found.of("run"))
+    return summary(found) or ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
 
 
 def _places(ranking: Sequence[Rank]) -> str:

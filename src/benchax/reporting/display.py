@@ -1,5 +1,5 @@
-"""Teaches results to show themselves: `print(m)`, in a notebook `m`, and `m.to_html(file)`. Imported with the first
-public name.
+"""Teaches results to show themselves: `m` at a prompt, `print(m)`, `m` in a notebook, and `m.to_html(file)`. Imported
+with the first public name.
 
 The renderers are loaded when something is shown, so that this import weighs nothing.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from benchax.printable import show_line
 from benchax.renderers import RENDERERS
 
 if TYPE_CHECKING:
     import os
 
     from benchax.comparing.ranking import Comparisons
-    from benchax.reporting.document import Document
+    from benchax.reporting.document import Block, Document
 
 DOCUMENTS: dict[str, str] = {
     "Audit": "audit.document",
@@ -24,6 +25,7 @@ DOCUMENTS: dict[str, str] = {
     "Comparisons": "comparisons.document",
     "Difference": "difference.document",
     "Experiment": "experiment.document",
+    "History": "history.document",
     "Inspection": "inspection.document",
     "Measurement": "measurement.document",
     "Profile": "profile.document",
@@ -32,17 +34,17 @@ DOCUMENTS: dict[str, str] = {
     "Transfers": "transfers.document",
     "Watch": "watch.document",
 }
-"""Type of a result → the function of `benchax.reporting` that makes a document of it."""
+"""Type of a result → the function of `benchax.reporting` that turns it into a document."""
 PARTS: dict[str, str] = {
     "Stages": "measurement.document_of_stages",
     "Summary": "statistics.document_of_summary",
 }
-"""Of a row: what has no name of its own."""
+"""The parts of a row."""
 ON_PAGES = DOCUMENTS | {
     "Comparisons": "comparison_figure.document",
     "Inspection": "inspection.document_with_texts",
 }
-"""A notebook has charts, and folds what would fill a terminal."""
+"""A notebook has charts, and folds long texts."""
 PAGES = (
     PARTS
     | ON_PAGES
@@ -57,6 +59,9 @@ PAGES = (
     }
 )
 """A page of its own has more of them. A function may give several documents: the page's own first, then its parts."""
+LINES = {"Comparisons": "comparisons.describe", "Measurement": "measurement.describe"}
+LONGEST_LINE = 120
+"""Characters of a `repr`."""
 
 
 def document_of(result: Any, is_for_page: bool = False) -> Document:
@@ -72,6 +77,32 @@ def documents_of(result: Any) -> tuple[Document, ...]:
 def _make(result: Any, functions: dict[str, str]) -> Any:
     module, _, function = functions[type(result).__name__].partition(".")
     return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
+
+
+def _line(result: Any) -> str:
+    """The answer, if the result has one; else the first words of its text."""
+    from benchax.reporting.python_words import in_python
+    from benchax.reporting.tables import truncate
+
+    if type(result).__name__ in LINES:
+        line = _make(result, LINES)
+    else:
+        line = ": ".join([words for block in in_python(document_of(result)).blocks if (words := _words_of(block))][:2])
+    return show_line(truncate(line, LONGEST_LINE))
+
+
+def _words_of(block: Block) -> str:
+    from benchax.reporting import document
+
+    match block:
+        case document.Heading() | document.Paragraph():
+            return block.text
+        case document.List():
+            return "; ".join(item.text for item in block.items)
+        case document.Facts():
+            return ", ".join(f"{row.label} {row.value}".strip() for section in block.sections for row in section.rows)
+        case _:
+            return ""
 
 
 def _text(result: Any) -> str:
@@ -100,4 +131,4 @@ def _save(result: Any, file: str | os.PathLike[str]) -> None:
     save_page(file, documents_of(result))
 
 
-RENDERERS.update(text=_text, html=_html, figure=_figure, save=_save)
+RENDERERS.update(line=_line, text=_text, html=_html, figure=_figure, save=_save)

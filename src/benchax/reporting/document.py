@@ -29,6 +29,8 @@ class Heading:
     aside: str = ""
     """Faint, on the same line: a file and its line."""
     style: Style = ""
+    answers: tuple[TextRow, ...] = ()
+    """The result in a few rows without labels. A terminal shows the first one on the line of the title."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from benchax.comparing.history import Change, History, Stretch
 from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
-from benchax.reporting.comparisons import COUNTED, interval
+from benchax.reporting.comparisons import interval, style, verdict
 from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, tabulate
-from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, VERDICT_STYLES, WHEN, one_line
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, one_line
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
 
@@ -111,7 +111,7 @@ def grid(h: History) -> Table:
             c.compared_at[:16].replace("T", " "),
             commit(c),
             interval(c),
-            COUNTED[c.verdict] if h.is_counted else c.verdict,
+            verdict(c, has_reason=False),
             "" if c.candidate_value is None else amount(c.candidate_value, h.metric),
             "; ".join(remarks[i]),
         )
@@ -144,7 +144,7 @@ def _remarks(h: History) -> list[list[str]]:
     for i, c in enumerate(h.points):
         if c.ratio is None and c.why:
             found[i].append(c.why)
-        if c.numerics is not None and not c.numerics.agrees:
+        if c.differs:
             found[i].append("outputs differ")
     return found
 
@@ -152,7 +152,7 @@ def _remarks(h: History) -> list[list[str]]:
 def overview(histories: Sequence[History]) -> Table:
     """A line for each history."""
     columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
-    return tabulate(columns, map(_overview_line, histories), [VERDICT_STYLES[h.points[-1].verdict] for h in histories])
+    return tabulate(columns, map(_overview_line, histories), [style(h.points[-1]) for h in histories])
 
 
 def _overview_line(h: History) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ def _overview_line(h: History) -> tuple[str, ...]:
         one_line(h.baseline),
         sparkline(h, 30),
         interval(newest) if not h.is_counted else "" if value is None else amount(value, h.metric),
-        COUNTED[newest.verdict] if h.is_counted else newest.verdict,
+        verdict(newest, has_reason=False),
         commit(newest),
         f"{size_of(h.changes[-1], h)} from {commit(h.points[h.changes[-1].at])} on" if h.changes else "",
     )

@@ -93,6 +93,8 @@ def _render_heading(heading: Heading) -> Iterator[Markup]:
     style = f"{_APART if heading.level > 1 else ''}font-weight:bold;{_STYLES[heading.style]}"
     level = str(heading.level + 1)
     yield element("div", heading.text, *aside, style=style, role="heading", aria_level=level)
+    if heading.answers:
+        yield element("table", *(_render_row(row, "numbers") for row in heading.answers), style=_TABLE)
     for text in heading.below:
         yield element("div", text, style=f"opacity:.65;font-size:90%;{_LINES}")
 

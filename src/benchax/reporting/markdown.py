@@ -45,6 +45,7 @@ def _render_block(block: Block) -> Iterator[str]:
     match block:
         case Heading():
             yield " ".join(part for part in ("#" * block.level, escape(block.text), escape(block.aside)) if part)
+            yield from _render_section(Section("", block.answers))
             yield _join_lines(block.below)
         case Paragraph():
             yield _join_lines(block.text.split("\n"))

@@ -1,14 +1,13 @@
-"""Measurements as documents: one with all its sections, or many side by side with their failures and remarks.
+"""Measurements as documents: one with its answer first, or many in a table with their failures and remarks.
 
-A number that is not there is "not measured, because …".
+Numbers that were not measured are named in one line at the end. The full form (`-v`) gives the reason for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Rate, Remark, Samples, Stages, Transfer
+from benchax.model import OTHER_PROCESSES, Failure, Measurement, Rate, Remark, Samples, Stages, Transfer
 from benchax.reporting.document import (
     Block,
     Document,
@@ -30,15 +29,16 @@ from benchax.reporting.tables import (
     CASE,
     ESTIMATE,
     REMARKS,
+    agreement,
+    describe_interval,
     describe_machine,
     estimate,
-    instability,
-    is_unstable,
     one_line,
+    spread,
+    truncate,
 )
-from benchax.stats.intervals import LEAST_PROCESSES
 from benchax.stats.summary import Summary
-from benchax.units import amount_per_s, count, percent, rate, seconds, seconds_range, size
+from benchax.units import amount_per_s, count, percent, rate, seconds, size
 
 CACHES = {
     "off": "persistent cache off",
@@ -48,27 +48,48 @@ CACHES = {
 }
 COLD = {
     "process": "a cold process",
-    "operations": "a new function: JAX's first use of some of its operations is in it",
+    "operations": "a new function, with JAX's first use of some operations",
     "function": "a new function in a warm process",
 }
-_TIMERS = ("in_graph", "loop", "wall")
+LONGEST_NAME = 60
+"""Columns of a case and its inputs in a single line."""
 
 
 def document(m: Measurement, is_full: bool = False) -> Document:
-    """One measurement. `is_full`: see `sections`."""
-    where = describe_machine(m.environment)
-    below = (where, m.signature) if m.signature else (where,)
-    facts = tuple(sections(m, is_full))
-    return Document((Heading(m.case.label, 1, below), *([Facts(facts)] if facts else []), *list_remarks(m.remarks)))
+    """One measurement: the answer, the details, the remarks, and what was not measured.
+
+    Args:
+        is_full: give the reason for each number that was not measured.
+    """
+    facts = tuple(sections(m))
+    details = [Facts(facts)] if facts else []
+    # The answer says why the result was not checked.
+    absent = _list_absent([m], is_full, named=("numerics",))
+    return Document((answer(m), *details, *list_remarks(m.remarks), *absent))
+
+
+def answer(m: Measurement) -> Heading:
+    """The case, its answers, and where it was measured."""
+    below = " · ".join(part for part in (describe_machine(m.environment), m.signature) if part)
+    return Heading(m.case.label, 1, (below,) if below else (), answers=tuple(answers(m)))
+
+
+def describe(m: Measurement) -> str:
+    """sort f32[1000]: in_graph 14.2 µs (14.0–14.5), wall 20.3 µs (19.8–21.1); or the failure."""
+    if m.failure:
+        said = one_line(f"{_kind(m.failure)} in {m.failure.stage}: {m.failure.message}")
+    else:
+        said = ", ".join(f"{timer} {estimate(m.summary(timer))}" for timer in _headline_timers(m)) or "not timed"
+    return f"{truncate(f'{m.case.label} {m.signature}', LONGEST_NAME)}: {said}"
 
 
 def document_of_stages(s: Stages) -> Document:
-    """What was measured of it; what was not, the row says."""
-    return Document((Facts((Section("once", tuple(_stages(s, ()))),)),))
+    """The stages that were measured. The row has the reasons for the others."""
+    return Document((Facts((Section("once", tuple(_stages(s))),)),))
 
 
-def list_measurements(listed: Sequence[Measurement]) -> Document:
-    """An overview, then what each row's remarks and failures say."""
+def list_measurements(listed: Sequence[Measurement], is_full: bool = False) -> Document:
+    """An overview, then each row's remarks and failures. `is_full`: see `document`."""
     shared = share_grave_remarks(listed)
     blocks: list[Block] = [overview(listed)]
     for m in listed:
@@ -76,13 +97,13 @@ def list_measurements(listed: Sequence[Measurement]) -> Document:
             blocks += [Heading(m.case.label), Paragraph(_describe_failure(m.failure), "bad")]
         elif own := shared.own[m.case.label]:
             blocks += [Heading(m.case.label), Remarks(own)]
-    return Document((*blocks, *list_remarks(shared.common)))
+    return Document((*blocks, *list_remarks(shared.common), *_list_absent(listed, is_full)))
 
 
 def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
-    """Takes what most rows have to remark out of what each has; remarks that only inform are in neither.
+    """Separates the remarks that most rows have from those of single rows. Leaves out remarks that only inform.
 
-    By label, which names a case in each table; two rows of one case count as one.
+    Rows with the same label count as one case.
     """
     grave: dict[str, list[Remark]] = {m.case.label: [] for m in listed}
     for m in listed:
@@ -92,21 +113,26 @@ def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
 
 def _describe_failure(failure: Failure) -> str:
     advice = f"\n{failure.advice}" if failure.advice else ""
-    return f"{failure.kind.replace('_', ' ')} in {failure.stage}: {failure.message}{advice}"
+    return f"{_kind(failure)} in {failure.stage}: {failure.message}{advice}"
+
+
+def _kind(failure: Failure) -> str:
+    return failure.kind.replace("_", " ")
 
 
 # ---- many, a line for each --------------------------------------------------------------------------------------
 
 
 def overview(measurements: Sequence[Measurement]) -> Table:
-    """One line per measurement; a column that none of them fills is left out, and so are remarks that all have."""
+    """One line per measurement, without empty columns, and without remarks that all of them have."""
     listed = list(measurements)
     universal = share_grave_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
-    timers = (TableColumn(timer, "numbers", ESTIMATE) for timer in _TIMERS)
-    columns = (CASE, *timers, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
+    times = (TableColumn(timer, "numbers", ESTIMATE) for timer in timers)
+    columns = (CASE, *times, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
     styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
-    lines = (_overview_line(m, names, universal) for m in listed)
+    lines = (_overview_line(m, timers, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
@@ -117,17 +143,19 @@ def _is_wrong(m: Measurement) -> bool:
     return any(remark.severity == "error" for remark in m.remarks)
 
 
-def _overview_line(m: Measurement, names: Sequence[str], universal: Collection[str]) -> tuple[str, ...]:
+def _overview_line(
+    m: Measurement, timers: Sequence[str], names: Sequence[str], universal: Collection[str]
+) -> tuple[str, ...]:
     if m.failure:
-        kind = m.failure.kind.replace("_", " ")
-        return (one_line(m.case.label), "", "", kind, *("" for _ in names), "", "", f"in {m.failure.stage}")
-    rates = {rate.what: _rate_in_table(rate) for rate in m.rates()}
+        blank = [""] * (len(timers) + len(names) + 1)
+        return (one_line(m.case.label), _kind(m.failure), *blank, f"in {m.failure.stage}")
+    rates = {rate.what: count(rate.per_s) for rate in m.rates()}
     is_eager = m.case.variant == "eager"
     rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
     codes = [remark.code for remark in m.remarks if remark.severity != "info" and remark.code not in universal]
     return (
         one_line(m.case.label),
-        *(estimate(m.summary(timer)) for timer in _TIMERS),
+        *(estimate(m.find_summary(timer)) for timer in timers),
         *(rates.get(what, "") for what in names),
         seconds(m.stages.compile_s) if m.stages.compile_s is not None else "",
         f"+{size(rise)}" if rise is not None else "",
@@ -135,116 +163,114 @@ def _overview_line(m: Measurement, names: Sequence[str], universal: Collection[s
     )
 
 
-def _rate_in_table(rate: Rate) -> str:
-    """1.31 M, as sure as the time beside it; 1.1 M – 4.2 M where that is unstable."""
-    low, high = rate.low_per_s, rate.high_per_s
-    if low is not None and high is not None and is_unstable(low, high):
-        return f"{count(low)} – {count(high)}"
-    return count(rate.per_s)
+# ---- the answer -------------------------------------------------------------------------------------------------
 
 
-# ---- one, section by section ------------------------------------------------------------------------------------
+def answers(m: Measurement) -> Iterator[TextRow]:
+    """What most readers want, in a few rows: the time, the first result, memory, and whether the result is right."""
+    if m.failure:
+        yield TextRow("", _kind(m.failure), f"in {m.failure.stage}: {m.failure.message}", "bad")
+        if m.failure.advice:
+            yield TextRow("", "", m.failure.advice)
+    else:
+        yield from _times(m)
+        yield from _once(m.stages)
+        yield from _memory_of_a_call(m)
+    for row in _numerics(m):
+        yield TextRow("", row.label, f"{row.value} {row.detail}".strip(), row.style)
 
 
-def sections(m: Measurement, is_full: bool = False) -> list[Section]:
-    """One measurement, section by section; empty ones are left out.
+def _once(s: Stages) -> Iterator[TextRow]:
+    if s.first_result_s is not None and s.compile_s is not None:
+        yield TextRow("", seconds(s.first_result_s), f"first result; {seconds(s.compile_s)} of it to compile")
+    elif s.compile_s is not None:
+        yield TextRow("", seconds(s.compile_s), "to compile")
 
-    Args:
-        is_full: also what is not there by choice: because it was not asked for, or something beside it answers the same
-            question.
-    """
-    if not is_full:
-        m = replace(m, not_measured=tuple(absent for absent in m.not_measured if not absent.is_by_choice))
+
+def _memory_of_a_call(m: Measurement) -> Iterator[TextRow]:
+    mem = m.memory
+    rise = mem.eager_rise_bytes if m.case.variant == "eager" else mem.compiled_rise_bytes
+    if rise is not None:
+        yield TextRow("", f"+{size(rise)}", "memory during a call")
+    elif mem.predicted_peak_bytes is not None:
+        yield TextRow("", size(mem.predicted_peak_bytes), "memory as the compiler plans it")
+
+
+def _times(m: Measurement) -> Iterator[TextRow]:
+    summaries = {timer: m.summary(timer) for timer in _headline_timers(m)}
+    intervals = {timer: spread(s.median_s, s.low_s, s.high_s) for timer, s in summaries.items()}
+    width = max(map(len, intervals.values()), default=0)
+    for place, (timer, s) in enumerate(summaries.items()):
+        question = m.series_of(timer)[0].answers
+        meaning = f"{timer}: {question}" if question else timer
+        said = " · ".join(part for part in (meaning, agreement(s)) if part)
+        detail = f"{intervals[timer]:{width}}  {said}" if width else said
+        yield TextRow("", seconds(s.median_s), detail, "" if place else "title")
+
+
+def _headline_timers(m: Measurement) -> list[str]:
+    """The headline, and the timer that answers the other of two questions: inside a program, and a call by itself."""
+    names = list(dict.fromkeys(samples.timer for samples in m.samples if samples.elapsed_s))
+    others = ("wall",) if names[:1] != ["wall"] else ("in_graph", "loop", "device")
+    return names[:1] + [name for name in others if name in names[1:]][:1]
+
+
+# ---- the details, section by section ----------------------------------------------------------------------------
+
+
+def sections(m: Measurement) -> list[Section]:
+    """What was measured, section by section. Empty sections are left out."""
     parts = [
-        Section("failed", tuple(_failure(m))),
-        Section("once", tuple(_stages(m.stages, m.not_measured))),
+        Section("once", tuple(_stages(m.stages))),
         Section("every call", tuple(_samples(m))),
         *sections_of_parallel(m),
         Section("memory", tuple(_memory(m))),
         Section("work", (*_rates(m), *_cost(m))),
-        Section("result", tuple(_numerics(m))),
     ]
     return [part for part in parts if part.rows]
 
 
-def _failure(m: Measurement) -> Iterable[TextRow]:
-    if m.failure:
-        yield TextRow(m.failure.kind.replace("_", " "), f"in {m.failure.stage}", m.failure.message, "bad")
-        if m.failure.advice:
-            yield TextRow("", "", m.failure.advice)
-
-
-def _stages(s: Stages, absent: Sequence[Absent]) -> Iterable[TextRow]:
-    yield from _transfer(absent, "transfer in", "stages.transfer_in", s.transfer_in)
+def _stages(s: Stages) -> Iterable[TextRow]:
     cold = f"in {COLD[s.cold]}" if s.cold else ""
-    yield from _time(absent, "trace", "stages.trace_s", s.trace_s, cold)
-    yield from _time(absent, "lower", "stages.lower_s", s.lower_s)
-    yield from _time(absent, "compile", "stages.compile_s", s.compile_s, CACHES[s.cache] if s.cache else "")
-    yield from _time(absent, "first run", "stages.first_run_s", s.first_run_s)
-    if s.first_result_s is not None:
-        yield TextRow("first result", seconds(s.first_result_s), "trace, lower, compile and first run")
-    yield from _time(absent, "dispatch", "stages.dispatch_s", s.dispatch_s, "until a warm call returns")
-    if s.call_floor_s is not None:
-        yield TextRow("call floor", seconds(s.call_floor_s), "a call that does next to nothing")
-    yield from _transfer(absent, "transfer out", "stages.transfer_out", s.transfer_out)
+    cache = CACHES[s.cache] if s.cache else ""
+    yield from _transfer("transfer in", s.transfer_in)
+    yield from _time("trace", s.trace_s, cold)
+    yield from _time("lower", s.lower_s)
+    yield from _time("compile", s.compile_s, cache)
+    yield from _time("first run", s.first_run_s)
+    yield from _time("first result", s.first_result_s, "trace, lower, compile and first run")
+    yield from _time("dispatch", s.dispatch_s, "until a warm call returns")
+    yield from _time("call floor", s.call_floor_s, "a call that does next to nothing")
+    yield from _transfer("transfer out", s.transfer_out)
 
 
-def _time(
-    absent: Sequence[Absent], label: str, what: str, value_s: float | None, detail: str = ""
-) -> Iterable[TextRow]:
+def _time(label: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
     if value_s is not None:
         yield TextRow(label, seconds(value_s), detail)
-    else:
-        yield from _absent(absent, label, what)
 
 
-def _transfer(absent: Sequence[Absent], label: str, what: str, transfer: Transfer | None) -> Iterable[TextRow]:
+def _transfer(label: str, transfer: Transfer | None) -> Iterable[TextRow]:
     if transfer is None or not transfer.elapsed_s:
-        yield from _absent(absent, label, what)
         return
     speed = transfer.bandwidth_bytes_per_s
     how = "zero-copy: a view, nothing moved" if transfer.is_zero_copy else f"copied at {rate(speed or 0, 'B')}"
     yield TextRow(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
 
 
-_LABELS = {OTHER_PROCESSES: "in others"}
-
-
 def _samples(m: Measurement) -> Iterable[TextRow]:
-    for timer in dict.fromkeys(samples.timer for samples in m.samples):
-        if summary := m.summary(timer):
-            yield _timer(m.series_of(timer), summary)
-    absent = [a for a in m.not_measured if a.what.startswith("samples.")]
-    # What is missing for one reason has one line; two names fit into the column of names.
-    for why in dict.fromkeys(a.why for a in absent):
-        names = [_LABELS.get(a.what, a.what.removeprefix("samples.")) for a in absent if a.why == why]
-        label = ", ".join(names) if len(names) < 3 else f"{len(names)} timers"
-        which = f"{', '.join(names)}: " if len(names) > 2 else ""
-        yield not_measured(label, Absent("samples", which + why))
+    answered = _headline_timers(m)
+    for timer in dict.fromkeys(samples.timer for samples in m.samples if samples.elapsed_s):
+        yield _timer(m.series_of(timer), m.summary(timer), timer in answered)
 
 
-def _timer(series: Sequence[Samples], s: Summary) -> TextRow:
+def _timer(series: Sequence[Samples], s: Summary, is_answered: bool) -> TextRow:
     samples = series[0]
-    interval = _interval(s)
-    regime = f", {samples.regime}" if samples.regime else ""
+    texts = (describe_interval(s), "" if is_answered else samples.answers, samples.regime or "")
     taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
-    count = sum(each.disturbed_count or 0 for each in series)
-    disturbed = f", {count} disturbed" if count else ""
+    disturbed = sum(each.disturbed_count or 0 for each in series)
     stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
-    answers = f" · {samples.answers}" if samples.answers else ""
-    detail = f"{interval}{answers}{regime}\n{taken} samples{stop}{disturbed}{_overhead(samples)}"
-    return TextRow(samples.timer, seconds(s.median_s), detail)
-
-
-def _interval(s: Summary) -> str:
-    """95 % 57.2 – 59.3 µs in this process: what the interval speaks for is said beside it."""
-    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
-    if s.low_s is None or s.high_s is None:
-        if s.processes > 1:
-            return f"no interval {where}: {LEAST_PROCESSES} are needed"
-        return f"no interval: {s.n} samples hold too little independent information"
-    unstable = f"unstable ({instability(s)}): " if is_unstable(s.low_s, s.high_s) else ""
-    return f"{unstable}95 % {seconds_range(s.low_s, s.high_s)} {where}"
+    detail = f"{taken} samples{stop}{f', {disturbed} disturbed' if disturbed else ''}{_overhead(samples)}"
+    return TextRow(samples.timer, seconds(s.median_s), f"{' · '.join(filter(None, texts))}\n{detail}")
 
 
 def _overhead(samples: Samples) -> str:
@@ -269,32 +295,22 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         detail += f", on each of {mem.devices} devices" if mem.devices > 1 else ""
         theirs = f"; JAX's own figure is {size(mem.compiler_peak_bytes)}" if mem.compiler_peak_bytes is not None else ""
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
-    else:
-        yield from _absent(m.not_measured, "planned peak", "memory.plan")
     if mem.captured_bytes:
         yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
-    for label, what, value in (
-        ("compiled call", "memory.compiled_rise_bytes", mem.compiled_rise_bytes),
-        ("eager call", "memory.eager_rise_bytes", mem.eager_rise_bytes),
-    ):
+    for label, value in (("compiled call", mem.compiled_rise_bytes), ("eager call", mem.eager_rise_bytes)):
         if value is not None and label == "eager call" and mem.eager_rise_low_bytes is not None:
             text = f"observed in several calls ({mem.method}): arrays live by how far Python runs ahead of the device"
             yield TextRow(label, f"+{size(mem.eager_rise_low_bytes)}", f"to +{size(value)}, {text}")
         elif value is not None:
             yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
-        else:
-            yield from _absent(m.not_measured, label, what)
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
-    """What its author says that a call gets done, in a second."""
+    """The declared work of a call, per second."""
     rates = {rate.what: rate for rate in m.rates()}
     for what, amount in m.work.amounts.items():
         if what in rates:
             yield TextRow(what, amount_per_s(rates[what].per_s, what), _detail_of(rates[what], amount, m))
-        elif not m.failure:
-            yield not_measured(what, Absent("samples", m.why_absent("samples") or "its time was not measured"))
-    yield from _absent(m.not_measured, "work", "work")
 
 
 def _detail_of(rate: Rate, amount: float, m: Measurement) -> str:
@@ -314,12 +330,11 @@ def _share_of_peak(per_s: float, m: Measurement) -> str:
 
 def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost is None:
-        yield from _absent(m.not_measured, "operations", "cost")
         return
-    timer = next((name for name in ("in_graph", "loop", "wall") if m.summary(name)), None)
+    timer = next((name for name in ("in_graph", "loop", "wall") if m.find_summary(name)), None)
     per_call = m.summary(timer) if timer else None
     if m.cost.flops:
-        # With loops the count is of one trip: a rate made of it would be a wrong number.
+        # XLA counts one iteration of a loop, so a rate would be wrong.
         known = per_call and per_call.median_s > 0 and not m.cost.has_loops
         speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
         by = f"by the {timer} timer"
@@ -341,23 +356,66 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
 def _numerics(m: Measurement) -> Iterable[TextRow]:
     n = m.numerics
     if n is None:
-        yield from _absent(m.not_measured, "checked", "numerics")
+        absent = next((a for a in m.not_measured if a.what == "numerics" and not a.is_by_choice), None)
+        if absent is not None:
+            yield TextRow("unchecked", "", f"because {absent.why}", "faint")
         return
     reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
     if not n.agrees:
         yield TextRow("WRONG", "", n.why, "bad")
-    elif n.max_abs == 0:
-        yield TextRow("checked", "identical", f"to {reference}", "good")
     else:
-        far = f"largest difference {n.max_rel:.1e} of the largest value" if n.max_rel is not None else ""
-        yield TextRow("checked", "agrees", f"with {reference}; {far}", "good")
+        word, to = ("identical", "to") if n.max_abs == 0 else ("agrees", "with")
+        details = [f"{to} {reference}"]
+        details += [f"largest difference {n.max_rel:.1e} of the largest value"] if n.max_rel else []
+        is_finite = all(remark.code != "nonfinite-result" for remark in m.remarks)
+        details += [] if is_finite else ["not all values are finite"]
+        yield TextRow("checked", word, "; ".join(details), "good" if is_finite else "warning")
 
 
-def _absent(absent: Sequence[Absent], label: str, what: str) -> Iterable[TextRow]:
-    found = next((a for a in absent if a.what == what), None)
-    if found:
-        yield not_measured(label, found)
+# ---- what was not measured --------------------------------------------------------------------------------------
 
 
-def not_measured(label: str, absent: Absent) -> TextRow:
-    return TextRow(label, "not measured", f"because {absent.why}", "faint")
+_NAMES = {
+    OTHER_PROCESSES: "other processes",
+    "cost": "operations",
+    "devices.shares": "devices at work",
+    "memory.compiled_rise_bytes": "memory during a call",
+    "memory.eager_rise_bytes": "memory during an eager call",
+    "memory.plan": "planned peak",
+    "numerics": "the check of the result",
+    "samples": "run time",
+}
+_NO_NUMBERS = ("program", "purity")
+"""These groups aren't numbers. Only the full form lists them."""
+
+
+def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection[str] = ()) -> Iterator[Block]:
+    """One line of names; or the reasons, if `is_full` or the user named the timer that is missing.
+
+    Args:
+        named: what the line leaves out.
+    """
+    names: dict[str, None] = {}
+    for m in listed:
+        wanted = [absent for absent in m.not_measured if is_full or absent.what in _asked(m)]
+        if wanted:
+            title = "not measured" if len(listed) == 1 else f"not measured of {one_line(m.case.label)}"
+            rows = tuple(TextRow(_name(absent.what), absent.why) for absent in wanted)
+            yield Facts((Section(title, rows),), "words")
+        others = [absent.what for absent in m.not_measured if absent not in wanted]
+        names |= dict.fromkeys(_name(what) for what in others if not what.startswith((*_NO_NUMBERS, *named)))
+    if names:
+        yield Paragraph(f"not measured: {', '.join(names)} (-v says why)", "faint")
+
+
+def _asked(m: Measurement) -> set[str]:
+    """The timers that the user named."""
+    return {f"samples.{name.strip()}" for name in m.options.timer.split(",")}
+
+
+def _name(what: str) -> str:
+    """stages.transfer_in as "transfer in"; samples.in_graph as in_graph."""
+    group, _, rest = what.partition(".")
+    if what in _NAMES or not rest:
+        return _NAMES.get(what, what)
+    return rest if group == "samples" else rest.removesuffix("_s").replace("_", " ")

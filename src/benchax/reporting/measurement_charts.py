@@ -1,6 +1,6 @@
 """One measurement as charts: readings in their order and how they are spread, stages one after the other, memory.
 
-What a chart leaves out it says: readings beyond its axis, and how many of very many are drawn.
+The note of a chart lists omitted readings: those beyond its axis, and those thinned out.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from benchax.stats.summary import Summary
 from benchax.units import plural, seconds, seconds_range
 
 MOST_READINGS = 2000
-"""Of one timer, in one chart."""
+"""The most readings of one timer in one chart."""
 MOST_BINS = 40
 REACH = 4.0
-"""The axis of times goes so many interquartile ranges beyond the quartiles, and no further than there are readings:
-one reading of a second must not make all others of microseconds a line."""
+"""The axis of times extends this many interquartile ranges beyond the quartiles, or to the last reading. Otherwise one
+reading of a second would turn the others, of microseconds, into a line."""
 LEAST_REACH = 0.02
-"""And at least this share of the median: what differs by less looks alike."""
+"""The axis extends at least this share of the median."""
 LEAST_STRETCH, MOST_STRETCHES = 10, 20
-"""How they drift is shown by the medians of neighbours, so many together; of fewer the line would show noise."""
+"""The line of drift connects medians of this many neighbors; medians of fewer would show noise."""
 
 
 def document(m: Measurement, most: int = MOST_READINGS) -> Document:
-    """All of one measurement, with its charts behind the numbers that they show.
+    """The full form of one measurement, with its charts after the numbers.
 
     Args:
-        most: so many readings of a timer are drawn.
+        most: the maximum number of readings to draw for each timer.
     """
     found = measurement.document(m, is_full=True).blocks
     before = [block for block in found if isinstance(block, Heading) and block.level == 1]
@@ -48,7 +48,7 @@ def document(m: Measurement, most: int = MOST_READINGS) -> Document:
 
 def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
     for timer in dict.fromkeys(samples.timer for samples in m.samples):
-        if (summary := m.summary(timer)) is not None:
+        if (summary := m.find_summary(timer)) is not None:
             yield from _chart_timer(m.series_of(timer), summary, most)
     if (stages := chart_stages(m.stages)) is not None:
         yield stages
@@ -61,12 +61,12 @@ def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
 
 @dataclass(frozen=True)
 class _Readings:
-    """Those of all processes, one after the other."""
+    """The readings of all processes, one after the other."""
 
     times_s: tuple[float, ...]
     disturbed: tuple[bool, ...]
     starts: tuple[int, ...]
-    """The place of the first one of each process."""
+    """The index of the first reading of each process."""
 
 
 def _join(series: Sequence[Samples]) -> _Readings:
@@ -131,7 +131,7 @@ def _drift(found: _Readings) -> Iterator[Line]:
 
 
 def _describe(found: _Readings, s: Summary, ends: tuple[float, float], most: int) -> str:
-    """What the chart has, and what it leaves out."""
+    """Describes the marks, and what the chart omits."""
     n = len(found.times_s)
     beyond = [t for t in found.times_s if not ends[0] <= t <= ends[1]]
     texts = ["line: median" + ("; shade: its 95 % interval" if s.low_s is not None else "")]
@@ -145,7 +145,7 @@ def _describe(found: _Readings, s: Summary, ends: tuple[float, float], most: int
 
 
 def _histogram(times_s: Sequence[float], ends: tuple[float, float]) -> Bars:
-    """Bins of equal width (Freedman & Diaconis 1981) over the axis; what lies beyond it is in none."""
+    """Counts readings in bins of equal width (Freedman & Diaconis 1981) along the axis. Omits readings beyond it."""
     inside = sorted(t for t in times_s if ends[0] <= t <= ends[1])
     iqr = inside[(3 * len(inside)) // 4 - (len(inside) % 4 == 0)] - inside[len(inside) // 4]
     width = 2 * iqr / len(inside) ** (1 / 3)
@@ -162,7 +162,7 @@ def _histogram(times_s: Sequence[float], ends: tuple[float, float]) -> Bars:
 
 
 def chart_stages(s: Stages) -> Chart | None:
-    """A waterfall: each stage begins where the one before it ended. None where nothing was measured."""
+    """A waterfall: each stage begins where the one before it ended. None if nothing was measured."""
     listed = [
         ("transfer in", s.transfer_in_s), ("trace", s.trace_s), ("lower", s.lower_s), ("compile", s.compile_s),
         ("first run", s.first_run_s), ("transfer out", s.transfer_out_s),
@@ -183,7 +183,7 @@ def chart_stages(s: Stages) -> Chart | None:
 
 
 def chart_memory(mem: Memory) -> Chart | None:
-    """What XLA planned, by kind, and what was observed. None where neither is known."""
+    """Memory that XLA planned, by kind, and the observed rise. None if neither is known."""
     planned = [
         ("arguments", mem.argument_bytes), ("outputs", mem.output_bytes), ("temporaries", mem.temp_bytes),
         ("constants", mem.constant_bytes), ("reused by donation", mem.alias_bytes),

@@ -34,6 +34,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<!inspect )--time\b", "benchax inspect --time"),
         (r"--json", "asdict()"),
         (r"\(-v lists them\)", "(.checked lists them)"),
+        (r"\(-v says why\)", "(.not_measured says why)"),
     )
 )
 
@@ -55,7 +56,7 @@ def _translate(value: T) -> T:
     if isinstance(value, Remark):
         return dataclasses.replace(value, message=translate(value.message))
     if isinstance(value, TextRow):
-        return dataclasses.replace(value, detail=translate(value.detail))
+        return dataclasses.replace(value, value=translate(value.value), detail=translate(value.detail))
     if isinstance(value, Paragraph):
         return dataclasses.replace(value, text=translate(value.text))
     if isinstance(value, Table):

@@ -1,25 +1,24 @@
-"""A row's statistics, timer by timer: mean and standard deviation beside the median, quartiles and extremes.
+"""A row's statistics, timer by timer: the median with mean, standard deviation, quartiles, and extremes.
 
-They stand on request only. A mean holds every preemption, so two means of one function differ by what else ran; what
-benchax decides by is the median and its interval.
+They are shown on request only. A mean contains every preemption, so two means of one function differ by what else ran.
+benchax decides by the median and its interval.
 """
 
 from __future__ import annotations
 
 from benchax.model import Measurement
 from benchax.reporting.document import Document, Facts, Paragraph, Section, TableColumn, TextRow, tabulate
-from benchax.reporting.tables import mean_and_deviation
+from benchax.reporting.tables import agreement, describe_interval, mean_and_deviation
 from benchax.stats.summary import Summary
-from benchax.units import seconds, seconds_range
+from benchax.units import seconds
 
 COLUMNS = (TableColumn("timer", "names"), "n", "mean ± std", "min", "25 %", "median", "75 %", "max", "outliers")
 BELOW_ZERO = "not above 0"
 
 
 def document(m: Measurement) -> Document:
-    """Tells the statistics of all processes together, per call and net of what the timer itself costs."""
-    summaries = {timer: m.summary(timer) for timer in dict.fromkeys(samples.timer for samples in m.samples)}
-    lines = [_line(timer, summary) for timer, summary in summaries.items() if summary is not None]
+    """Shows the statistics of all processes together, per call and net of the timer's own cost."""
+    lines = [_line(timer, m.summary(timer)) for timer in dict.fromkeys(samples.timer for samples in m.samples)]
     if not lines:
         return Document((Paragraph(f"{m.case.label} has no samples"),))
     note = "outliers: readings 1.5 interquartile ranges beyond the quartiles, counted and kept"
@@ -27,14 +26,10 @@ def document(m: Measurement) -> Document:
 
 
 def document_of_summary(s: Summary) -> Document:
-    """One summary, whose timer it does not know: what was found, and how sure it is."""
-    interval = (
-        f"95 % {seconds_range(s.low_s, s.high_s)}" if s.low_s is not None and s.high_s is not None else "no interval"
-    )
-    where = "in this process" if s.processes == 1 else f"between {s.processes} processes"
+    """One summary, which doesn't know its timer."""
     least = BELOW_ZERO if s.min_s is None else seconds(s.min_s)
     rows = (
-        TextRow("median", seconds(s.median_s), f"{interval} {where}"),
+        TextRow("median", seconds(s.median_s), " · ".join(filter(None, (describe_interval(s), agreement(s))))),
         TextRow("quartiles", f"{seconds(s.q25_s)} to {seconds(s.q75_s)}"),
         TextRow("extremes", f"{least} to {seconds(s.max_s)}"),
         TextRow("mean ± std", mean_and_deviation(s), "of the readings, preempted ones included"),

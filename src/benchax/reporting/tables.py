@@ -1,4 +1,4 @@
-"""What the tables of several documents share: columns, and texts that stand in one line."""
+"""Columns, and texts of one line, that several documents share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rich.cells import cell_len, set_cell_size
 
 from benchax.model import Environment
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
+from benchax.stats.intervals import ENOUGH_RUNS, range_of_runs
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import percent, plural, seconds, seconds_range, size
+from benchax.units import plural, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
@@ -27,20 +28,19 @@ REMARKS = TableColumn("remarks", "words", 12)
 VERDICT = TableColumn("verdict", "words", 12)
 WHEN = TableColumn("when (UTC)", "words")
 WHERE = TableColumn("where", "words", 18, breaks_words=True)
-"""Columns that several tables have."""
-ESTIMATE = 16
-"""A column of times with intervals folds down to this width: `unstable, 1.11 – 4.86 ms: 5 processes differ` alone
-would make a table of a narrow window fall apart into lines."""
+"""Columns of several tables."""
+ESTIMATE = 10
+"""A column of times with intervals folds down to this width in a narrow window."""
 VERDICT_STYLES: dict[Verdict, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
 
 
 def one_line(text: str) -> str:
-    """A row of a table is a line, also for `grep`."""
+    """Joins the words: a row of a table is one line, also for `grep`."""
     return " ".join(text.split())
 
 
 def truncate(text: str, width: int | None) -> str:
-    """On one line, and not wider than `width` columns of a terminal, of which some letters take two; None: uncut."""
+    """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
 
@@ -59,7 +59,15 @@ def name_device(env: Environment) -> str | None:
 
 def stored_grid(rows: Sequence[StoredRow]) -> Table:
     """Rows of the store, one line each."""
-    columns = ("id", WHEN, CASE, TableColumn("timer", "words", 8), "median", "95 %", "compile", COMMIT)
+    columns = (
+        "id",
+        WHEN,
+        CASE,
+        TableColumn("timer", "words", 8),
+        TableColumn("time", "numbers", ESTIMATE),
+        "compile",
+        COMMIT,
+    )
     styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
     return tabulate(columns, map(_stored_line, rows), styles)
 
@@ -68,7 +76,7 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
     """Runs of the store, one line each.
 
     Args:
-        names: of baselines, by run id.
+        names: names of baselines, by run id.
     """
     columns = (
         "run",
@@ -100,7 +108,7 @@ def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
 
 
 MOST_NAMES = 3
-"""The most names of the cases of a run."""
+"""More names of cases are counted."""
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
@@ -108,23 +116,21 @@ def _stored_line(row: StoredRow) -> tuple[str, ...]:
         str(row.id),
         row.started_at[:16].replace("T", " "),
         one_line(row.case.label),
-        *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "", "")),
+        *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "")),
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
     )
 
 
 def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
-    width = spread(row.median_s or 0.0, row.low_s, row.high_s)
     return (
         row.timer or "",
-        seconds(row.median_s) if row.median_s is not None else "",
-        width,
+        "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s),
         seconds(row.compile_s) if row.compile_s is not None else "",
     )
 
 
 def environment(env: Environment) -> Section:
-    """Where it runs; what is unknown is said to be."""
+    """The machine and the software. Unknown facts are listed as unknown."""
     rows = [TextRow(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
     return Section(
         "environment", (*rows, TextRow("fingerprint", env.fingerprint, "rows with the same one may be compared"))
@@ -147,56 +153,81 @@ def _fact(name: str, value: Any) -> str:
 # ---- a time with its interval ----------------------------------------------------------------------------------
 
 
-WIDEST = 0.5
-"""Above this half of the interval over the time no "±" is shown."""
-LOPSIDED, MATTERS = 3.0, 0.1
-"""One side of the interval is so many times the other; below ± 10 % nobody is misled by that."""
 UNSTABLE = 3.0
-"""High over low."""
+"""High over low. An interval that is wider marks its median."""
 FEW = 20
-"""So few readings are the reason for a wide interval."""
+"""Fewer readings than this explain a wide interval."""
 
 
 def estimate(s: Summary | None) -> str:
-    """58.1 µs ± 1.2 %; 5.10 – 9.80 µs; unstable, 5.10 – 34.0 µs: 7 readings. Without an interval the time alone."""
-    if s is None:
-        return ""
-    beside = spread(s.median_s, s.low_s, s.high_s)
-    if not beside or beside.startswith("±"):
-        return f"{seconds(s.median_s)} {beside}".rstrip()
-    why = f": {instability(s)}" if is_unstable(s.low_s, s.high_s) else ""
-    return beside + why
+    """5.16 ms (5.08–5.31); 1.30 ms (0.900–6.34, unstable). The median alone without an interval; empty for None."""
+    return "" if s is None else join_time(s.median_s, s.low_s, s.high_s)
+
+
+def join_time(median_s: float, low_s: float | None, high_s: float | None) -> str:
+    """As `estimate`, for a stored row."""
+    return f"{seconds(median_s)} {spread(median_s, low_s, high_s)}".rstrip()
 
 
 def mean_and_deviation(s: Summary) -> str:
-    """2.00 ms ± 1.00 ms: of the readings, whose scatter is no uncertainty of their mean."""
+    """2.00 ms ± 1.00 ms: the scatter of the readings, which isn't the uncertainty of their mean."""
     if s.mean_s is None:
         return ""
     return seconds(s.mean_s) + ("" if s.std_s is None else f" ± {seconds(s.std_s)}")
 
 
 def spread(median_s: float, low_s: float | None, high_s: float | None) -> str:
-    """± 1.2 %; 5.10 – 9.80 µs; unstable, 5.10 – 34.0 µs; empty without an interval."""
+    """(5.08–5.31) in the unit of the median; (0.900–6.34, unstable); empty without an interval."""
     if low_s is None or high_s is None or median_s <= 0:
         return ""
-    if is_unstable(low_s, high_s):
-        return f"unstable, {seconds_range(low_s, high_s)}"
-    half = (high_s - low_s) / 2 / median_s
-    # Times are skewed: an interval may lie on one side of its median almost entirely, and ± would move it.
-    shorter, longer = sorted((median_s - low_s, high_s - median_s))
-    if half > WIDEST or (half > MATTERS and longer > LOPSIDED * shorter):
-        return seconds_range(low_s, high_s)
-    return f"± {percent(half)}"
+    mark = ", unstable" if is_unstable(low_s, high_s) else ""
+    return f"({seconds_around(median_s, low_s, high_s)}{mark})"
 
 
 def is_unstable(low_s: float | None, high_s: float | None) -> bool:
     return low_s is not None and high_s is not None and high_s > UNSTABLE * max(low_s, 0.0)
 
 
-def instability(s: Summary) -> str:
-    """Why the interval is that wide, as far as the readings tell."""
-    if s.processes > 1:
-        return f"{s.processes} processes differ"
+def agreement(s: Summary) -> str:
+    """4 of 5 processes agree; one was slow (6.40 ms), or: as in 12 earlier runs. For one process without earlier runs:
+    empty, or why its interval is unstable."""
+    runs = plural(len(s.earlier_s), "earlier run")
+    if len(s.earlier_s) >= ENOUGH_RUNS:
+        low_s, high_s = range_of_runs(s.earlier_s)
+        how = "slower" if s.median_s > high_s else "faster"
+        return f"as in {runs}" if s.is_as_before else f"{how} than {runs} ({seconds_range(low_s, high_s)})"
+    if s.processes == 1:
+        why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
+        return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "", why)))
+    agreeing = s.processes - len(s.outlying_s)
+    if agreeing == s.processes:
+        return f"{s.processes} processes agree"
+    if agreeing < 2:
+        return f"{s.processes} processes differ: {seconds_range(s.process_medians_s[0], s.process_medians_s[-1])}"
+    slow = [median_s for median_s in s.outlying_s if median_s > s.median_s]
+    fast = [median_s for median_s in s.outlying_s if median_s < s.median_s]
+    outliers = ", ".join(_count_outliers(found, how) for found, how in ((slow, "slow"), (fast, "fast")) if found)
+    return f"{agreeing} of {s.processes} processes agree; {outliers}"
+
+
+def _count_outliers(medians_s: Sequence[float], how: str) -> str:
+    if len(medians_s) == 1:
+        return f"one was {how} ({seconds(medians_s[0])})"
+    return f"{len(medians_s)} were {how} ({seconds_range(medians_s[0], medians_s[-1])})"
+
+
+def _why_unstable(s: Summary) -> str:
     if s.n < FEW:
-        return f"{s.n} readings"
-    return "readings scatter" if s.q75_s > UNSTABLE * s.q25_s else "readings drift, or have two modes"
+        return f"{s.n} readings are few"
+    return "the readings scatter" if s.q75_s > UNSTABLE * s.q25_s else "the readings drift or have two modes"
+
+
+def describe_interval(s: Summary) -> str:
+    """(5.08–5.31) 95 % interval for a later run"""
+    interval = spread(s.median_s, s.low_s, s.high_s)
+    return f"{interval} 95 % interval for {scope(s)}" if interval else "no interval: too few readings"
+
+
+def scope(s: Summary) -> str:
+    """What the interval speaks for."""
+    return "this process" if s.scope == "process" else "a later run"

@@ -54,6 +54,8 @@ NARROW = 72
 """Below this width details go on lines of their own."""
 LEAST_DETAIL = 30
 """And where no more than this is left beside long labels and values."""
+LONGEST_BESIDE = 32
+"""A longer title is alone on its line."""
 LEAST_WIDTH_BESIDE = 10
 """Of a text beside its label."""
 GAP = 2
@@ -100,7 +102,8 @@ def _spell_out(part: Any) -> Any:
         case tuple():
             return tuple(map(_spell_out, cast("tuple[Any, ...]", part)))
         case Heading():
-            return replace(part, text=show_line(part.text), below=_spell_out(part.below), aside=show_line(part.aside))
+            rest = {name: _spell_out(getattr(part, name)) for name in ("below", "answers")}
+            return replace(part, text=show_line(part.text), aside=show_line(part.aside), **rest)
         case Chart():  # only its caption is shown
             return part
         case _ if is_dataclass(part) and not isinstance(part, type):
@@ -160,7 +163,14 @@ def _render_block(block: Shown, is_below: bool) -> RenderableType:
 def _render_heading(heading: Heading) -> RenderableType:
     aside = f"  {heading.aside}" if heading.aside else ""
     title = Text.assemble((heading.text, f"bold {STYLES[heading.style]}"), (aside, "dim"))
-    return Group(Folded(title), *map(_render_below, heading.below))
+    below = [*map(_render_below, heading.below)]
+    if not heading.answers:
+        return Group(Folded(title), *below)
+    if cell_len(heading.text) > LONGEST_BESIDE or "\n" in heading.text:
+        return Group(Folded(title), _FactsLayout((Section("", heading.answers),), indent=""), *below)
+    first, *others = heading.answers
+    answers = (replace(first, label=heading.text), *others)
+    return Group(_FactsLayout((Section("", answers),), indent=""), *below)
 
 
 def _render_below(text: str) -> RenderableType:
@@ -191,8 +201,8 @@ def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
 class _FactsLayout:
     """Lays sections out by the width of the console: three columns, or stacked where that is too narrow."""
 
-    def __init__(self, sections: Sequence[Section]) -> None:
-        self.sections = sections
+    def __init__(self, sections: Sequence[Section], indent: str = "  ") -> None:
+        self.sections, self.indent = sections, indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         # One width for all sections, so that the columns stand under one another.
@@ -204,7 +214,7 @@ class _FactsLayout:
         is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
             yield from _render_title(section, is_first=i == 0)
-            yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value)
+            yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value, self.indent)
 
 
 def _render_title(section: Section, is_first: bool) -> Iterator[Text]:
@@ -214,15 +224,15 @@ def _render_title(section: Section, is_first: bool) -> Iterator[Text]:
         yield Text(section.title, style="bold")
 
 
-def _align_rows(rows: Sequence[TextRow], label: int, value: int) -> RichTable:
+def _align_rows(rows: Sequence[TextRow], label: int, value: int, indent: str) -> RichTable:
     table = RichTable.grid(padding=(0, 2), pad_edge=False)
-    table.add_column(min_width=label + 2, no_wrap=True)
+    table.add_column(min_width=label + len(indent), no_wrap=True)
     table.add_column(min_width=value, justify="right", no_wrap=True)
     table.add_column(ratio=1)
     for row in rows:
         style = STYLES[row.style]
         detail = Folded(_render_detail(row))
-        table.add_row(Text("  " + row.label, style=style), Text(row.value, style=style or "cyan"), detail)
+        table.add_row(Text(indent + row.label, style=style), Text(row.value, style=style or "cyan"), detail)
     return table
 
 

@@ -1,13 +1,13 @@
-"""Confidence intervals: inside one process, and between processes.
+"""Intervals: for the median inside one process, for what a later run reads, and for shares.
 
-Inside a process they are distribution-free: times are skewed and have several modes, and nothing is assumed of their
-shape. They are not independent either: neighbouring samples share the state of the machine (on a busy one, rank
-autocorrelation 0.3 to 0.4 at lag 1). So the number of samples is deflated to an effective one first.
+Inside a process they are distribution-free: times are skewed and have several modes, so no shape is assumed. Samples
+aren't independent either: neighboring ones share the state of the machine (on a busy one, rank autocorrelation is 0.3
+to 0.4 at lag 1). So the number of samples is deflated to an effective one first.
 
-Between processes the data are the processes' medians, one each, however many samples that process has: two processes
-differ by layout, placement and the moment, by far more than the samples of either say.
+For a later run the data are the medians of processes and of earlier runs. Two processes differ by layout, placement,
+and the moment, by far more than the samples inside either of them show.
 
-Of shares (how often something happens, by how often it was seen) they are exact.
+Intervals for shares (how often something happens) are exact.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist, fmean, median, variance
+from statistics import NormalDist, median
 
-LEAST_PROCESSES = 3
-"""The interval of two would be 9 times as wide as their distance (Student), and say nothing."""
-LEAST_SCATTER = 0.015
-"""The standard deviation of the medians of processes, as a share, that is assumed where they agree better. Five agree
-within 0.2 % now and then, by the moment that they share, or because a program has two paces, some percent apart, and
-all drew one of them. Later processes then lie 1 to 3 % off (docs/about/decisions.md)."""
+AGREEMENT = 1.1
+"""Two processes agree when their medians differ by at most this factor."""
+ENOUGH_RUNS = 8
+"""From this many earlier runs on, their range alone says what a later run will read."""
+LEAST_MARGIN = 0.015
+"""Every prediction has at least this margin on each side, since the clock rate of a core changes in such steps."""
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -53,47 +53,79 @@ def interval_among(ordered: Sequence[float], values: Sequence[float], level: flo
     return ordered[place], ordered[-1 - place]
 
 
-def between_interval(
-    groups: Sequence[Sequence[float]], level: float = 0.95, moments: float = 0.0
-) -> tuple[float, float] | None:
-    """Interval for what a repetition will say: the middle of the medians of as many later processes like these.
+def middle_of_agreeing(medians: Sequence[float]) -> float:
+    """The median of the half of `medians` that lies closest together.
 
-    Student's prediction interval for the mean of P later logarithms of medians, from P of them (Hahn & Meeker,
-    Statistical Intervals, 2nd ed. 2017, section 4.8: t s sqrt(1/P + 1/P), with P - 1 degrees of freedom). The scatter
-    of the medians, one datum for each process, holds what each median is itself uncertain by; where by luck they
-    scatter less than that, the latter is taken, and at least `LEAST_SCATTER`. All processes share one moment, and the
-    repetition has another: where it is known what moments scatter by, twice its variance is added.
+    The location of the shorth (Andrews et al., Robust Estimates of Location, 1972), by ratios instead of differences:
+    one slow process out of five doesn't move it. Of two values it is the mean.
 
     Args:
-        groups: the readings of each process, in the order taken.
-        level: in (0, 1).
-        moments: standard deviation of the machine's pace from moment to moment, as a share; 0 where it is not known.
+        medians: the median of each process, all above 0, in any order.
+    """
+    ordered = sorted(medians)
+    size = len(ordered) // 2 + 1
+    first = min(range(len(ordered) - size + 1), key=lambda i: ordered[i + size - 1] / ordered[i])
+    return median(ordered[first : first + size])
+
+
+def agreeing(medians: Sequence[float]) -> list[float]:
+    """`medians` in ascending order, without the slowest if it is the only one of four or more that disagrees.
+
+    Something slowed that process down, and the others show that a repetition won't repeat it.
+    """
+    ordered = sorted(medians)
+    middle = middle_of_agreeing(ordered)
+    is_lone = len(ordered) >= 4 and ordered[-1] > AGREEMENT * middle
+    return ordered[:-1] if is_lone and ordered[-2] <= AGREEMENT * middle <= AGREEMENT**2 * ordered[0] else ordered
+
+
+def predict_interval(
+    medians: Sequence[float], earlier: Sequence[float] = (), margin: float = 0.05, pace_scatter: float = 0.0
+) -> tuple[float, float] | None:
+    """The interval that is meant to hold what a later run of the same program reads, in 95 % of cases.
+
+    With `ENOUGH_RUNS` earlier runs: the 3 to 97 % range of what they read, extended to this run's own value, with
+    `LEAST_MARGIN` on each side. With fewer: the range of the processes that agree and of the earlier runs, and on each
+    side the mean distance between two neighbors among these. A margin is added, which shrinks with the root of their
+    number, and is never below what the machine's pace scatters by. Recorded runs decided the rule and the margins
+    (docs/about/decisions.md).
+
+    Args:
+        medians: the median of each process of this run, all above 0, in any order.
+        earlier: what earlier runs read.
+        margin: how far a later run lies outside of two values that agree, as a share; depends on the timer.
+        pace_scatter: standard deviation of the machine's pace from moment to moment, as a share.
 
     Returns:
-        (low, high), around the median of the medians; None below `LEAST_PROCESSES`, or where a median is not above 0.
+        (low, high), which holds `middle_of_agreeing(medians)`; None if one value is all there is.
     """
-    medians = [median(group) for group in groups]
-    if len(medians) < LEAST_PROCESSES or min(medians) <= 0:
+    middle = middle_of_agreeing(medians)
+    if len(earlier) >= ENOUGH_RUNS:
+        low, high = range_of_runs(earlier)
+        return min(low, middle / (1 + LEAST_MARGIN)), max(high, middle * (1 + LEAST_MARGIN))
+    values = [*agreeing(medians), *earlier]
+    if len(values) < 2:
         return None
-    logs = [math.log(m) for m in medians]
-    inside = [v for group in groups if (v := _log_median_variance(group)) is not None]
-    spread = max(variance(logs), fmean(inside) if inside else 0.0, LEAST_SCATTER**2)
-    # Not the confidence interval of the mean, which is narrower by the root of 2: processes that are measured within
-    # seconds share the moment, and two runs on one machine meet two moments (docs/about/decisions.md).
-    half = student_quantile((1 + level) / 2, len(logs) - 1) * math.sqrt(2 * spread / len(logs))
-    half = math.hypot(half, NormalDist().inv_cdf((1 + level) / 2) * moments * math.sqrt(2))
-    # The mean of skewed medians may stand apart from their median, which is what is shown.
-    middle, shown = fmean(logs), math.log(median(medians))
-    return math.exp(min(middle - half, shown)), math.exp(max(middle + half, shown))
+    # Two runs meet two moments, hence the root of 2.
+    moments = NormalDist().inv_cdf(0.975) * math.sqrt(2) * pace_scatter
+    share = math.hypot(max(LEAST_MARGIN, margin * math.sqrt(2 / len(values))), moments)
+    # The ends of a few values are not the ends of what they are drawn from: on average those lie a gap further out.
+    beyond = (1 + share) * (max(values) / min(values)) ** (1 / (len(values) - 1))
+    return min(values) / beyond, max(values) * beyond
 
 
-def _log_median_variance(values: Sequence[float]) -> float | None:
-    """Variance of the logarithm of the median of one process, by the width of its own interval; None without one."""
-    interval = median_interval(values)
-    if interval is None or interval[0] <= 0:
-        return None
-    # As if it were normal: half of a 95 % interval is 1.96 standard errors.
-    return (math.log(interval[1] / interval[0]) / 2 / 1.96) ** 2
+def range_of_runs(earlier: Sequence[float]) -> tuple[float, float]:
+    """The 3 to 97 % range of what earlier runs read, with `LEAST_MARGIN` on each side."""
+    ordered = sorted(earlier)
+    return quantile(ordered, 0.03) / (1 + LEAST_MARGIN), quantile(ordered, 0.97) * (1 + LEAST_MARGIN)
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Linear interpolation between order statistics (Hyndman & Fan 1996, type 7, NumPy's default)."""
+    position = q * (len(ordered) - 1)
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
 def effective_size(values: Sequence[float], centre: float | None = None) -> float:
@@ -149,20 +181,10 @@ def interval_rank(n: int, level: float) -> int | None:
     return rank
 
 
-_TABLE_LEVEL = 0.975
-_T_TABLE = {
-    2: 4.302652729749462, 3: 3.1824463052837078, 4: 2.7764451051977934, 5: 2.5705818356363146, 6: 2.4469118511449786,
-    7: 2.364624251592784, 8: 2.306004135204166, 9: 2.262157162798205,
-}  # fmt: skip
-"""Student's quantiles at that level by degrees of freedom, of as many processes as rows have: what SciPy gives."""
-
-
 @lru_cache(maxsize=1024)
 def student_quantile(level: float, degrees: int) -> float:
     """The value that a share `level` of Student's distribution with `degrees` degrees of freedom lies below."""
-    if level == _TABLE_LEVEL and degrees in _T_TABLE:
-        return _T_TABLE[degrees]
-    # Here, because NumPy and SciPy take 0.25 s to import, of which `benchax show` would consist.
+    # Here, because NumPy and SciPy take 0.25 s to import, and `benchax show` doesn't need them.
     from scipy.special import stdtrit  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     return float(stdtrit(degrees, level))

@@ -1,4 +1,4 @@
-"""What readings say, of one process or of several: median, interval, quartiles, extremes, outliers."""
+"""Summarizes readings of one process or of several: median, interval, quartiles, extremes, outliers."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
+from typing import Literal
 
 from benchax.renderers import SelfRendering
-from benchax.stats.intervals import between_interval, interval_among
+from benchax.stats.intervals import (
+    AGREEMENT,
+    interval_among,
+    middle_of_agreeing,
+    predict_interval,
+    quantile,
+    range_of_runs,
+)
 
 LEVEL = 0.95
-AGREEMENT = 1.1
-"""Two processes agree when their medians differ by less than this factor."""
 
 
 @dataclass(frozen=True)
 class Summary(SelfRendering):
     """Seconds per call.
 
-    Of one process, `low_s` and `high_s` bound the median that this process has, at 95 %; None below 6 readings. Of
-    several, `median_s` is the median of the processes' medians, and the interval is between processes: it is to hold
-    what a repetition with as many of them will say. None below 3 processes.
-
-    In tables it is 58.1 µs ± 1.2 %; where "±" would mislead (beyond 50 %, or far to one side) low – high; "unstable",
-    with the reason, where high is more than three times low.
+    `median_s` is the median of one process; of several, the middle of the processes that agree. `low_s` and `high_s`
+    are the ends of its 95 % interval. `scope` says what the interval speaks for: "run" for what a later run reads,
+    "process" for the median of this process only. There is none below 6 readings of a single process.
 
     Example:
         >>> s = benchax.bench(abs, "f32[8]", timer="wall", max_time_s=0.3, store="off").summary("wall")
@@ -47,6 +50,10 @@ class Summary(SelfRendering):
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
     process_medians_s: tuple[float, ...] = ()
     """The median of each process, ascending."""
+    earlier_s: tuple[float, ...] = ()
+    """What earlier runs of the same program read, oldest first."""
+    scope: Literal["process", "run"] = "process"
+    """What the interval speaks for: this process, or a later run of the same program."""
     mean_s: float | None = None
     """The mean of all readings, preempted ones included."""
     std_s: float | None = None
@@ -57,6 +64,14 @@ class Summary(SelfRendering):
     def processes(self) -> int:
         """How many processes the readings come from."""
         return max(1, len(self.process_medians_s))
+
+    @property
+    def is_as_before(self) -> bool:
+        """Whether `median_s` is in the range of the earlier runs."""
+        if not self.earlier_s:
+            return False
+        low, high = range_of_runs(self.earlier_s)
+        return low <= self.median_s <= high
 
     @property
     def outlying_s(self) -> tuple[float, ...]:
@@ -72,20 +87,26 @@ class Summary(SelfRendering):
         return (self.high_s - self.low_s) / 2 / self.median_s
 
 
-def summarize_processes(groups: Sequence[Sequence[float]], moments: float = 0.0) -> Summary:
-    """Summary of the readings of several processes (each at least one), in the order taken.
+def summarize_run(
+    groups: Sequence[Sequence[float]], earlier: Sequence[float] = (), margin: float = 0.05, pace_scatter: float = 0.0
+) -> Summary:
+    """Summary of the readings of each process of a run (each at least one), in the order taken.
 
     Args:
-        moments: as of `between_interval`.
+        earlier, margin, pace_scatter: see `predict_interval`.
     """
-    if len(groups) == 1:
+    if len(groups) == 1 and not earlier:
         return summarize(groups[0])
-    interval = between_interval(groups, LEVEL, moments)
     medians = sorted(quantile(sorted(group), 0.5) for group in groups)
+    readings = sorted(chain.from_iterable(groups))
+    if medians[0] <= 0:  # a difference of two readings that noise has eaten
+        return replace(_describe(readings, None), median_s=quantile(medians, 0.5), process_medians_s=tuple(medians))
     return replace(
-        _describe(sorted(chain.from_iterable(groups)), interval),
-        median_s=quantile(medians, 0.5),
+        _describe(readings, predict_interval(medians, earlier, margin, pace_scatter)),
+        median_s=middle_of_agreeing(medians),
         process_medians_s=tuple(medians),
+        earlier_s=tuple(earlier),
+        scope="run",
     )
 
 
@@ -112,11 +133,3 @@ def _describe(ordered: Sequence[float], interval: tuple[float, float] | None) ->
         # Not `statistics.stdev`, which computes in fractions: 10 ms for 10,000 readings.
         std_s=math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / (len(ordered) - 1)) if len(ordered) > 1 else None,
     )
-
-
-def quantile(ordered: Sequence[float], q: float) -> float:
-    """Linear interpolation between order statistics (Hyndman & Fan 1996, type 7, NumPy's default)."""
-    position = q * (len(ordered) - 1)
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (position - low) * (ordered[high] - ordered[low])

@@ -142,7 +142,7 @@ def run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
 def row_of(m: Measurement, id: int = 0) -> Row:
     """The scalars of `m`."""
     headline, environment = m.headline, m.environment
-    summary = m.summary() if headline and headline.elapsed_s else None
+    summary = m.find_summary() if headline and headline.elapsed_s else None
     return Row(
         id=id,
         case=m.case,

@@ -18,13 +18,14 @@ from sqlalchemy.exc import ArgumentError
 from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError
 from benchax.json_values import Mismatch
-from benchax.model import CaseId, Measurement, Program
+from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
 from benchax.store.readings import DamagedRow, read_record
 from benchax.store.records import StorableRow, insert_all
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
+    case_key,
     cases,
     measurements,
     migrate,
@@ -37,6 +38,11 @@ from benchax.store.server import Server
 from benchax.store.sqlite_file import SqliteFile, nothing_there
 
 T = TypeVar("T")
+
+KEPT_RUNS = 30
+"""A row knows at most this many earlier runs, the newest."""
+LOOKED_AT = 20
+"""This many of the newest rows of a case are searched for one of the same program."""
 
 
 class DatabaseLocation(Protocol):
@@ -117,6 +123,26 @@ class DatabaseStore:
             return self.place.read(lambda connection: program_from(connection, source))
         except StoreError:  # nothing was ever stored; or whoever stores the row hears what is wrong
             return None
+
+    def find_earlier_runs(self, case: CaseId, source: str, fingerprint: str) -> EarlierRuns:
+        """Finds what earlier runs of a program read: those that the newest row knows of, and that row itself.
+
+        Args:
+            source: digest of the program; a row of another one says nothing about it.
+            fingerprint: of the environment.
+        """
+        try:
+            newest = self.place.read(lambda connection: _newest_like(connection, case, source, fingerprint))
+        except (StoreError, DamagedRow):  # there is no store yet, or storing the row will say what is wrong
+            newest = None
+        if newest is None:
+            return EarlierRuns(source)
+        medians = dict(newest.earlier_runs.medians_s)
+        for timer in dict.fromkeys(each.timer for each in newest.samples):
+            if (median_s := newest.summary(timer).median_s) > 0:
+                # Four digits are enough, and a row holds up to 150 of these numbers.
+                medians[timer] = (*medians.get(timer, ()), float(f"{median_s:.4g}"))[-KEPT_RUNS:]
+        return EarlierRuns(source, medians)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
@@ -242,6 +268,21 @@ def _row(id: int, name: str | None, params: str, variant: str, tag: str, *scalar
         return Row(id, CaseId(name, decode_params(params), variant, tag), *scalars)
     except (ValueError, TypeError, AttributeError, Mismatch) as error:
         raise DamagedRow(f"row {id} is damaged: {error}") from error
+
+
+def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint: str) -> Measurement | None:
+    """The newest row of a case with readings of this program, among the last few; None if there is none."""
+    id = select(cases.c.id).where(cases.c.key == case_key(case)).scalar_subquery()
+    newest = (
+        select(measurements.c.id, measurements.c.document)
+        .where(measurements.c.case_id == id, measurements.c.fingerprint == fingerprint, measurements.c.n > 0)
+        .order_by(measurements.c.id.desc())
+        .limit(LOOKED_AT)
+        .subquery()
+    )
+    # The digest is 64 hexadecimal digits: found in the text, which is far faster than reading each document.
+    chosen = select(newest.c.id).where(newest.c.document.contains(source)).order_by(newest.c.id.desc()).limit(1)
+    return next(iter(_measurements(connection, chosen)), None)
 
 
 def _measurements(connection: Connection, chosen: Select[tuple[int]]) -> list[Measurement]:

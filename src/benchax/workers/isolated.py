@@ -76,6 +76,8 @@ class Isolated:
         if isinstance(answer, Failure):
             return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=answer)
         m, content = answer
+        if case.find_earlier_runs and m.earlier_runs.source:
+            m = replace(m, earlier_runs=case.find_earlier_runs(m.earlier_runs.source, m.environment.fingerprint))
         return m if m.program is None else replace(m, program=replace(m.program, content=content))
 
 

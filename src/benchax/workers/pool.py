@@ -92,37 +92,19 @@ class Pool:
         name: str = "the argument",
         shows_output: bool = True,
         on_message: Listener = ignore,
+        worker: int = 0,
     ) -> R | Failure:
-        """What `task` makes of `argument` in a worker, or why nothing came of it. Raises nothing for what it does.
+        """Returns what `task` makes of `argument` in a worker, or why it didn't. Raises nothing for what it does.
 
         Args:
-            name: of what is sent, for the message where it cannot be.
+            name: of what is sent, for the message if it can't be.
             shows_output: what it prints appears on this program's standard error, up to a limit.
-            on_message: told each announcement, {"stage": ..., **facts}. What it raises passes through, as
+            on_message: receives each announcement, {"stage": ..., **facts}. What it raises passes through, as
                 KeyboardInterrupt does, and leaves no process.
+            worker: which of the pool's workers; one that isn't there yet is started, and stays.
         """
         with self._lock, self._release_on_error():
-            return self._run(Job(task, argument, limits, shows_output), name, on_message)[0]
-
-    def call_in_each(
-        self,
-        count: int,
-        task: Task[A, R],
-        argument: A,
-        limits: CallLimits = UNLIMITED,
-        *,
-        name: str = "the argument",
-        shows_output: bool = True,
-        on_message: Listener = ignore,
-        beside: int = 0,
-    ) -> list[R | Failure]:
-        """As `call`, in `count` workers, one after the other, the first `beside` ones left out. They stay, for the next
-        call."""
-        with self._lock, self._release_on_error():
-            with contextlib.suppress(CannotStart):  # the calls say so
-                self._fill(beside + count)
-            job = Job(task, argument, limits, shows_output)
-            return self._run(job, name, on_message, range(beside, beside + count))
+            return self._run(Job(task, argument, limits, shows_output), name, on_message, worker)
 
     def prepare(self) -> None:
         """Makes sure that a worker and a standby are ready. To be called when nothing is timed."""
@@ -152,14 +134,13 @@ class Pool:
             self._let_go()
             raise
 
-    def _run(self, job: Job, name: str, on_message: Listener, places: Sequence[int] = (0,)) -> list[Any]:
-        """What comes of it in the worker of each place; the argument is pickled once for all."""
+    def _run(self, job: Job, name: str, on_message: Listener, place: int) -> Any:
         try:
             sections = pickling.pack_argument(job.argument, name)
         except UsageError as error:
-            return [diagnose(error, "start") for _ in places]
+            return diagnose(error, "start")
         self._modules.add(job.task.module)
-        return [self._run_at(place, job, sections, on_message) for place in places]
+        return self._run_at(place, job, sections, on_message)
 
     def _run_at(self, place: int, job: Job, sections: list[Any], on_message: Listener) -> Any:
         conclusion = None

@@ -1,9 +1,9 @@
-"""Readings of further processes: what one process measures, another one does not repeat.
+"""Measures a case in as many processes as it needs: one in full, and further ones that only sample.
 
-Two processes of one program differ by where its code, its data and its threads lie, and by the moment; samples of one
-of them know nothing of that. So a case is measured in full once, and then sampled in further processes, by the same
-timers: forks of one warm process, which stay for the next case. They read the timers' programs that the first process
-has compiled, and the function as the first of them compiled it: from the folder of kept programs (`jax_settings.py`).
+Two processes of one program differ by where its code, its data, and its threads lie, and by the moment; the samples of
+one process know nothing of that. So a case is measured in full once. While the interval for a later run is wider than
+requested, the same timers sample it in one more process: a fork of a warm process, which stays for the next case. It
+reads the timers' programs from where the first process kept them.
 
 A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
 (Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import mmap
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from benchax.case import Case
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
-from benchax.measuring import timers
+from benchax.measuring import remarks, timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Progress
 from benchax.measuring.sampler import TimerSampler
-from benchax.measuring.stopping import share_time
+from benchax.measuring.stopping import is_known_well, share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 from benchax.workers import pickling
 from benchax.workers.call_limits import CallLimits, limits_of
@@ -34,11 +33,11 @@ from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import Say, task
 
 STAGE = "processes"
-"""As progress is told of it."""
+"""The name of this stage in progress events."""
 
 
 class Replicated:
-    """The contract is that of `Executor`.
+    """The contract is that of `Executor`. The row after each process goes to `case.listen`, under "row".
 
     Args:
         first: measures the case in full, and is one of the processes.
@@ -51,34 +50,60 @@ class Replicated:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         try:
-            pickling.pack_argument(case, f"case {case.id.label!r}")
+            sealed = pickling.seal(case, f"case {case.id.label!r}")
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
         m = self.first.run(case, options, run_id=run_id, progress=progress)
-        if not _wants_others(m):
+        if m.failure or not m.samples or m.options.processes == 1:
             return m
-        # Nothing of a further process is stored, so it needn't look for what is.
-        replica = Replica(replace(case, find_program=None), _options_of_others(m, options), run_id)
-        try:
-            return _gather(m, self._sample_others(replica, m.options.processes - 1, limits_of(options), progress))
-        except OSError as error:
-            alone = replace(m, options=replace(m.options, processes=1))
-            return _alone(alone, f"they could not be started: {error}")
+        m = replace(m, noise=replace(m.noise, pace_scatter=note_pace(m.environment)))
+        request = SampleRequest(sealed, _options_of_others(m, options), run_id)
+        return self._add_processes(m, case, request, options, progress)
 
-    def _sample_others(
-        self, replica: Replica, count: int, limits: CallLimits, progress: Progress
-    ) -> list[Measurement | Failure]:
-        pool = self._pool or shared_pool()
-        return pool.call_in_each(
-            count,
+    def _add_processes(
+        self, m: Measurement, case: Case, request: SampleRequest, options: Options, progress: Progress
+    ) -> Measurement:
+        most, problem, taken = m.options.processes, "", 1
+        timers_of_others = request.options.timer.split(",")
+
+        def is_enough() -> bool:
+            return not options.processes and all(
+                is_known_well(m, timer, options.relative_width) for timer in timers_of_others
+            )
+
+        for process in range(1, most):
+            if is_enough():
+                break
+            if case.listen is not None:
+                case.listen("row", m)
+            try:
+                answer = self._sample(process, request, limits_of(options), progress)
+            except OSError as error:
+                problem = problem or f"no further process could be started: {error}"
+                break
+            failure = answer if isinstance(answer, Failure) else answer.failure
+            if isinstance(answer, Failure) or failure is not None:
+                problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "")
+                continue
+            taken += 1
+            m = replace(m, samples=(*m.samples, *(replace(s, process=process) for s in answer.samples)))
+        m = remarks.renew(replace(m, options=replace(m.options, processes=taken)))
+        if problem:
+            return _alone(m, problem)
+        return replace(m, not_measured=tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES))
+
+    def _sample(
+        self, process: int, request: SampleRequest, limits: CallLimits, progress: Progress
+    ) -> Measurement | Failure:
+        return (self._pool or shared_pool()).call(
             sample_case,
-            replica,
+            request,
             limits,
-            name=f"case {replica.case.id.label!r}",
             shows_output=False,  # the first process has shown it
-            on_message=lambda said: progress(STAGE, 0.0),
-            beside=int(isinstance(self.first, Isolated)),  # the first worker has measured it in full already
+            on_message=lambda message: progress(STAGE, 0.0),
+            # The first worker has measured the case in full already, if the case is isolated.
+            worker=process - 1 + int(isinstance(self.first, Isolated)),
         )
 
 
@@ -96,24 +121,26 @@ def _options_of_others(m: Measurement, options: Options) -> Options:
 
 
 @dataclass(frozen=True)
-class Replica:
-    """What a further process is asked for."""
+class SampleRequest:
+    """The request to a further process."""
 
-    case: Case
+    case: Case | pickling.Sealed
+    """Pickled once, before the first process has called the function; a worker gets the case itself."""
     options: Options
     run_id: str
 
 
 @task
-def sample_case(replica: Replica, say: Say) -> Measurement:
-    """The samples, in a row that has hardly anything else."""
+def sample_case(request: SampleRequest, say: Say) -> Measurement:
+    """Takes the samples, and returns them in a row without other stages."""
     moved = _move_memory()
-    sampler = TimerSampler(replica.case, replica.options, examines=False)
+    case = cast("Case", request.case)
+    sampler = TimerSampler(case, request.options, examines=False)
     with keep_programs():
         m = measure(
-            replica.case,
-            replica.options,
-            run_id=replica.run_id,
+            case,
+            request.options,
+            run_id=request.run_id,
             progress=lambda stage, share: say(stage, share=share),
             sampler=sampler,
         )
@@ -122,35 +149,12 @@ def sample_case(replica: Replica, say: Say) -> Measurement:
 
 
 def _move_memory() -> list[Any]:
-    """Takes some memory of random size from both places that it comes from, so that what follows lies elsewhere."""
+    """Takes memory of random size from both of its sources, so that later allocations lie elsewhere."""
     rng = random.SystemRandom()
     return [bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))]
 
 
-def _gather(m: Measurement, answers: Sequence[Measurement | Failure]) -> Measurement:
-    """`m` with the samples of the processes that gave some; what went wrong in the others is said."""
-    samples, problem = list(m.samples), ""
-    for process, answer in enumerate(answers, start=1):
-        failure = answer if isinstance(answer, Failure) else answer.failure
-        if isinstance(answer, Failure) or failure is not None:
-            problem = problem or (f"{failure.kind} in {failure.stage}: {failure.message}" if failure else "")
-            continue
-        samples += [replace(s, process=process) for s in answer.samples]
-    others = {s.process for s in samples} - {0}
-    if not others:
-        return _alone(replace(m, options=replace(m.options, processes=1)), f"they failed ({problem})")
-    absent = tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES)
-    if problem:
-        missing = f"{len(answers) - len(others)} of {len(answers)} further ones failed ({problem})"
-        absent += (Absent(OTHER_PROCESSES, missing),)
-    noise = replace(m.noise, pace_scatter=note_pace(m.environment))
-    return replace(m, samples=tuple(samples), not_measured=absent, noise=noise)
-
-
-def _wants_others(m: Measurement) -> bool:
-    return m.failure is None and bool(m.samples) and m.options.processes > 1
-
-
 def _alone(m: Measurement, why: str) -> Measurement:
-    absent = tuple(replace(a, why=why) if a.what == OTHER_PROCESSES else a for a in m.not_measured)
-    return replace(m, not_measured=absent)
+    """`m`, which says why it has no further processes, or fewer than it needs."""
+    absent = tuple(a for a in m.not_measured if a.what != OTHER_PROCESSES)
+    return replace(m, not_measured=(*absent, Absent(OTHER_PROCESSES, why)))

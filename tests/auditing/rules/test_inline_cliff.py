@@ -12,7 +12,7 @@ from benchax.auditing.rules import inline_cliff
 ID = "inline-cliff"
 
 
-OF_25_US = {"measurement": SimpleNamespace(summary=lambda: SimpleNamespace(median_s=25e-6))}
+OF_25_US = {"measurement": SimpleNamespace(median_s=25e-6)}
 
 
 def hand_over(monkeypatch: pytest.MonkeyPatch, extra_s: float) -> None:

@@ -15,6 +15,7 @@ from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
 from benchax.results.audit import Finding
 from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.static_leaves import reveal
 from benchax.units import seconds, size
 from benchax.watching.transfers import watch_transfers
 
@@ -109,5 +110,5 @@ def _finding(t: ObservedTransfer, title: str, advice: str, of_what: str, *, is_p
 
 
 def _call_once(call: Callable[..., Any], e: Evidence) -> None:
-    args, kwargs = e.fresh_inputs()
+    args, kwargs = reveal(e.fresh_inputs()) if call is e.fn else e.fresh_inputs()
     jax.block_until_ready(call(*args, **kwargs))

@@ -38,23 +38,21 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
         return
     if flops > FAR_FLOPS:
         raise NotApplicable(f"its {count(flops, 'FLOP')} take longer than any hand-over")
-    summary = e.measurement.summary()
-    if summary is None:
-        raise NotMeasured("its run time was not measured")
+    call_s = e.measurement.median_s
     # One element apart, so that nothing but the thread that runs it differs.
     inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
     extra = handed - inline
     # A difference of two medians. Beside busy neighbours it came out longer than the call that it is a part of.
-    share = extra / summary.median_s
+    share = extra / call_s
     if share > 1:
-        longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(summary.median_s)})"
+        longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(call_s)})"
         raise NotMeasured(f"{longer}: the machine is too busy to tell")
     if share < SHARE:
         return
     yield inline_cliff.finding(
         f"{count(flops, 'FLOP')} are dispatched to the thread pool, about {percent(share)} of the call",
         [
-            f"a call takes {seconds(summary.median_s)}",
+            f"a call takes {seconds(call_s)}",
             f"x + 1 of {CLIFF_FLOPS - 1} elements takes {seconds(inline)} here, of {CLIFF_FLOPS} {seconds(handed)}",
         ],
         "Put more into one call: vmap over several inputs, or jit what surrounds it. Splitting it does not help.",
@@ -67,10 +65,7 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
 def _plus_one(n: int) -> float:
     """Median time of a call of `x + 1`."""
     (row,) = run([make_case(_add, (f"f32[{n}]",), {}, name="plus one")], call={**SHORT, "memory": False})
-    summary = row.summary()
-    if summary is None:
-        raise NotMeasured(f"x + 1 of {n} elements could not be measured")
-    return summary.median_s
+    return row.median_s
 
 
 def _add(x: Any) -> Any:

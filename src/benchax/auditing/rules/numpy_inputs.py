@@ -15,11 +15,12 @@ from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant
 from benchax.auditing.syntax import where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.measuring.inputs import make_inputs, static_arguments
+from benchax.measuring.inputs import fit, make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.results.audit import Finding, Where
 from benchax.results.transfers import ObservedTransfer
 from benchax.specs import spec_of
+from benchax.static_leaves import reveal
 from benchax.units import count, percent, seconds, size
 
 ADVICE = (
@@ -174,7 +175,8 @@ class _Held:
         placed = make_inputs(self.case, self.seed)
         if self.on_device:
             return placed.args, placed.kwargs
-        return jax.tree.map(_as_given, self.case.inputs(), (placed.args, placed.kwargs))
+        given = jax.tree.map(_as_given, self.case.inputs(), reveal((placed.args, placed.kwargs)))
+        return fit(self.case, given, placed.static)
 
 
 def _as_given(given: Any, placed: Any) -> Any:

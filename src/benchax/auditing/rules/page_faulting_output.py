@@ -54,7 +54,7 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
         return
     # From one thread, where XLA may touch from several: so the gain is an estimate, and "up to".
     touching = _touching_s(fresh)
-    run = e.measurement.summary()
+    run = e.measurement.find_summary()
     # What is gained is a part of the call, whatever touching the pages from one thread takes.
     gained = touching if run is None else min(touching, run.median_s)
     returned = memory.output_bytes - (memory.alias_bytes or 0)

@@ -52,7 +52,7 @@ class Synchronous:
 
 
 def _returns(label: str, m: Measurement) -> Facts:
-    dispatch_s, summary = m.stages.dispatch_s, m.summary("wall")
+    dispatch_s, summary = m.stages.dispatch_s, m.find_summary("wall")
     if dispatch_s is None or summary is None:
         return ()
     return (

@@ -21,7 +21,7 @@ import jax.ad_checkpoint
 from benchax.case import Case
 from benchax.errors import NotAvailable
 from benchax.experiments.checkpoints import Recomputation, read_recomputation
-from benchax.experiments.functions import as_function_of_arrays, plain
+from benchax.experiments.functions import plain
 from benchax.experiments.gradient_calls import TAKES_NONE, WithGradients, takes_gradients
 from benchax.experiments.gradients import Differentiated, differentiate
 from benchax.experiments.lab import Lab
@@ -30,6 +30,7 @@ from benchax.experiments.variant_rows import Candidate, failed_row, measure_base
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.results.experiment import Facts, VariantRow
+from benchax.static_leaves import as_function_of_arrays
 from benchax.units import size
 
 USUAL = "nothing_saveable,dots_saveable,segments"

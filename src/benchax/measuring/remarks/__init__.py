@@ -1,23 +1,27 @@
-"""The sentences that belong beside the numbers: what a reader must know before believing or quoting them.
+"""The sentences that belong next to the numbers: what a reader must know before believing or quoting them.
 
 Each rule looks at the evidence of one measurement and says one thing or nothing. A new one is one function, in
-`of_functions.py` or `of_times.py`, and a line in RULES. Codes are stable. What each says is measured, never a guess
-about the user's code.
+`of_functions.py`, `of_times.py` or `of_calls.py`, and a line in RULES. Codes are stable. What each says is measured,
+never a guess about the user's code.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from benchax.measuring.remarks import of_functions, of_times
+from benchax.measuring.remarks import of_calls, of_functions, of_times
 from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.model import Remark, Severity
+from benchax.model import Measurement, Remark, Severity
 
 RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_functions.wrong_result,
     of_functions.not_verified,
+    of_functions.nonfinite_result,
+    of_functions.no_outputs,
+    of_functions.host_callbacks,
     of_functions.fake_devices,
     of_times.recompiled,
     of_times.not_steady,
@@ -32,21 +36,30 @@ RULES: tuple[Callable[[RowEvidence], Remark | None], ...] = (
     of_functions.stateful,
     of_functions.state_dropped,
     of_functions.undetermined_state,
-    of_times.dispatch_bound,
-    of_times.resident_far_below_wall,
-    of_times.more_than_a_call,
-    of_times.one_at_a_time,
     of_times.inline_limit,
     of_times.page_faults,
     of_functions.donation_unused,
     of_times.loops_counted_once,
     of_times.busy,
     of_times.coarse_clock,
+    of_times.uneven_calls,
+    of_times.fresh_copies,
 )
 
 
 def remarks(evidence: RowEvidence) -> tuple[Remark, ...]:
     """All that apply, errors first."""
-    found = [remark for rule in RULES if (remark := rule(evidence))]
+    return _sort([*(rule(evidence) for rule in RULES), *of_calls.compare(evidence.times)])
+
+
+def renew(m: Measurement) -> Measurement:
+    """The row with the remarks that compare its times made again: further processes have changed the times."""
+    times = of_calls.times_of(m)
+    redundant = of_calls.CODES + (("inline-limit",) if of_calls.call_overhead(times) else ())
+    kept = (remark for remark in m.remarks if remark.code not in redundant)
+    return replace(m, remarks=_sort([*kept, *of_calls.compare(times)]))
+
+
+def _sort(found: Iterable[Remark | None]) -> tuple[Remark, ...]:
     order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda remark: order[remark.severity]))
+    return tuple(sorted((remark for remark in found if remark), key=lambda remark: order[remark.severity]))

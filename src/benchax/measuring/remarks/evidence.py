@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.purity import Purity
+from benchax.measuring.remarks.of_calls import CallTimes
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.verification_notes import Notes
 from benchax.model import Cost, Devices, Memory, Noise, Numerics, Samples, Stages
-from benchax.stats.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RowEvidence:
     mutated: tuple[str, ...] = ()
     """What each call changes in place, by name."""
     notes: Notes = field(default_factory=Notes)
-    """What verification saw of it."""
+    """What was seen of its result."""
     devices: Devices | None = None
     """None: the program runs on one."""
     purity: Purity = field(default_factory=Purity)
@@ -58,5 +58,7 @@ class RowEvidence:
         """The program before XLA optimised it; empty where it cannot be had."""
         return self.built.lowered.as_text(dialect="hlo") if self.built.lowered is not None else ""
 
-    def summary(self, timer: str) -> Summary | None:
-        return next((s.summary for s in self.samples if s.timer == timer), None)
+    @property
+    def times(self) -> CallTimes:
+        """As this process has measured them."""
+        return CallTimes({s.timer: s.summary for s in self.samples}, self.stages.call_floor)

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 from benchax.environment import count_cores
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.state import label
 from benchax.model import Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.counts import least_operations
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
+from benchax.program.jaxpr import equations, user_line
+from benchax.static_leaves import find_hidden
 from benchax.units import count, plural, seconds, size
 
 UNUSED_INPUTS = (
@@ -20,6 +23,13 @@ UNUSED_INPUTS = (
     "every call"
 )
 FOLDED_SHARE = 0.01
+CALLBACKS = {
+    "debug_print": "jax.debug.print",
+    "debug_callback": "jax.debug.callback",
+    "pure_callback": "jax.pure_callback",
+    "io_callback": "io_callback",
+}
+"""By the name of the primitive. Before JAX 0.8, jax.debug.print is a jax.debug.callback."""
 
 
 def wrong_result(e: RowEvidence) -> Remark | None:
@@ -33,6 +43,51 @@ def not_verified(e: RowEvidence) -> Remark | None:
     return Remark("not-verified", "warning", f"the result was not verified: {e.undecided}") if e.undecided else None
 
 
+def nonfinite_result(e: RowEvidence) -> Remark | None:
+    return describe_nonfinite_result(e.notes.nonfinite, "the result")
+
+
+def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
+    """None if all of it is finite.
+
+    Args:
+        nonfinite: as `numerics.describe_nonfinite` says it.
+        what: whose values these are.
+    """
+    if not nonfinite:
+        return None
+    return Remark(
+        "nonfinite-result",
+        "warning",
+        f"Not all values of {what} are finite ({nonfinite}), and NaN agrees with NaN. Check the inputs.",
+    )
+
+
+def no_outputs(e: RowEvidence) -> Remark | None:
+    if not e.notes.returns_nothing or e.program.kind == "eager":
+        return None
+    return Remark(
+        "no-outputs",
+        "warning",
+        "The function returns nothing, so there is nothing to check, and XLA removes all work without side effects. "
+        "Return the result.",
+    )
+
+
+def host_callbacks(e: RowEvidence) -> Remark | None:
+    if e.built.traced is None:
+        return None
+    found = (each.equation for each in equations(e.built.traced.jaxpr) if each.equation.primitive.name in CALLBACKS)
+    listed = [f"{CALLBACKS[equation.primitive.name]} at {user_line(equation)}" for equation in found]
+    if not listed:
+        return None
+    return Remark(
+        "host-callbacks",
+        "warning",
+        f"Each call runs Python on the host, and its time includes that: {_listed(list(dict.fromkeys(listed)))}.",
+    )
+
+
 def fake_devices(e: RowEvidence) -> Remark | None:
     if e.devices is None or not e.devices.is_fake:
         return None
@@ -40,8 +95,8 @@ def fake_devices(e: RowEvidence) -> Remark | None:
     return Remark(
         "fake-devices",
         "warning",
-        f"{e.devices.count} fake devices share {cores} of this CPU: counts, bytes and results are those of several "
-        "devices, and no time here says what such devices would take",
+        f"{e.devices.count} fake devices share {cores} of this CPU. Counts, bytes, and results match real devices. "
+        "Times don't.",
     )
 
 
@@ -83,7 +138,7 @@ def folded(e: RowEvidence) -> Remark | None:
     XLA's counts are a first look: they take a cumulative sum of n for n² operations as it is written, and for n as it
     is compiled. What is said rests on one count of ours, of both texts.
     """
-    if not e.has_data or not e.hlo or (e.cost and e.cost.has_loops):
+    if not e.has_data or not e.hlo or e.notes.returns_nothing or (e.cost and e.cost.has_loops):
         return None
     if entry_uses_parameters(e.hlo) is False:
         return Remark("folded", "warning", UNUSED_INPUTS)
@@ -105,11 +160,13 @@ def folded(e: RowEvidence) -> Remark | None:
 def not_jitted(e: RowEvidence) -> Remark | None:
     if e.program.was_jitted or e.program.kind == "eager":
         return None
+    hidden = [label(path, e.inputs.labels) for path in find_hidden((e.inputs.args, e.inputs.kwargs))]
+    static = f" with static {_listed(hidden)}" if hidden else ""
     return Remark(
         "not-jitted",
         "info",
-        f"given without jit and measured as {e.program.jitted_by}(f); --no-jit (jit=False) measures the call as it "
-        "stands and says from how many calls on compiling pays",
+        f"You passed an unjitted function, so benchax measured {e.program.jitted_by}(f){static}. To measure it without "
+        "jit, use --no-jit (jit=False).",
     )
 
 
@@ -119,9 +176,9 @@ def impure(e: RowEvidence) -> Remark | None:
     return Remark(
         "impure",
         "error",
-        f"two traces of it differ: {e.purity.difference}. It reads something that changes by itself (random numbers of "
-        "Python or NumPy, the time, a counter), of which each compiled program keeps what it read first: pass such "
-        "values as arguments",
+        f"Two traces of the function differ: {e.purity.difference}. It reads a value that changes on its own (random "
+        "numbers of Python or NumPy, the time, a counter), and a compiled program keeps the first value. Pass such "
+        "values as arguments.",
     )
 
 

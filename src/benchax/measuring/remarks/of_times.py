@@ -1,4 +1,4 @@
-"""Remarks about the times: what is in them beside the function, where they contradict one another, what disturbed them.
+"""Remarks about what is in the times besides the function, and what disturbed them.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -7,26 +7,19 @@ from __future__ import annotations
 
 from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
+from benchax.measuring.remarks.of_calls import call_overhead
+from benchax.measuring.timers.feedback import FRESH_COPIES
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size
 
 MAPPED_BYTES = 32 * 2**20
 """From here up glibc maps every allocation afresh: 20-44 GB/s became 1.6-2.7 GB/s for `x + 1` on CPU."""
-DISPATCH_SHARE = 0.5
-SHARE_APART = 0.05
-"""Shares by medians and by least readings that differ by less are one."""
 COARSE_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
-SLOPE_LIMIT_S = 1e-3
-CONTRADICTION = 1.1
-PARTS_APART = 1.1
-"""A call over its known parts, from where the rest is worth a word: the 1,338 operations of `blackjax.nuts` take
-24 µs to start, of a call of 77."""
-PARTS_APART_WITHOUT_FLOOR = 1.5
-"""Where the cost of calling, some 10 µs, is in the rest."""
-PARTS_FAR_APART = 3
-APART = 1.05
+UNEVEN = 1.5
+"""The mean of calls in a row over the shortest call, from where the remark says so: if every third call has to wake a
+thread, calls of 14 and 57 µs have a mean of 28."""
 
 
 def recompiled(e: RowEvidence) -> Remark | None:
@@ -57,109 +50,18 @@ def not_steady(e: RowEvidence) -> Remark | None:
     )
 
 
-def dispatch_bound(e: RowEvidence) -> Remark | None:
-    """By the floor, in turns with calls of the function: medians taken apart differ by what the machine did."""
-    floor = e.stages.call_floor
-    if not floor or floor.share < DISPATCH_SHARE:
-        return None
-    each, call, of = floor.median_s, floor.median_call_s, "your"
-    if floor.share < each / call - SHARE_APART:  # then the share is that of the least readings
-        each, call, of = min(floor.elapsed_s), min(floor.call_s), "your shortest,"
-    shown = seconds(call, 2)
-    share = f"{percent(floor.share)} of {of} {shown}" if floor.share < 1 else f"as long as yours ({shown})"
-    return Remark(
-        "dispatch-bound",
-        "warning",
-        f"a call that does next to nothing takes {seconds(each, 2)} here; that is {share}. Inside a bigger program, or "
-        "with more work in each call, this is not paid each time",
-    )
-
-
-def resident_far_below_wall(e: RowEvidence) -> Remark | None:
-    """By the least of the calls, which load does not raise; of short ones only where it is known what calling costs,
-    or that a wrapper's Python is part of it."""
-    wall = e.summary("wall")
-    name, resident = next(((n, s) for n in ("in_graph", "loop", "device") if (s := e.summary(n))), ("", None))
-    floor = e.stages.call_floor
-    least_s = (wall.min_s or wall.median_s) if wall else 0.0
-    if not wall or not resident or (least_s < SLOPE_LIMIT_S and not floor and not _has_wrapper(e)):
-        return None
-    floor_s = min(floor.elapsed_s) if floor else 0.0
-    parts = least_s / (resident.median_s + floor_s)
-    if parts < (PARTS_APART if floor else PARTS_APART_WITHOUT_FLOOR):
-        return None
-    where = "the device runs it for" if name == "device" else "repeated inside one program it takes"
-    nothing = f", and a call that does next to nothing at least {seconds(floor_s, 2)}" if floor else ""
-    return Remark(
-        "resident-far-below-wall",
-        "warning" if parts > PARTS_FAR_APART else "info",
-        f"{where} {seconds(resident.median_s)} ({name}){nothing}; no call took less than "
-        f"{seconds(least_s)}. Reasons that are known: {_wrapper(e)}the start of a program of many operations, "
-        "outputs, which only a call allocates anew, and work that a call shares among threads and waits for. A call "
-        "costs what wall says",
-    )
-
-
-def _wrapper(e: RowEvidence) -> str:
-    """A wrapper's own Python can be most of a call: flax.nnx.jit takes 0.2 to 3 ms for a small model and Adam, and
-    equinox.filter_jit 30 µs for a layer of 15."""
-    return "the Python of the wrapper around it, " if _has_wrapper(e) else ""
-
-
-def _has_wrapper(e: RowEvidence) -> bool:
-    return e.inputs.is_stateful or e.program.kind == "wrapper"
-
-
-def more_than_a_call(e: RowEvidence) -> Remark | None:
-    """Part of a call cannot take longer than the call: then it was another machine, or another program."""
-    wall = e.summary("wall")
-    if not wall:
-        return None
-    parts = [(s.timer, s.summary) for s in e.samples if s.timer in ("device", "in_graph", "loop")]
-    above = [
-        (name, part)
-        for name, part in parts
-        if (part.low_s or part.median_s) > CONTRADICTION * (wall.high_s or wall.median_s)
-    ]
-    if not above:
-        return None
-    listed = " and ".join(f"{name} reads {seconds(part.median_s)}" for name, part in above)
-    return Remark(
-        "more-than-a-call",
-        "warning",
-        f"{listed}, which is a part of the {seconds(wall.median_s)} of a whole call. Either the machine changed its "
-        "speed between the timers (threads that share a core at times, or a neighbour), or XLA compiles the function "
-        "in another way inside their programs; these readings do not tell which. Measure again",
-    )
-
-
-def one_at_a_time(e: RowEvidence) -> Remark | None:
-    """Recorded runs are calls with Python in between; repetitions of the other timers follow without a pause."""
-    device = e.summary("device")
-    name, resident = next(((n, s) for n in ("in_graph", "loop") if (s := e.summary(n))), ("", None))
-    if not device or not resident or (device.low_s or device.median_s) < APART * resident.median_s:
-        return None
-    return Remark(
-        "one-at-a-time",
-        "info",
-        f"device reads {seconds(device.median_s)}, of runs that are recorded one at a time, with Python in between; "
-        f"repeated without a pause the function takes {seconds(resident.median_s)} ({name})",
-    )
-
-
 def inline_limit(e: RowEvidence) -> Remark | None:
-    wall = e.summary("wall")
-    if e.platform != "cpu" or e.inline_flops is None or wall is None or wall.median_s > HANDOVER_LIMIT_S:
+    """Not if another remark says already what a call costs."""
+    wall = e.times.summaries.get("wall")
+    if e.inline_flops is None or not _is_handed_over(e) or wall is None or wall.median_s > HANDOVER_LIMIT_S:
         return None
-    if e.inline_flops < INLINE_FLOPS or not e.is_dispatch_async:
+    if call_overhead(e.times):
         return None
-    floor = e.stages.call_floor
-    cost = f": a call that does next to nothing there takes {seconds(floor.median_s, 2)} here" if floor else ""
     return Remark(
         "inline-limit",
         "info",
-        f"{count(e.inline_flops, 'FLOP')} is at or above XLA:CPU's limit of {INLINE_FLOPS}, so each call is "
-        f"dispatched to the thread pool{cost}; below the limit it would run on the calling thread",
+        f"XLA:CPU runs this program in its thread pool: it has {count(e.inline_flops, 'FLOP')}. Below {INLINE_FLOPS} "
+        "FLOP, it runs on the calling thread, and a call costs less.",
     )
 
 
@@ -215,3 +117,38 @@ def coarse_clock(e: RowEvidence) -> Remark | None:
                 f"({seconds(sample)})",
             )
     return None
+
+
+def uneven_calls(e: RowEvidence) -> Remark | None:
+    """The evidence is the shortest single call among those before and between the samples."""
+    wall, floor = e.times.summaries.get("wall"), e.stages.call_floor
+    if not wall or not _is_handed_over(e) or wall.median_s > HANDOVER_LIMIT_S:
+        return None
+    shortest_s = min([e.warmup.least_s or wall.median_s, *(floor.call_s if floor else ())])
+    if wall.median_s < UNEVEN * shortest_s:
+        return None
+    return Remark(
+        "uneven-calls",
+        "info",
+        f"The shortest call took {seconds(shortest_s)}, wall ({seconds(wall.median_s)}) is a mean of calls. XLA:CPU "
+        "dispatches each call to a thread pool, where some calls wait until a thread wakes.",
+    )
+
+
+def _is_handed_over(e: RowEvidence) -> bool:
+    """Does each call go through XLA:CPU's thread pool?"""
+    is_big = e.inline_flops is not None and e.inline_flops >= INLINE_FLOPS
+    return e.platform == "cpu" and is_big and e.is_dispatch_async
+
+
+def fresh_copies(e: RowEvidence) -> Remark | None:
+    timers = [s.timer for s in e.samples if s.regime == FRESH_COPIES]
+    if not timers:
+        return None
+    return Remark(
+        "fresh-copies",
+        "info",
+        f"{' and '.join(timers)} gave each call fresh copies of the arguments that it donates, which no cache holds. "
+        "The outputs can't be fed back: they don't fit, don't stay finite, or change how long the next call takes (a "
+        "sort, a branch, an open loop). A loop that keeps its data in a cache takes less.",
+    )

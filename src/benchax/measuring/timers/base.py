@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import jax
@@ -20,7 +21,10 @@ from benchax.measuring.inputs import Call, Inputs, without_static
 from benchax.measuring.mutation import changed_names, is_carried
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.state import CallOutcome, Parts, Values, data_of
+from benchax.measuring.timers.feedback import FED_BACK, FRESH_COPIES, Feedback, find_feedback
 from benchax.model import Census
+from benchax.program.hlo import is_value_dependent
+from benchax.static_leaves import hide_all, reveal
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,26 @@ class Subject:
         because its author makes them anew each time?"""
         return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
+    @cached_property
+    def feedback(self) -> Feedback | None:
+        """How its outputs become the arguments that its next call donates; None where that is not done."""
+        # Sorted numbers are sorted faster, and a solver is done at once with its own solution.
+        if not self._donates_arrays or not self.hlo or is_value_dependent(self.hlo):
+            return None
+        return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
+
+    @property
+    def regime(self) -> str | None:
+        """Where calls get the arrays that they donate; None where they donate none."""
+        if not self._donates_arrays:
+            return None
+        return FED_BACK if self.feedback else FRESH_COPIES
+
+    @property
+    def _donates_arrays(self) -> bool:
+        """Of its own: not in objects that it changes, nor in arguments that its author makes anew for each call."""
+        return self.donates and not self.inputs.is_stateful and self.inputs.anew is None
+
     def calls(self, n: int) -> list[Call]:
         """Arguments for `n` calls: one set for all, or for each its own where calls take or change them."""
         if not self.needs_renewal:
@@ -58,7 +82,8 @@ class Subject:
         Args:
             fn: what is called with the subject's arguments; default: its program.
         """
-        return Ready(self, fn or self.program.call, *self.calls(1)[0])
+        (call,), fn = self.calls(1), fn or self.program.call
+        return Ready(self, fn, *(call if fn is self.program.call else reveal(call)))
 
     def call(self) -> Any:
         """One ordinary call, on fresh arguments where needed; does not wait. What it gives is what to wait for."""
@@ -77,7 +102,8 @@ class Subject:
     @property
     def dynamic(self) -> Call:
         """The call with its static arguments taken out: `None` in their positions, their names left out."""
-        return without_static(self.inputs.args, self.inputs.kwargs, self.static)
+        call = without_static(self.inputs.args, self.inputs.kwargs, self.static)
+        return hide_all(call) if self.program.hide is hide_all else call
 
     @property
     def parts(self) -> Parts:
@@ -104,12 +130,13 @@ class Subject:
         """`inner`, which takes this subject's call, as a function of `dynamic_leaves`."""
         if not self.inputs.is_stateful:
             merge = self._merge()
-            return lambda values: _apply(inner, merge(values))
+            return lambda values: self.program.hide(_apply(inner, reveal(merge(values))))
         after, names = self._after(inner), self.mutated
 
         def body(values: list[Any]) -> CallOutcome:
             outputs, now = after(values)
-            return CallOutcome(state.take_apart(outputs).leaves, {name: data_of(now[name]) for name in names})
+            leaves = state.take_apart(self.program.hide(outputs)).leaves
+            return CallOutcome(leaves, {name: data_of(now[name]) for name in names})
 
         return body
 
@@ -117,7 +144,7 @@ class Subject:
         merge, labels = self._merge(), self.inputs.labels
 
         def after(values: list[Any]) -> tuple[Any, Values]:
-            args, kwargs = merge(values)
+            args, kwargs = reveal(merge(values))
             outputs = inner(*args, **kwargs)
             return outputs, state.take_apart(without_static(tuple(args), kwargs, self.static), labels).values
 
@@ -188,11 +215,12 @@ class Ready:
 
     def outcome(self, result: Any) -> Any:
         """What the call gave, `result` being what it returned here: its outputs, or a `CallOutcome`."""
+        hide = self._subject.program.hide
         if self._watch is None:
-            return result
+            return hide(result)
         now, before = self.state(), self._subject.inputs.parts.values
         names = self._names if self._is_traced else [n for n in now if now[n] is not before.get(n)]
-        return CallOutcome(result[0], {name: data_of(now[name]) for name in names})
+        return CallOutcome(hide(result[0]), {name: data_of(now[name]) for name in names})
 
     def state(self) -> Values:
         """All that the mutable arguments hold now."""
@@ -215,6 +243,8 @@ class PreparedTimer:
     """
 
     sample: Callable[[int], int]
+    wake: Callable[[], Any] | None = None
+    """An untimed call before each sample of short calls: it wakes the threads that sleep between samples."""
     take: Callable[[int, int], list[int]] | None = None
     """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
     overhead_s: Callable[[int], float] | None = None

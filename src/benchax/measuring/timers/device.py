@@ -6,7 +6,7 @@ operations, and transfers. In contrast to `in_graph` this is the user's own prog
 multi-threaded, or made of several programs.
 
 On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. What that comes to on this machine is measured once in a
-process (`event_cost`) and subtracted. Where it is more than 15 % of the reading, the timer refuses: below about 1.5 µs
+process (`event_cost`) and subtracted. Where it is more than 10 % of the reading, the timer refuses: below about 3 µs
 an operation, and so scans whose steps are short. The first runs of each recording are cold ones, and not counted.
 
 TPU and NVIDIA are written from documents and source; neither was at hand.
@@ -33,9 +33,9 @@ from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
 from benchax.units import percent, plural, seconds
 
-MOST_SHARE = 0.15
-"""The share of a reading that recording may be. Its cost is known to a third (0.23 to 0.43 µs in loops), the rest then
-to 5 %."""
+MOST_SHARE = 0.10
+"""The share of a reading that recording may be. Its cost is known to a half (0.30 to 0.58 µs in loops, where 0.45 is
+subtracted), the rest then to 5 %. With a share of 15 % loops over constants read 0.91 of what they take."""
 MANY = 1000
 """Operations: where there are more, recording takes so long that a hopeless case is not sampled first."""
 SHORTEST_S = 1.5e-6
@@ -98,6 +98,7 @@ def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
         sample=lambda n: sum(take(1, n)),
         take=take,
         overhead_s=overhead_s,
+        regime=subject.regime,
         most_iterations=1,
         sample_time_s=SHORTEST_S,
     )
@@ -105,7 +106,7 @@ def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
 
 def _lengths(subject: Subject, recorded: list[ProgramRun]) -> tuple[int, int]:
     """(calls that wake the threads, calls of a recording)"""
-    if not recorded or subject.needs_renewal:  # each would need inputs of its own
+    if not recorded or (subject.needs_renewal and not subject.feedback):  # each would need inputs of its own
         return 1, 1
     busy_s = max(recorded[-1].busy_s, 1e-6)
     return min(MOST_CALLS, 1 + round(WAKING_S / busy_s)), min(MOST_CALLS, 1 + round(RECORDING_S / busy_s))
@@ -113,8 +114,9 @@ def _lengths(subject: Subject, recorded: list[ProgramRun]) -> tuple[int, int]:
 
 def _parts(subject: Subject, calls: int) -> list[int]:
     """`calls` in parts whose inputs, renewed for each call where they are donated, are not too many at once."""
-    most = RENEWED_BYTES // max(1, subject.input_bytes) if subject.needs_renewal else MOST_CALLS
-    most = max(1, min(most, MOST_CALLS))
+    copies = RENEWED_BYTES // max(1, subject.input_bytes) if subject.needs_renewal else MOST_CALLS
+    each = subject.feedback.most_calls if subject.feedback else 1
+    most = max(1, min(copies * each, MOST_CALLS))
     return [min(most, calls - begin) for begin in range(0, calls, most)]
 
 
@@ -149,7 +151,7 @@ def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
 
 def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
     # Before the recording begins, in which copies of inputs would show as runs of programs.
-    prepared = [subject.ready() for _ in range(calls)]
+    prepared = _prepared_calls(subject, calls)
 
     def work() -> None:
         for call in prepared:
@@ -165,6 +167,14 @@ def _recorded_calls(subject: Subject, calls: int) -> list[ProgramRun]:
             "or not all was recorded"
         )
     return [_together(runs[i * each : (i + 1) * each]) for i in range(calls)]
+
+
+def _prepared_calls(subject: Subject, count: int) -> list[Callable[[], Any]]:
+    feedback = subject.feedback
+    if not feedback:
+        return [subject.ready() for _ in range(count)]
+    feeds = [feedback.start() for _ in range(-(-count // feedback.most_calls))]
+    return [feeds[i // feedback.most_calls] for i in range(count)]
 
 
 def _runs(work: Callable[[], None]) -> list[ProgramRun]:

@@ -49,7 +49,7 @@ SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 
 class InGraphTimer:
     name = "in_graph"
-    answers = "cost inside a bigger program"
+    answers = "inside a program"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""

@@ -40,7 +40,7 @@ _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 class LoopTimer:
     name = "loop"
-    answers = "cost inside a bigger program"
+    answers = "inside a program"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where no such loop can be built."""

@@ -2,13 +2,16 @@
 
 Includes the dispatch of n calls as far as it is not hidden behind the work, and any overlap of the calls with one
 another. Excludes transfers of the inputs, which `inputs.py` has finished before. Wrong when the calls depend on the
-host in between. All n outputs are alive at once, which bounds n.
+host in between. All n outputs are alive at once, which bounds n. A donating function gets its outputs back as its next
+arguments where they fit (`feedback.py`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import repeat
 from time import perf_counter_ns
 
 import jax
@@ -16,6 +19,7 @@ import jax
 from benchax.errors import NotMeasured
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
 from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.feedback import Feedback
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
@@ -24,7 +28,7 @@ LEAST_CALLS = 8
 
 class PipelinedTimer:
     name = "pipelined"
-    answers = "throughput: calls queued, one wait"
+    answers = "calls queued, one wait at the end"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` where 8 calls' outputs would not fit in 512 MiB."""
@@ -35,23 +39,54 @@ class PipelinedTimer:
                 f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
                 f"{size(QUEUED_BYTES)}"
             )
-        call, wait = subject.program.call, jax.block_until_ready
-
-        def stateful(n: int) -> int:
-            calls = [subject.ready() for _ in range(n)]
-            start = perf_counter_ns()
-            outputs = [call() for call in calls]
-            wait(outputs)
-            return perf_counter_ns() - start
-
-        def sample(n: int) -> int:
-            calls = subject.calls(n)
-            start = perf_counter_ns()
-            outputs = [call(*args, **kwargs) for args, kwargs in calls]
-            wait(outputs)
-            return perf_counter_ns() - start
-
-        sample = stateful if subject.inputs.is_stateful else sample
+        sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
+        most, feedback = min(most, 1000), subject.feedback
+        if feedback:
+            # One call of each sample is not timed.
+            sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
         return PreparedTimer(
-            sample_on_fresh_stack(sample), least_iterations=LEAST_CALLS, most_iterations=min(most, 1000)
+            sample_on_fresh_stack(sample),
+            regime=subject.regime,
+            least_iterations=min(LEAST_CALLS, most),
+            most_iterations=most,
         )
+
+
+def _plain(subject: Subject) -> Callable[[int], int]:
+    call, wait = subject.program.call, jax.block_until_ready
+
+    def sample(n: int) -> int:
+        calls = subject.calls(n)
+        start = perf_counter_ns()
+        outputs = [call(*args, **kwargs) for args, kwargs in calls]
+        wait(outputs)
+        return perf_counter_ns() - start
+
+    return sample
+
+
+def _stateful(subject: Subject) -> Callable[[int], int]:
+    wait = jax.block_until_ready
+
+    def sample(n: int) -> int:
+        calls = [subject.ready() for _ in range(n)]
+        start = perf_counter_ns()
+        outputs = [call() for call in calls]
+        wait(outputs)
+        return perf_counter_ns() - start
+
+    return sample
+
+
+def _fed_back(feedback: Feedback) -> Callable[[int], int]:
+    wait = jax.block_until_ready
+
+    def sample(n: int) -> int:
+        outputs = wait((feed := feedback.start())())  # on copies that no cache holds
+        start = perf_counter_ns()
+        for _ in repeat(None, n):
+            outputs = feed()
+        wait(outputs)  # those of the calls before are donated, or there when these are
+        return perf_counter_ns() - start
+
+    return sample

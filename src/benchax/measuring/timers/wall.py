@@ -2,8 +2,12 @@
 
 Includes argument handling, dispatch, the hand-over to XLA's thread pool (XLA:CPU runs programs under 1000 flops inline
 and hands others over, 20 to 100 µs), the work, output allocation, and the wait. Excludes transfers of the inputs, which
-`inputs.py` has finished, and the copies that renew donated buffers. Wrong for work far below the cost of a call
-(about 8 µs): there it shows the call.
+`inputs.py` has finished, and the copies that renew donated buffers where outputs cannot be fed back (`feedback.py`).
+Wrong for work far below the cost of a call (about 8 µs): there it shows the call.
+
+A thread that sleeps takes some 45 µs to wake. In a row of calls it is awake for some and asleep for others, so that
+calls of one function take 14 or 57 µs; a sample shows their mean, as a loop over calls does. After a pause of 20 µs
+all calls are slow. Hence an untimed call comes before each sample (`PreparedTimer.wake`).
 
 Of a call that changes its arguments (`measuring/state.py`), or whose author makes them anew each time, each has
 arguments of its own, made before it and let go after it, so that each is an interval by itself; the arrays that it puts
@@ -25,21 +29,26 @@ import jax
 
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
 from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.measuring.timers.feedback import Feedback
 
 RENEWED_BYTES = 256 * 2**20
 
 
 class WallTimer:
     name = "wall"
-    answers = "latency a caller sees"
+    answers = "one call, dispatch and wait included"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         if subject.inputs.is_stateful or subject.inputs.anew is not None:
             return PreparedTimer(_one_by_one(subject))
+        if subject.feedback:
+            # One call of each sample is not timed.
+            most = subject.feedback.most_calls - 1
+            return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
         if subject.donates:
             most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
-            return PreparedTimer(_donating(subject), most_iterations=min(most, 1000))
-        return PreparedTimer(_plain(subject))
+            return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
+        return PreparedTimer(_plain(subject), wake=lambda: jax.block_until_ready(subject.call()))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:
@@ -77,6 +86,21 @@ def _one_by_one(subject: Subject) -> Callable[[int], int]:
             wait(call())
             elapsed += perf_counter_ns() - start
         return elapsed
+
+    return sample
+
+
+def _fed_back(feedback: Feedback) -> Callable[[int], int]:
+    wait = jax.block_until_ready
+
+    @sample_on_fresh_stack
+    def sample(n: int) -> int:
+        feed = feedback.start()
+        wait(feed())  # on copies that no cache holds
+        start = perf_counter_ns()
+        for _ in repeat(None, n):
+            wait(feed())
+        return perf_counter_ns() - start
 
     return sample
 

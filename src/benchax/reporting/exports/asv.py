@@ -26,9 +26,11 @@ from typing import Any
 from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Opaque
 from benchax.reporting.exports.entries import ExportedCase, drop_unknown
-from benchax.stats.intervals import between_interval, median_interval
+from benchax.stats.intervals import median_interval
 
 LEVEL = 0.99
+WIDER = 2.576 / 1.960
+"""The quantile of the normal distribution at 99 % over the one at 95 %."""
 STATS = ("ci_99_a", "ci_99_b", "q_25", "q_75", "number", "repeat")
 COLUMNS = ("result", "params", "version", "started_at", "duration", *(f"stats_{name}" for name in STATS))
 VERSION = "1"
@@ -210,12 +212,13 @@ def _result(entry: ExportedCase | None) -> float | None:
 def _stats(entry: ExportedCase) -> dict[str, Any]:
     if entry.samples is None or entry.summary is None:
         return {}
-    series = [samples.per_call_s for samples in entry.m.series_of(entry.samples.timer)]
-    interval = (
-        between_interval(series, LEVEL, entry.m.moments) if len(series) > 1 else median_interval(series[0], LEVEL)
-    )
-    low, high = interval or (-math.inf, math.inf)
     s = entry.summary
+    if s.scope == "process":
+        low, high = median_interval(entry.samples.per_call_s, LEVEL) or (-math.inf, math.inf)
+    else:
+        # The 95 % interval for a later run, widened as for a normal distribution of logarithms.
+        ends = [s.median_s * (end / s.median_s) ** WIDER for end in (s.low_s, s.high_s) if end]
+        low, high = ends if len(ends) == 2 else (-math.inf, math.inf)
     return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))
 
 

@@ -42,7 +42,7 @@ class ExportedCase:
     @cached_property
     def summary(self) -> Summary | None:
         """Over all processes of that timer."""
-        return self.m.summary(self.samples.timer) if self.samples else None
+        return self.m.find_summary(self.samples.timer) if self.samples else None
 
     @property
     def compile_s(self) -> float | None:

@@ -61,9 +61,8 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
     """Its title is what opens it."""
     head = next((block for block in part.blocks if isinstance(block, Heading)), Heading("…"))
     rest = [block for block in part.blocks if block is not head]
-    below = [element("p", text, css_class="below") for text in head.below]
     title = element("summary", element("h2", head.text, css_class=head.style))
-    content = (title, *below, _render_blocks(rest, 2, {}))
+    content = (title, *_render_answers(head, 2), _render_blocks(rest, 2, {}))
     # An attribute without a value: there is no other way to say that it is open.
     opened = Markup(begin("details", css_class="part", id=id).removesuffix(">") + (" open>" if is_open else ">"))
     return Markup(opened + "".join(content) + "</details>")
@@ -112,6 +111,12 @@ def _render_heading(heading: Heading, level: int) -> Iterator[Markup]:
     # Inside a part, whose title has level 2, all headings are one below it.
     depth = level if heading.level == 1 else level + 1
     yield element(f"h{depth}", heading.text, *aside, css_class=heading.style)
+    yield from _render_answers(heading, level)
+
+
+def _render_answers(heading: Heading, level: int) -> Iterator[Markup]:
+    if heading.answers:
+        yield _render_section(Section("", heading.answers), "numbers", level)
     yield from (element("p", text, css_class="below") for text in heading.below)
 
 

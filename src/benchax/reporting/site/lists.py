@@ -176,6 +176,7 @@ def _link_pages(page: int, pages: Sequence[Sequence[CaseSummary]]) -> tuple[Bloc
 
 def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCell, ...]:
     where = "" if case.where is None else environments[case.where]
-    style = VERDICT_STYLES.get(cast("Verdict", case.verdict), "")
+    # What is no verdict alone begins with the result, which differs.
+    style = VERDICT_STYLES.get(cast("Verdict", case.verdict), "bad" if case.verdict else "")
     plain = (_when(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
     return TableCell(case.label, link=f"cases/{case.page}"), *map(TableCell, plain), TableCell(case.verdict, style)

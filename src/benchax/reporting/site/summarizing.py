@@ -8,15 +8,15 @@ from benchax.comparing.gate import amount
 from benchax.comparing.history import Change, History
 from benchax.model import CaseId, Comparison
 from benchax.printable import cap, show_line
-from benchax.reporting.comparisons import COUNTED, interval
+from benchax.reporting.comparisons import interval, verdict
 from benchax.reporting.history import NAMES, commit, size_of, sparkline
 from benchax.reporting.site.case_page import CaseTimeline
 from benchax.reporting.site.state import CaseSummary, FoundChange
 from benchax.reporting.site.versions import shorten_version, version_of_row
-from benchax.reporting.tables import one_line
+from benchax.reporting.tables import join_time, one_line
 from benchax.stats.changepoints import LEAST, P
 from benchax.store.timelines import CaseActivity
-from benchax.units import percent, seconds, seconds_range
+from benchax.units import percent
 
 RECENT = 30
 """So many of the newest comparisons of each series are "lately"."""
@@ -46,7 +46,7 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: di
         where=places.get(newest.fingerprint) if newest else None,
         status="" if newest is None else newest.status,
         bars=sparkline(judged, BARS) if judged else "",
-        verdict=_verdict(judged.points[-1], judged) if judged else "",
+        verdict=verdict(judged.points[-1], has_reason=False) if judged else "",
         ratio=interval(judged.points[-1]) if judged else "",
         looks=sum(count_looks(h) for h in found.histories),
         changes=sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at),
@@ -63,11 +63,7 @@ def _describe_time(found: CaseTimeline) -> str:
     if not found.rows:
         return ""
     row = found.rows[-1]
-    if row.median_s is None:
-        return "not measured"
-    if row.low_s is None or row.high_s is None:
-        return seconds(row.median_s)
-    return f"{seconds(row.median_s)} ({seconds_range(row.low_s, row.high_s)})"
+    return "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
 
 
 def count_looks(h: History) -> int:
@@ -123,7 +119,3 @@ def _value(c: Comparison, h: History) -> str:
     if h.is_counted:
         return "" if c.candidate_value is None else amount(c.candidate_value, h.metric)
     return interval(c)
-
-
-def _verdict(c: Comparison, h: History) -> str:
-    return COUNTED[c.verdict] if h.is_counted else c.verdict
