@@ -24,6 +24,7 @@ from source_tree import PACKAGE
 import benchax as package
 from benchax import codec
 from benchax.cli.run import break_evens
+from benchax.measuring import release
 from benchax.model import CaseId, Measurement, Samples, Stages
 from benchax.store.database import open_store
 
@@ -740,6 +741,30 @@ def test_quick_is_one_timer_in_one_process_and_says_what_it_leaves_out(benchax: 
     assert (row.options.processes, row.memory.compiled_rise_bytes, row.stages.dispatch_s) == (1, None, None)
     assert row.numerics is not None
     assert "without memory, transfers, or dispatch" in done.err
+
+
+MANY = """
+import benchax
+import jax.numpy as jnp
+@benchax.benchmark(args=lambda n: (f"f32[{n}]",), n=range(40, 50))
+def many(x):
+    return jnp.tanh(x) * 2 + 1
+"""
+
+
+def test_a_run_of_many_cases_keeps_few_programs(
+    benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An eager reference leaves three for each case."""
+    (project / "bench_many.py").write_text(MANY)
+    monkeypatch.setattr(release, "MOST", 6)
+    monkeypatch.setattr(release, "_kept", release.count_programs())
+    before = release.count_programs()
+
+    done = benchax("run", "--quick", "--max-time", "0.01", "--min-time", "0.001")
+
+    assert done.code == 0
+    assert release.count_programs() - before < 15
 
 
 def test_what_is_said_beside_quick_holds(benchax: Benchax, project: Path) -> None:

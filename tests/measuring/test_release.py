@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import jax
@@ -48,6 +50,16 @@ def test_a_few_stay() -> None:
     release_programs()
 
     assert compiled(call) == 0
+
+
+def test_no_backend_is_started_to_look() -> None:
+    """On an accelerator the process that only sends jobs to workers would take their memory."""
+    look = "from benchax.measuring.release import release_programs; release_programs()"
+    told = "import jax; print(jax._src.xla_bridge.backends_are_initialized())"
+
+    done = subprocess.run([sys.executable, "-c", f"{look}; {told}"], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
 
 
 def test_bench_leaves_functions_of_the_user_compiled() -> None:

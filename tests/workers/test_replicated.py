@@ -250,21 +250,6 @@ def test_a_further_process_does_not_look_again_for_differences_of_traces(
     assert looked == []
 
 
-def test_without_room_for_files_the_row_of_the_first_process_is_kept(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(replicated.tempfile, "TemporaryDirectory", full)
-
-    m = run(pool, processes=3)
-
-    assert [s.process for s in m.samples] == [0]
-    assert m.options.processes == 1
-    assert m.why_absent(ALONE) == "no further process could be started: [Errno 28] No space left on device"
-
-
 def test_where_no_process_can_be_started_the_row_of_the_first_one_is_kept(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,9 +100,10 @@ def keep_programs() -> Iterator[None]:
 @contextmanager
 def share_programs(folder: str) -> Iterator[None]:
     """Programs are read from and written to `folder` inside the block. Settings are as before after it."""
-    before = jax_settings()
     wanted = _SETTINGS | {"jax_compilation_cache_dir": folder}
-    apply_settings(wanted)
+    # Not by `jax_settings`, which reads 200 of them.
+    before = {name: getattr(jax.config, name) for name in wanted if hasattr(jax.config, name)}
+    _set({name: wanted[name] for name in before})
     _look_again()
     try:
         with warnings.catch_warnings():
@@ -110,8 +111,13 @@ def share_programs(folder: str) -> Iterator[None]:
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
             yield
     finally:
-        apply_settings({name: before[name] for name in wanted if name in before})
+        _set(before)
         _look_again()
+
+
+def _set(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        jax.config.update(name, value)
 
 
 def _look_again() -> None:
