@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from benchax import bench
 from benchax.errors import NotMeasured
-from benchax.measuring import floor
+from benchax.measuring import engine, floor
 from benchax.measuring.floor import call_floor
+from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS, inline_flops
 
 
@@ -94,3 +97,17 @@ def test_a_small_call_is_said_to_be_bound_by_dispatch(bench):
     found = [bench(lambda x: x + 1, "f32[8]").remarks for _ in range(3)]
 
     assert any(remark.code == "dispatch-bound" for remarks in found for remark in remarks)
+
+
+def test_a_floor_from_a_disturbed_moment_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row said "call floor 160 µs" above "wall 42 µs"."""
+    slow = CallFloor((160e-3,) * 3, (200e-3,) * 3)
+    monkeypatch.setattr(engine, "call_floor", lambda *_: slow)
+
+    m = bench(jnp.tanh, "f32[8]", timer="wall", max_time_s=0.02, memory=False, store="off")
+
+    assert m.stages.call_floor is None
+    assert re.fullmatch(
+        r"calls next to it took 200 ms, and wall reads .*: the machine was disturbed",
+        str(m.why_absent("stages.call_floor")),
+    )

@@ -45,7 +45,7 @@ from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory_plan import memory_plan
 from benchax.static_leaves import reveal
-from benchax.units import plural
+from benchax.units import plural, seconds
 
 
 def measure(
@@ -149,6 +149,7 @@ def _run(
         sampler.warm_up(record, subject, record.stages.first_run_s)
         _dispatch(record, subject, prepared)
         sampler.sample(record, subject)
+        _drop_disturbed_floor(record, subject)
         _record_shares(record, subject)
         # After all timing: while memory is observed glibc maps every block anew, and page faults make calls slower.
         observe_memory(record, subject, options)
@@ -167,6 +168,8 @@ def _left_out(options: Options) -> list[Absent]:
     return [Absent(what, why, is_by_choice=True) for part in parts for what in part]
 
 
+FLOOR_APART = 1.5
+"""A call next to the floor and a call by `wall` differ by less than this factor, unless something disturbed them."""
 _REACHES = ("build", "first_run", "samples", "all")
 # One group for each step from "all" downwards: what is missing where the list of work ends one step earlier.
 _LEFT_OUT = (
@@ -260,6 +263,19 @@ def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
         with keep_programs():
             floor = call_floor(subject, record.warmup.last_s, prepared.inline_flops)
         record.stages = replace(record.stages, call_floor=floor)
+
+
+def _drop_disturbed_floor(record: Record, subject: Subject) -> None:
+    """Drops a call floor from a moment when calls took far more or less time than `wall` says: it can't be
+    compared with the other times of the row."""
+    floor = record.stages.call_floor
+    wall_s = next((s.summary.median_s for s in record.samples if s.timer == "wall"), 0.0)
+    if floor is None or subject.needs_renewal or wall_s <= 0:
+        return
+    if not 1 / FLOOR_APART < floor.median_call_s / wall_s < FLOOR_APART:
+        record.stages = replace(record.stages, call_floor=None)
+        why = f"calls next to it took {seconds(floor.median_call_s)}, and wall reads {seconds(wall_s)}"
+        record.absent.append(Absent("stages.call_floor", f"{why}: the machine was disturbed"))
 
 
 def _export(record: Record, subject: Subject, case: Case, options: Options) -> None:
