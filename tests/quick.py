@@ -20,7 +20,11 @@ ALWAYS = [
     "tests/test_layers.py",
     "tests/test_style.py",
 ]  # what any change of a module can break
-NAMED_OTHERWISE = {"pytest_jax_bench": "ptjb", "benchax/__init__": "exports", "benchax/__main__": "exports"}  # under src: what their tests are called
+NAMED_OTHERWISE = {
+    "pytest_jax_bench": "ptjb",
+    "benchax/__init__": "exports",
+    "benchax/__main__": "exports",
+}  # under src: what their tests are called
 LEFT_OUT = "not slow and not serial"  # serial tests wait for a quiet machine, not for a person
 
 

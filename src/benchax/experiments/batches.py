@@ -23,7 +23,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.functions import argument_name, count_rows
 from benchax.experiments.parsing import arguments, find_argument
 from benchax.measuring.inputs import Inputs
-from benchax.static_leaves import as_function_of_arrays
+from benchax.static_leaves import as_function_of_arrays, hide_all
 
 BATCH = "batch"
 """The word under which it is given, for all variants together: --given batch=x."""
@@ -139,7 +139,7 @@ def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> Shapes | N
     everything: dict[int | str, Any] = {**dict(enumerate(inputs.args)), **inputs.kwargs}
     # As `as_function_of_arrays` lists them: by position, then by name in the order of a dict's leaves.
     keys = [*range(len(inputs.args)), *sorted(inputs.kwargs)]
-    owners = [key for key in keys for leaf in jax.tree.leaves(everything[key]) if isinstance(leaf, jax.Array)]
+    owners = [key for key in keys for _ in jax.tree.leaves(hide_all(everything[key]))]
     shapes = [
         jax.ShapeDtypeStruct((2 * a.shape[0], *a.shape[1:]) if owner in doubled else a.shape, a.dtype)
         for owner, a in zip(owners, arrays, strict=True)
