@@ -24,6 +24,7 @@ NAMED_OTHERWISE = {
     "pytest_jax_bench": "ptjb",
     "benchax/__init__": "exports",
     "benchax/__main__": "exports",
+    "benchax/static_leaves": "measuring",
 }  # under src: what their tests are called
 LEFT_OUT = "not slow and not serial"  # serial tests wait for a quiet machine, not for a person
 

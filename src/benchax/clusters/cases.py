@@ -32,7 +32,11 @@ class SealedCase(Sealed):
 
     id: CaseId = field(default_factory=lambda: CaseId(""))
     folder: Path | None = None
-    """None: what it is at the driver, nobody has there."""
+    """None: a node doesn't have the driver's folder,"""
+    listen: None = None
+    """nor its display,"""
+    find_earlier_runs: None = None
+    """nor its store."""
 
 
 @dataclass(frozen=True)
