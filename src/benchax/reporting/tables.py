@@ -202,7 +202,7 @@ def agreement(s: Summary) -> str:
     agreeing = s.processes - len(s.outlying_s)
     if agreeing == s.processes:
         return f"{s.processes} processes agree"
-    if agreeing < 2:
+    if 2 * agreeing <= s.processes:
         return f"{s.processes} processes differ: {seconds_range(s.process_medians_s[0], s.process_medians_s[-1])}"
     slow = [median_s for median_s in s.outlying_s if median_s > s.median_s]
     fast = [median_s for median_s in s.outlying_s if median_s < s.median_s]

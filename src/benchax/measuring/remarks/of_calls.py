@@ -69,11 +69,14 @@ def dispatch_bound(t: CallTimes) -> Remark | None:
     wall, floor = t.summaries.get("wall"), t.floor
     if not wall or not floor or min(floor.share, floor.median_s / wall.median_s) < DISPATCH_SHARE:
         return None
+    # The two medians come from different moments, so a floor above wall is not shown next to it.
+    cost = f"an empty call takes {seconds(floor.median_s)} here (call floor), yours {seconds(wall.median_s)}"
+    if floor.median_s >= wall.median_s:
+        cost = "an empty call takes as long as yours"
     return Remark(
         "dispatch-bound",
         "warning",
-        f"Most of wall is the cost of a call: an empty call takes {seconds(floor.median_s)} here (call floor), yours "
-        f"{seconds(wall.median_s)}. Inside a bigger program, you don't pay that on each call.",
+        f"Most of wall is the cost of a call: {cost}. Inside a bigger program, you don't pay that on each call.",
     )
 
 
