@@ -129,7 +129,10 @@ SORT = ("jax.numpy:sort", "jax.numpy:argsort", "f32[8]")
         ((*SORT, "--timeout", "-3"), "option 'timeout_s' in the command line cannot be '-3'"),
         ((*SORT, "--plot", "nowhere/a.png"), "cannot draw to 'nowhere/a.png'"),
         ((*SORT, "--ref", "main", "--baseline", "sort"), "--baseline is given with versions of benchmarks"),
-        ((*SORT, "--fail-slower", "5%"), "--fail-slower is given with functions\nexpected one of them"),
+        (
+            (*SORT, "--fail-slower", "5%"),
+            "--fail-slower is given with functions\nexpected it with versions of benchmarks: --ref REF",
+        ),
         ((*SORT, "--store", "s"), "--store is given with functions"),
         (("benchax.workloads:mlp", "benchax.workloads:selu"), "'benchax.workloads:mlp' brings its own inputs"),
     ],

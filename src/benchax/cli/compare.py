@@ -116,7 +116,7 @@ def compare(
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
     if ref is None and jax is None and _are_functions(words):
-        _refuse(of_versions, "functions", "one of them")
+        _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
         code = _compare_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, write=write)
     else:
         _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")

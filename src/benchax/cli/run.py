@@ -35,8 +35,7 @@ QUICK = {
 }  # fmt: skip
 """What --quick asks for where nothing else is said: the result is still checked."""
 LEFT_OUT = (
-    "quick: one timer (wall) in one process, without memory, transfers, or dispatch. The interval speaks for this "
-    "process only. Omit --quick to measure everything"
+    "quick: one timer (wall) in one process, without memory, transfers, or dispatch. Omit --quick to measure everything"
 )
 
 
