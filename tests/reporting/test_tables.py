@@ -121,8 +121,8 @@ def test_the_first_lines_are_the_time_the_first_result_memory_and_the_check() ->
     )
 
     assert text_of(m)[:7] == [
-        "sort     500 µs  (500–500)  in_graph: inside a program",
-        "         600 µs  (600–600)  wall: one call",
+        "sort     500 µs  (500–500)  in_graph: inside a program · one process only",
+        "         600 µs  (600–600)  wall: one call · one process only",
         "        43.0 ms  first result; 40.0 ms of it to compile",
         "      +4.00 MiB  memory during a call",
         "        checked  identical to the eager result",
@@ -141,7 +141,7 @@ def test_what_a_call_takes_comes_with_what_a_program_takes_whichever_is_the_head
 def test_a_long_title_is_alone_on_its_line() -> None:
     lines = text_of(replace(measured(), case=CaseId("a_function_with_a_name", (("of_many", "parameters"),))))
 
-    assert lines[:2] == ["a_function_with_a_name[of_many=parameters]", "  2.00 s  wall"]
+    assert lines[:2] == ["a_function_with_a_name[of_many=parameters]", "  2.00 s  wall · one process only"]
 
 
 def test_processes_that_agree_are_counted_and_the_others_named() -> None:

@@ -189,8 +189,8 @@ def is_unstable(low_s: float | None, high_s: float | None) -> bool:
 
 
 def agreement(s: Summary) -> str:
-    """4 of 5 processes agree; one was slow (6.40 ms), or: as in 12 earlier runs. For one process without earlier runs:
-    empty, or why its interval is unstable."""
+    """4 of 5 processes agree; one was slow (6.40 ms), or: as in 12 earlier runs. One process without earlier
+    runs says so, and why its interval is unstable."""
     runs = plural(len(s.earlier_s), "earlier run")
     if len(s.earlier_s) >= ENOUGH_RUNS:
         low_s, high_s = range_of_runs(s.earlier_s)
@@ -198,7 +198,7 @@ def agreement(s: Summary) -> str:
         return f"as in {runs}" if s.is_as_before else f"{how} than {runs} ({seconds_range(low_s, high_s)})"
     if s.processes == 1:
         why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
-        return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "", why)))
+        return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "one process only", why)))
     agreeing = s.processes - len(s.outlying_s)
     if agreeing == s.processes:
         return f"{s.processes} processes agree"
