@@ -113,7 +113,7 @@ def _of_loop(body: Body, step: TracedEquation) -> Iterator[tuple[LowSum, _Added]
 
 
 def _follow_carry(scan: TracedEquation, position: int) -> _Added | None:
-    """What one iteration adds to a carry; None where it does anything else."""
+    """Finds the values that one iteration adds to a carry; None if it does anything else."""
     inside = Body(flow(scan.equation.params["jaxpr"]), len(scan.split_operands(scan.reads).consts), of=scan)
     taken, returned = inside.carries[position]
     return _CarryWay(inside, taken).behind(returned)

@@ -63,10 +63,10 @@ REBUILD_NS = 2_000_000_000
 """Versions that take longer to build are built once in a process."""
 PADDING_BYTES = 2**20
 ALONE, ALONE_NS = 8, 16_000_000
-"""Samples of a version in a row, at most and in so much time. The first quarter still finds what another version has
-left, and does not count: after 100 MiB of a rival, calls of 320 µs take 650, 450, and then 320."""
+"""The most samples of a version in a row, and the most nanoseconds for them. The first quarter still finds the caches
+of another version, and does not count: after 100 MiB of a rival, calls of 320 µs take 650, 450, and then 320."""
 LONG_NS = 100_000_000
-"""What a sample beyond this finds in the caches does not matter, and two more of them cost a tenth of the time."""
+"""For longer samples the state of the caches doesn't matter, and two more of them would cost a tenth of the time."""
 
 
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -315,7 +315,7 @@ def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]
 
 
 def result_facts(subject: Subject) -> dict[str, Any]:
-    """What there is to say of a result, whatever the others give."""
+    """Describes a result by itself, without the other versions."""
     return {
         "returns_nothing": not jax.tree.leaves(subject.outputs),
         "nonfinite": describe_nonfinite(subject.outputs),

@@ -24,8 +24,6 @@ from benchax.measuring.verification_notes import Undecided
 from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
 
-NOT_STARTED = "no further process was started"
-
 
 class CaseSampler(Protocol):
     """The contract. What is found out goes into the record; what the function raises passes through."""
@@ -107,7 +105,8 @@ class TimerSampler:
         `workers/replicated.py` revises the reason when it starts some.
         """
         asked = self.options.processes
-        why = f"one process was requested; --processes {PROCESSES} asks for more" if asked == 1 else NOT_STARTED
+        one = f"one process was requested; --processes {PROCESSES} asks for more"
+        why = one if asked == 1 else "no further process was started"
         record.processes = 1
         try:
             record.processes = most_processes(asked, least_s, record.stages.build_s, jax.default_backend())

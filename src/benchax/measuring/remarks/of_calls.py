@@ -50,8 +50,7 @@ class CallTimes:
 
 
 def times_of(m: Measurement) -> CallTimes:
-    found = {timer: m.summary(timer) for timer in dict.fromkeys(s.timer for s in m.samples)}
-    return CallTimes({timer: summary for timer, summary in found.items() if summary}, m.stages.call_floor)
+    return CallTimes({samples.timer: m.summary(samples.timer) for samples in m.samples}, m.stages.call_floor)
 
 
 def compare(t: CallTimes) -> tuple[Remark | None, ...]:
@@ -69,10 +68,10 @@ def dispatch_bound(t: CallTimes) -> Remark | None:
     wall, floor = t.summaries.get("wall"), t.floor
     if not wall or not floor or min(floor.share, floor.median_s / wall.median_s) < DISPATCH_SHARE:
         return None
-    # The two medians come from different moments, so a floor above wall is not shown next to it.
     cost = f"an empty call takes {seconds(floor.median_s)} here (call floor), yours {seconds(wall.median_s)}"
-    if floor.median_s >= wall.median_s:
-        cost = "an empty call takes as long as yours"
+    if floor.median_s >= wall.median_s:  # the two medians come from different moments
+        each = f"call floor {seconds(floor.median_s)}, wall {seconds(wall.median_s)}"
+        cost = f"an empty call takes as long as yours ({each})"
     return Remark(
         "dispatch-bound",
         "warning",

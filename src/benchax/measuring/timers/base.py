@@ -65,7 +65,8 @@ class Subject:
 
     @property
     def _donates_arrays(self) -> bool:
-        """Of its own: not in objects that it changes, nor in arguments that its author makes anew for each call."""
+        """Whether each call takes buffers of the shared inputs. Objects that it changes, and arguments that a setup
+        makes for each call, are renewed in another way."""
         return self.donates and not self.inputs.is_stateful and self.inputs.anew is None
 
     def calls(self, n: int) -> list[Call]:

@@ -55,8 +55,7 @@ class InGraphTimer:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
         body, leaves = embedded(subject)
         clock = _clock(leaves, subject.hlo)
-        run, empty = _compiled(clock, subject, body, leaves)
-        numbers = list(map(number_like, leaves))
+        run, empty, numbers = _compiled(clock, subject, body, leaves)
         overheads: dict[int, list[int]] = {}
 
         def take(iterations: int, count: int) -> list[int]:
@@ -101,8 +100,9 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
     return (times[:, 1] - times[:, 0]).tolist()
 
 
-def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tuple[Proven, Callable[..., Any]]:
-    """(program around the function, the same without it), run once. What does not trace or compile is a reason."""
+def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tuple[Proven, Callable[..., Any], Leaves]:
+    """(program around the function, the same without it, the arguments of the latter), run once. What does not trace
+    or compile is a reason."""
     try:
         count = len(jax.eval_shape(body, leaves))
         if not count:
@@ -125,7 +125,7 @@ def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tupl
         raise NotMeasured(
             f"it cannot be repeated inside a compiled program ({type(error).__name__}: {first_line})"
         ) from error
-    return run, empty
+    return run, empty, numbers
 
 
 @lru_cache(maxsize=16)
