@@ -55,6 +55,7 @@ from benchax import api
 from benchax.machine import noise
 from benchax.measuring import engine, prepare, record, sampler, sampling, stages, verification
 from benchax.measuring.timers import in_graph, loop
+from benchax.store.database import DatabaseStore
 
 SHARE, START_MS = 1.10, 150.0
 CLAIMED = {"first run": 2.0, "ninth run": 1.3, "--quick": 0.7}
@@ -107,7 +108,7 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("own", "remarks", engine, "remarks"),
     ("own", "environment", record, "capture"),
     ("own", "store", api, "_store"),
-    ("own", "earlier rows of several processes", api, "with_scatter"),
+    ("own", "earlier runs", DatabaseStore, "find_earlier_runs"),
 )
 """(group, part, where, name of the function). Trace, lower, compile and samples are wrapped by hand below."""
 

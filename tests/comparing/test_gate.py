@@ -291,6 +291,15 @@ def test_each_limit_has_to_judge_a_case() -> None:
     assert gate.unjudged([replace(compared("same"), method="same program")]) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "code"), [(Limit(0.001), UNCLEAR), (Limit(0.03), FINE), (Limit(None, 1e-6), UNCLEAR)]
+)
+def test_the_same_within_more_than_the_limit_is_not_judged(limit: Limit, code: int) -> None:
+    found = replace(compared("same", 1.0), low=0.99, high=1.02)
+
+    assert Gate({"run": limit}).exit_code([found]) == code
+
+
 def test_a_limit_of_other_cases_is_not_missed() -> None:
     gate = Gate(cases=[("matmul", {"run": Limit(0.05)})])
 

@@ -56,7 +56,7 @@ def subject() -> Callable[..., Subject]:
         program = program_of(case, inputs)
         built = stages.build(program, inputs, lambda stage: None)
         hlo = built.compiled.as_text() if built.compiled is not None else ""
-        made = Subject(program, inputs, None, built.static, built.donates, hlo or "")
+        made = Subject(program, inputs, None, built.static, built.donates, hlo or "", donated=built.donated)
         return replace(made, outputs=made.outcome())
 
     return make

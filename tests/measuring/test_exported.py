@@ -46,7 +46,7 @@ def built(fn: Any, *args: Any, kwargs: Any = None, **of_the_case: Any) -> Subjec
     case = make_case(fn, args, kwargs, **of_the_case)
     inputs, program = make_inputs(case, seed=0), program_of(case)
     made = stages.build(program, inputs, lambda stage: None)
-    return Subject(program, inputs, None, made.static, made.donates)
+    return Subject(program, inputs, None, made.static, made.donates, donated=made.donated)
 
 
 def row(fn: Any, *args: Any, **of_the_case: Any) -> Measurement:
@@ -123,6 +123,21 @@ def test_static_arguments_by_position_and_name_are_part_of_the_program() -> None
         assert program.content is not None
         assert_same(ImportedProgram(program.content)(*leaves_of(subject).args), X**3)
         assert leaves_of(subject).signature == "f32[4,6]"
+
+
+def test_the_program_donates_what_the_function_donates() -> None:
+    def step(unused: Any, state: dict[str, Any], x: Any) -> dict[str, Any]:
+        return {name: value + x.sum() for name, value in state.items()}
+
+    subject = built(step, X, {"a": X + 1, "b": X + 2}, X, donate=[1])
+    program = exported(subject)
+    assert program.content is not None
+    leaves = [leaf + 0 for leaf in leaves_of(subject).args]
+
+    outputs = ImportedProgram(program.content).program().call(*leaves)
+
+    assert [leaf.is_deleted() for leaf in leaves] == [False, True, True, False]
+    assert_same(outputs, subject.call())
 
 
 def test_keyword_arguments_are_leaves_like_others() -> None:
@@ -247,14 +262,6 @@ REFUSED: dict[str, tuple[Callable[[], Subject], str]] = {
     "a Compiled": (
         lambda: built(jax.jit(lambda x: x + 1).lower(X).compile(), X),
         "a function that is given as a Compiled cannot be called inside another compiled program",
-    ),
-    "donated": (
-        lambda: built(lambda x: x + 1, X, donate=[0]),
-        "it donates its arguments, which an exported program cannot",
-    ),
-    "donated by its jit": (
-        lambda: built(jax.jit(lambda x: x + 1, donate_argnums=0), X),
-        "it donates its arguments, which an exported program cannot",
     ),
     "a callback": (lambda: built(called_back, X), "it cannot be exported (NotImplementedError: "),
     "a debugging print": (lambda: built(printing, X), "it cannot be exported (NotImplementedError: "),

@@ -39,6 +39,35 @@ def test_each_call_of_a_sample_gets_what_the_one_before_returned_while_that_stay
     assert seen == expected
 
 
+@pytest.mark.parametrize(("name", "rows"), [("in_graph", 8 * [[1, 2, 4, 8]]), ("loop", [[1, 2], [1, 2, 4, 8, 16, 32]])])
+def test_a_repetition_inside_a_program_gets_what_the_one_before_returned(
+    name: str, rows: list[list[float]], subject: Make
+) -> None:
+    seen: list[float] = []
+
+    def step(scale: Any, state: Any) -> Any:
+        jax.debug.callback(lambda first: seen.append(float(first)), state["w"][0], ordered=False)
+        return state["w"].sum(), {"w": state["w"] * scale}
+
+    prepared = TIMERS[name].prepare(subject(step, jnp.float32(2), {"w": jnp.ones(4)}, donate=[1]))
+    seen.clear()
+    prepared.sample(4)
+    jax.effects_barrier()
+
+    assert seen == [value for row in rows for value in row]
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("name", ["in_graph", "loop"])
+def test_inside_a_program_an_update_in_place_copies_nothing(name: str, subject: Make) -> None:
+    def update(x: Any) -> Any:
+        return x.at[3].add(1.0)
+
+    donated, copied = (TIMERS[name].prepare(subject(update, jnp.ones(2**18), donate=donate)) for donate in ([0], []))
+
+    assert min(donated.sample(8) for _ in range(5)) < 0.3 * min(copied.sample(8) for _ in range(5))
+
+
 def _with_loss(batch: Any, state: Any) -> Any:
     return state["w"].sum(), {"w": state["w"] * 0.5 + batch.sum()}
 

@@ -57,11 +57,11 @@ def native(label: str, fn: Any, *args: Any, **of_the_case: Any) -> Side:
     return Side(label, make_case(fn, args or (X,), **of_the_case))
 
 
-def program(fn: Any, *args: Any) -> bytes:
-    case = make_case(fn, args or (X,))
+def program(fn: Any, *args: Any, **of_the_case: Any) -> bytes:
+    case = make_case(fn, args or (X,), **of_the_case)
     inputs, made = make_inputs(case, seed=0), program_of(case)
     built = stages.build(made, inputs, lambda stage: None)
-    content = exported(Subject(made, inputs, None, built.static, built.donates)).content
+    content = exported(Subject(made, inputs, None, built.static, built.donates, donated=built.donated)).content
     assert content is not None
     return content
 
@@ -253,7 +253,6 @@ def test_programs_may_be_given_their_leaves() -> None:
 
 UNEXPORTED = {
     "calls back": (native("now", host_sine), "it cannot be exported (NotImplementedError: "),
-    "donates": (native("now", sine, donate=[0]), "it donates its arguments, which an exported program cannot"),
     "eager": (native("now", sine, jit=False), "a function that is given without jit cannot be called inside"),
     "a Compiled": (
         native("now", jax.jit(sine).lower(jax.ShapeDtypeStruct((64,), "float32")).compile()),
@@ -290,8 +289,10 @@ def test_static_arguments_and_pytrees_meet_their_program() -> None:
     assert document["sides"][1]["agreement"]["agrees"]
 
 
-def test_donating_functions_run_beside_each_other() -> None:
-    document, (ns, _) = taken(native("a", sine, donate=[0]), native("b", twice, donate=[0]), blocks=2)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_donating_functions_run_beside_each_other(is_stored: bool) -> None:
+    old = Side("a", program=program(sine, donate=[0])) if is_stored else native("a", sine, donate=[0])
+    document, (ns, _) = taken(old, native("b", twice, donate=[0]), blocks=2)
 
     assert document["failure"] is None
     assert (ns > 0).all()

@@ -223,11 +223,12 @@ def test_a_donating_function_leaves_the_inputs_as_they_are(name, subject):
     assert np.isfinite(made.inputs.args[0]).all()
 
 
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize(
     ("fn", "args", "of_the_case", "why"),
     [
         (lambda: jnp.ones(3), (), {}, "it takes no arrays"),
-        (lambda x: x + 1, ("f32[8]",), {"donate": [0]}, "it donates its arguments"),
+        (lambda x: x.sum(), ("f32[8]",), {"donate": [0]}, "it donates arguments that its outputs cannot replace"),
         (
             lambda x: x + 1,
             ("f32[8]",),
@@ -452,11 +453,12 @@ def test_a_function_of_several_outputs_is_timed_until_the_last_one(subject):
     assert min(prepared.take(1, 20)) >= 300_000
 
 
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize(
     ("fn", "args", "of_the_case", "why"),
     [
         (lambda: jnp.ones(3), (), {}, "it takes no arrays"),
-        (lambda x: x + 1, ("f32[8]",), {"donate": [0]}, "it donates its arguments"),
+        (lambda x: x.sum(), ("f32[8]",), {"donate": [0]}, "it donates arguments that its outputs cannot replace"),
         (lambda x: (), ("f32[8]",), {}, "it returns no arrays|does not depend on its inputs"),
     ],
 )

@@ -69,10 +69,14 @@ def test_one_process_says_that_it_is_one_and_why_it_is_unstable(facts: dict[str,
 
 @pytest.mark.parametrize(
     ("median_s", "text"),
-    [(1.0, "as in 61 earlier runs"), (2.0, "slower than 61 earlier runs ("), (0.5, "faster than 61 earlier runs (")],
+    [
+        (1.0, "as in 61 earlier runs"),
+        (2.0, "slower than all of 61 earlier runs ("),
+        (0.5, "faster than all of 61 earlier runs ("),
+    ],
 )
 def test_a_run_is_compared_with_the_range_of_earlier_ones_and_not_with_the_newest(median_s: float, text: str) -> None:
-    earlier = [*[1.0] * 60, 0.1]
+    earlier = [*[1.0] * 60, 0.9]
 
     assert agreement(summarize_run([(median_s,) * 6], earlier)).startswith(text)
 

@@ -61,7 +61,7 @@ def test_later_runs_read_a_time_inside_the_interval(load: str, timer: str) -> No
         processes += [s.processes for s in said[ENOUGH_RUNS:]]
 
     assert fmean(held) >= INSIDE[load]
-    assert fmean(processes) < 2
+    assert fmean(processes) < 2.5
 
 
 @pytest.mark.parametrize(("timer", "widest"), [("in_graph", 0.15), ("wall", 0.35)])
@@ -131,8 +131,15 @@ def test_with_enough_earlier_runs_their_range_is_the_interval() -> None:
 
     low, high = predict_interval([1.03], earlier, margin=0.5, pace_scatter=0.5) or (0.0, 0.0)
 
-    assert low == pytest.approx(1.0 / (1 + LEAST_MARGIN), rel=0.003)
-    assert high == pytest.approx(1.07 * (1 + LEAST_MARGIN), rel=0.003)
+    assert low == pytest.approx(1.007 / (1 + LEAST_MARGIN))
+    assert high == pytest.approx(1.063 * (1 + LEAST_MARGIN))
+
+
+def test_two_values_far_apart_claim_little_beyond_themselves() -> None:
+    low, high = predict_interval([1.0], [30.0], margin=0.1) or (0.0, 0.0)
+
+    assert low > 0.7
+    assert high < 43
 
 
 def test_a_run_outside_of_the_earlier_ones_is_still_inside_its_own_interval() -> None:

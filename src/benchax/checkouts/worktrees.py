@@ -67,12 +67,17 @@ def build_checkout(
         store, launch = open_store(folder), _launch(ref, commit, top, tree)
         note = ""
         if not own_benchmarks:
-            _bring(selection.what, top, tree)
-            note = _build(selection, launch, top, tree, folder)
-            own_benchmarks = bool(note)
+            changed = _bring(selection.what, top, tree)
+            problem = _build(selection, launch, top, tree, folder)
+            own_benchmarks = bool(problem)
             if own_benchmarks:
                 git(tree, "checkout", "--quiet", "--force", commit)  # back to the files that were written over
-                note = f"the benchmark files of now do not run at {ref}, so its own were taken: {note}"
+                note = f"the benchmark files of now do not run at {ref}, so its own were taken: {problem}"
+            elif changed:
+                note = (
+                    f"both versions ran {' and '.join(changed)} as now, which is not as at {ref}; --benchmarks ref "
+                    "runs each version with its own"
+                )
         if own_benchmarks and (problem := _build(selection, launch, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")
         rows = by_case(store.query())
@@ -189,15 +194,19 @@ def _move_paths(what: Sequence[str], top: Path, tree: Path) -> list[str]:
     return [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in what]
 
 
-def _bring(what: Sequence[str], top: Path, tree: Path) -> None:
-    """The benchmark files of now into the worktree."""
+def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
+    """Copies the benchmark files of now into the worktree; the names of those that differ there."""
+    changed: list[str] = []
     if ":" in what[0] and not Path(what[0]).exists():  # a function by name: no file of benchmarks is meant
-        return
+        return changed
     for path in (file for text in what if Path(text).exists() for file in files(Path(text))):
         copy = _move(path, top, tree)
         if copy != path:
+            if copy.exists() and copy.read_bytes() != path.read_bytes():
+                changed.append(path.name)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
+    return changed
 
 
 def _build(selection: Selection, launch: Launch, top: Path, tree: Path, folder: str) -> str:

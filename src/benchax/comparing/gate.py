@@ -96,16 +96,19 @@ class Gate:
     def unjudged(
         self, comparisons: Sequence[Comparison], new: Sequence[CaseId] = (), missing: Sequence[CaseId] = ()
     ) -> list[Metric]:
-        """The metrics whose limit judged no case: all are unclear, failed, or only one version has them."""
+        """The metrics whose limit judged no case.
+
+        It judges no case that is unclear, failed, known of one version only, or "same" within more than the limit.
+        """
         cases = [*(c.case for c in comparisons), *new, *missing]
         limited = {metric for case in cases for metric in self.limits_of(case)}
         judged = {
             metric
             for c in comparisons
             if c.verdict != "unclear"
-            for metric in self.limits_of(c.case)
+            for metric, limit in self.limits_of(c.case).items()
             # One comparison says of a program that did not change that it is the same by every metric.
-            if c.metric == metric or c.method == "same program"
+            if c.method == "same program" or (c.metric == metric and not _covers(c, limit))
         }
         return [metric for metric in METRICS if metric in limited - judged]
 
@@ -129,6 +132,14 @@ class Gate:
         if self.events["unclear"] is not False and self.unjudged(comparisons, new, missing):
             codes.add(UNCLEAR)
         return next((code for code in (ERROR, SLOWER, UNCLEAR) if code in codes), FINE)
+
+
+def _covers(comparison: Comparison, limit: Limit) -> bool:
+    """Could a change above the limit hide behind the verdict "same"?"""
+    before, high = comparison.baseline_value, comparison.high
+    if comparison.verdict != "same" or before is None or high is None:
+        return False
+    return limit.is_exceeded(before, before * high)
 
 
 def describe_alarm(comparison: Comparison, limit: Limit) -> str:

@@ -114,8 +114,9 @@ class Prepared:
 
     def subject_of(self, found: BuiltProgram | None = None) -> Subject:
         """As far as `found` tells, a build or a trace; without one, what the case declares."""
-        static, donates = (self.inputs.static, False) if found is None else (found.static, found.donates)
-        return Subject(self.program, self.inputs, None, static, donates)
+        if found is None:
+            return Subject(self.program, self.inputs, None, self.inputs.static)
+        return Subject(self.program, self.inputs, None, found.static, found.donates, donated=found.donated)
 
     @cached_property
     def hlo(self) -> str:

@@ -43,8 +43,13 @@ class BuiltProgram:
     traced: jax.stages.Traced | None = None
     lowered: jax.stages.Lowered | None = None
     compiled: jax.stages.Compiled | None = None
-    donates: bool = False
+    donated: tuple[int, ...] = ()
+    """Which of the arrays and numbers that the compiled program takes."""
     static: tuple[int | str, ...] = ()
+
+    @property
+    def donates(self) -> bool:
+        return bool(self.donated)
 
     def reach_trace(self) -> jax.stages.Traced:
         """Raises `NotMeasured` where it cannot be reached."""
@@ -145,7 +150,8 @@ def _read_arguments(built: BuiltProgram, program: CallableProgram, inputs: Input
     if stage is None:
         return
     infos = stage.args_info
-    built.donates = any(info.donated for info in jax.tree.leaves(infos, is_leaf=_is_info) if _is_info(info))
+    flags = [info.donated for info in jax.tree.leaves(infos, is_leaf=_is_info) if _is_info(info)]
+    built.donated = tuple(i for i, is_donated in enumerate(flags) if is_donated)
     if program.kind == "jit":
         built.static = undeclared_static(infos, inputs.args, inputs.kwargs)
 

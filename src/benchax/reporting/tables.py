@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchax.model import Environment
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
-from benchax.stats.intervals import ENOUGH_RUNS, range_of_runs
+from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
@@ -193,9 +193,11 @@ def agreement(s: Summary) -> str:
     runs says so, and why its interval is unstable."""
     runs = plural(len(s.earlier_s), "earlier run")
     if len(s.earlier_s) >= ENOUGH_RUNS:
-        low_s, high_s = range_of_runs(s.earlier_s)
-        how = "slower" if s.median_s > high_s else "faster"
-        return f"as in {runs}" if s.is_as_before else f"{how} than {runs} ({seconds_range(low_s, high_s)})"
+        fastest_s, slowest_s = min(s.earlier_s), max(s.earlier_s)
+        if fastest_s / (1 + LEAST_MARGIN) <= s.median_s <= slowest_s * (1 + LEAST_MARGIN):
+            return f"as in {runs}"
+        how = "slower" if s.median_s > slowest_s else "faster"
+        return f"{how} than all of {runs} ({seconds_range(fastest_s, slowest_s)})"
     if s.processes == 1:
         why = _why_unstable(s) if is_unstable(s.low_s, s.high_s) else ""
         return ", ".join(filter(None, (f"with {runs}" if s.earlier_s else "one process only", why)))

@@ -24,6 +24,9 @@ ENOUGH_RUNS = 8
 LEAST_MARGIN = 0.015
 """Every prediction has at least this margin on each side, since the clock rate of a core changes in such steps."""
 
+MOST_GAP = 1.25
+"""Values that differ by more come from two states of the machine, and say nothing about a third one."""
+
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Confidence interval for the median of the stationary process that `values` were drawn from.
@@ -84,11 +87,12 @@ def predict_interval(
 ) -> tuple[float, float] | None:
     """The interval that is meant to hold what a later run of the same program reads, in 95 % of cases.
 
-    With `ENOUGH_RUNS` earlier runs: the 3 to 97 % range of what they read, extended to this run's own value, with
-    `LEAST_MARGIN` on each side. With fewer: the range of the processes that agree and of the earlier runs, and on each
-    side the mean distance between two neighbors among these. A margin is added, which shrinks with the root of their
-    number, and is never below what the machine's pace scatters by. Recorded runs decided the rule and the margins
-    (docs/about/decisions.md).
+    With `ENOUGH_RUNS` earlier runs: the 10 to 90 % range of what they read, extended to this run's own value, with
+    `LEAST_MARGIN` on each side. A run that reads a value outside that range starts further processes, which is why the
+    range may leave out the ends. With fewer: the range of the processes that agree and of the earlier runs, and on each
+    side the mean distance between two neighbors among these, up to `MOST_GAP`. A margin is added, which shrinks with
+    the root of their number, and is never below what the machine's pace scatters by. Recorded runs decided the rule and
+    the margins (docs/about/decisions.md).
 
     Args:
         medians: the median of each process of this run, all above 0, in any order.
@@ -110,14 +114,15 @@ def predict_interval(
     moments = NormalDist().inv_cdf(0.975) * math.sqrt(2) * pace_scatter
     share = math.hypot(max(LEAST_MARGIN, margin * math.sqrt(2 / len(values))), moments)
     # The ends of a few values are not the ends of what they are drawn from: on average those lie a gap further out.
-    beyond = (1 + share) * (max(values) / min(values)) ** (1 / (len(values) - 1))
+    gap = (max(values) / min(values)) ** (1 / (len(values) - 1))
+    beyond = (1 + share) * min(gap, MOST_GAP)
     return min(values) / beyond, max(values) * beyond
 
 
 def range_of_runs(earlier: Sequence[float]) -> tuple[float, float]:
-    """The 3 to 97 % range of what earlier runs read, with `LEAST_MARGIN` on each side."""
+    """The 10 to 90 % range of what earlier runs read, with `LEAST_MARGIN` on each side."""
     ordered = sorted(earlier)
-    return quantile(ordered, 0.03) / (1 + LEAST_MARGIN), quantile(ordered, 0.97) * (1 + LEAST_MARGIN)
+    return quantile(ordered, 0.1) / (1 + LEAST_MARGIN), quantile(ordered, 0.9) * (1 + LEAST_MARGIN)
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:

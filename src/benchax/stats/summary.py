@@ -67,7 +67,7 @@ class Summary(SelfRendering):
 
     @property
     def is_as_before(self) -> bool:
-        """Whether `median_s` is in the range of the earlier runs."""
+        """Whether `median_s` is in `range_of_runs` of the earlier runs, so that no other process has to confirm it."""
         if not self.earlier_s:
             return False
         low, high = range_of_runs(self.earlier_s)

@@ -59,7 +59,7 @@ def describe_nonfinite_result(nonfinite: str, what: str) -> Remark | None:
     return Remark(
         "nonfinite-result",
         "warning",
-        f"Not all values of {what} are finite ({nonfinite}), and NaN agrees with NaN. Check the inputs.",
+        f"Not all values of {what} are finite ({nonfinite}); equal ones count as agreement. Check the inputs.",
     )
 
 

@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +42,8 @@ class Subject:
     """The optimised program; empty where it cannot be reached."""
     impure: str = ""
     """How two traces of it differ; empty where they do not, or where nobody has looked."""
+    donated: tuple[int, ...] = ()
+    """Which of `dynamic_leaves` it donates, as its trace says; empty for a function without one."""
 
     @property
     def needs_renewal(self) -> bool:
@@ -55,6 +58,23 @@ class Subject:
         if not self._donates_arrays or not self.hlo or is_value_dependent(self.hlo):
             return None
         return find_feedback(self.program.call, (self.inputs.args, self.inputs.kwargs))
+
+    @property
+    def fed_leaves(self) -> dict[int, int]:
+        """Which of `dynamic_leaves` becomes which array of the outputs in the next call; empty without `feedback`."""
+        if self.feedback is None:
+            return {}
+        args, _ = self._merge()([_Mark(i) for i in range(len(self.dynamic_leaves))])
+        leaves, tree = jax.tree.flatten(self.outputs)
+        carried = itertools.count()
+        outputs = tree.unflatten([_Mark(next(carried)) if is_carried(leaf) else leaf for leaf in leaves])
+        return {
+            taken: given
+            for place, output in self.feedback.places
+            for taken, given in zip(
+                _marks(args[place]), _marks(outputs if output is None else outputs[output]), strict=True
+            )
+        }
 
     @property
     def regime(self) -> str | None:
@@ -226,6 +246,17 @@ class Ready:
     def state(self) -> Values:
         """All that the mutable arguments hold now."""
         return state.take_apart(self._dynamic, self._subject.inputs.labels).values
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Marks a leaf by its position among the leaves that count."""
+
+    index: int
+
+
+def _marks(tree: Any) -> list[int]:
+    return [leaf.index for leaf in jax.tree.leaves(tree) if isinstance(leaf, _Mark)]
 
 
 def _arrays(*trees: Any) -> Iterator[Any]:

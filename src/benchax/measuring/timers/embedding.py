@@ -8,7 +8,8 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -26,15 +27,38 @@ Body = Callable[[Leaves], Any]
 """A function of its array leaves; where a program is built around it, one that returns a list of arrays."""
 
 
-def embedded(subject: Subject) -> tuple[Body, Leaves]:
-    """`function_of_leaves`, where that can be repeated inside another program.
+@dataclass(frozen=True)
+class Embedded:
+    """A function that another program can repeat."""
+
+    body: Body
+    leaves: Leaves
+    fed: dict[int, int]
+    """Which leaf becomes which output in the next repetition, as the function donates it."""
+    most_calls: int
+    """Repetitions in a row that keep every number finite."""
+
+
+def feed(fed: Mapping[int, int], values: Leaves, outputs: Leaves) -> Leaves:
+    """The values of the next repetition: outputs where `fed` names one."""
+    return [like(value, outputs[fed[i]]) if i in fed else value for i, value in enumerate(values)]
+
+
+def embed(subject: Subject, most_calls: int) -> Embedded:
+    """The function of its array leaves, where that can be repeated inside another program.
+
+    Args:
+        most_calls: repetitions in a row, at most.
 
     Raises:
         NotMeasured: it would not be the same function there, or not run every time.
     """
     _check(subject)
     body, leaves = function_of_leaves(subject)
-    return lambda values: arrays_of(body(values)), leaves
+    # A loop carries no weak types: such numbers stay as they are.
+    fed = {i: j for i, j in subject.fed_leaves.items() if not getattr(leaves[i], "weak_type", False)}
+    most = min(most_calls, subject.feedback.most_calls) if subject.feedback else most_calls
+    return Embedded(lambda values: arrays_of(body(values)), leaves, fed, most)
 
 
 def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
@@ -87,9 +111,14 @@ def is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
+def like(value: Any, data: Any) -> Any:
+    """`data`, the numbers that a key is made of, as a key where `value` is one."""
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data
+
+
 def _check(subject: Subject) -> None:
-    if subject.donates:
-        raise NotMeasured("it donates its arguments, and a program that repeats it would need them again")
+    if subject.donates and not subject.feedback:
+        raise NotMeasured("it donates arguments that its outputs cannot replace, so that a repetition has none")
     if not subject.dynamic_leaves:
         raise NotMeasured("it takes no arrays: nothing ties one repetition to the next, and XLA would run it once")
     if entry_uses_parameters(subject.hlo) is False:

@@ -17,9 +17,9 @@ from time import perf_counter_ns
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchax.measuring.inputs import Call, copied
+from benchax.numerics import describe_nonfinite
 
 FED_BACK, FRESH_COPIES = "outputs fed back", "fresh copies of donated arguments"
 """The regimes of the timers that call a donating function."""
@@ -109,8 +109,5 @@ def _describe(tree: Any) -> Any:
 
 
 def _is_finite(tree: Any) -> bool:
-    """By NumPy: a program of JAX would be compiled while something is timed."""
-    inexact = (
-        a for a in jax.tree.leaves(tree) if isinstance(a, jax.Array) and jax.dtypes.issubdtype(a.dtype, np.inexact)
-    )
-    return all(np.isfinite(np.asarray(a)).all() for a in inexact)
+    # By NumPy: a program of JAX would be compiled while something is timed.
+    return not describe_nonfinite([leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)])

@@ -16,7 +16,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -31,7 +31,7 @@ from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, number_like
+from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, is_key, like, number_like
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 from benchax.model import Form
 from benchax.program.census import timed_body
@@ -43,6 +43,7 @@ READINGS = 1024
 """Readings that one call of the executable takes, at most. Each call copies its inputs and makes its outputs once
 beside them."""
 EMPTY_READINGS = 16
+MOST_ITERATIONS = 1000
 SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 """How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
 
@@ -53,9 +54,10 @@ class InGraphTimer:
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
-        body, leaves = embedded(subject)
+        function = embed(subject, MOST_ITERATIONS)
+        leaves = function.leaves
         clock = _clock(leaves, subject.hlo)
-        run, empty, numbers = _compiled(clock, subject, body, leaves)
+        run, empty, numbers = _compiled(clock, subject, function)
         overheads: dict[int, list[int]] = {}
 
         def take(iterations: int, count: int) -> list[int]:
@@ -70,7 +72,8 @@ class InGraphTimer:
             overhead_s=lambda n: median(overheads[n]) / 1e9,
             clock_tier=clock.name,
             census=run.census,
-            most_iterations=1000,
+            regime=subject.regime,
+            most_iterations=function.most_calls,
             sample_time_s=SPAN_S[clock.name],
         )
 
@@ -100,16 +103,17 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
     return (times[:, 1] - times[:, 0]).tolist()
 
 
-def _compiled(clock: Tier, subject: Subject, body: Body, leaves: Leaves) -> tuple[Proven, Callable[..., Any], Leaves]:
+def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven, Callable[..., Any], Leaves]:
     """(program around the function, the same without it, the arguments of the latter), run once. What does not trace
     or compile is a reason."""
+    body, leaves = function.body, function.leaves
     try:
         count = len(jax.eval_shape(body, leaves))
         if not count:
             raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
         arguments = (np.int32(1), np.int32(1), *leaves)
         run = compile_proven(
-            lambda run: _program(clock, lambda values, time: run(body, values, time[1])),
+            lambda run: _program(clock, lambda values, time: run(body, values, time[1]), function.fed),
             lambda module: timed_body(module, clock.target("stamp")),
             arguments,
             census_alone(subject, body, leaves),
@@ -149,20 +153,33 @@ def _nothing(run: Run, count: int) -> Once:
     return lambda values, time: run(lambda _: [time[:1] for _ in range(count)], values, time[1])
 
 
-def _program(clock: Tier, run_once: Once) -> Callable[..., Any]:
-    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs."""
+def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) -> Callable[..., Any]:
+    """(count, iterations, *leaves) -> u32[READINGS, 2, 2], the stamps before and after `iterations` runs.
+
+    Args:
+        fed: `Embedded.fed`.
+    """
+    fed = fed or {}
 
     def once(_: Any, carry: Any) -> Any:
         values, time = carry
-        return _through(clock, values, run_once(values, time))
+        outputs = run_once(values, time)
+        # Between two runs nothing else touches what the function replaces: XLA would copy it.
+        values, time = _through(clock, values, outputs, passing_by=fed)
+        return feed(fed, values, outputs), time
 
     def program(count: Any, iterations: Any, *leaves: Any) -> Any:
         def reading(carry: Any) -> Any:
-            i, values, buffer = carry
-            values, start = _through(clock, values)
-            values, end = _through(clock, lax.fori_loop(0, iterations, once, (values, start))[0])
+            i, first, buffer = carry
+            # What the function replaces is copied here, before the clock is read: the next reading needs it again.
+            values, start = _through(clock, first)
+            values, time = lax.fori_loop(0, iterations, once, (values, start))
+            left = [*(values[leaf] for leaf in fed), time] if fed else []
+            values, end = _through(clock, values, left, passing_by=fed)
             buffer = lax.dynamic_update_slice(buffer, jnp.stack([start, end])[None], (i, 0, 0))
-            return i + 1, values, buffer
+            # And it passes through another stamp, without which XLA would take all of the reading out of the loop.
+            again, _ = _through(clock, [first[leaf] for leaf in fed], [end]) if fed else ([], None)
+            return i + 1, feed(dict(zip(fed, range(len(fed)), strict=True)), values, again), buffer
 
         values = [jnp.asarray(leaf) for leaf in leaves]
         # A time is two words of 32 bits: with jax_enable_x64 off, the first operation on an int64 would cut it to one.
@@ -173,7 +190,9 @@ def _program(clock: Tier, run_once: Once) -> Callable[..., Any]:
     return program
 
 
-def _through(clock: Tier, values: Leaves, outputs: Sequence[Any] = ()) -> tuple[Leaves, Any]:
+def _through(
+    clock: Tier, values: Leaves, outputs: Sequence[Any] = (), passing_by: Container[int] = ()
+) -> tuple[Leaves, Any]:
     """Values through one reading of the clock when the outputs are there too, and the reading.
 
     The outputs end here. Were they carried from run to run, XLA would keep a buffer for them and give the temporaries
@@ -181,21 +200,22 @@ def _through(clock: Tier, values: Leaves, outputs: Sequence[Any] = ()) -> tuple[
 
     Typed keys pass as the numbers that they are made of. Python's numbers, which would come back as arrays and change
     what the function computes (bf16 * 2.5 is bf16), are held by a barrier, which is enough to keep them in the loop.
+
+    Args:
+        passing_by: positions of values that the reading neither waits for nor holds.
     """
     is_weak = [getattr(value, "weak_type", False) for value in values]
-    plain = [_key_data(value) for value, weak in zip(values, is_weak, strict=True) if not weak]
+    plain = [_key_data(value) for i, value in enumerate(values) if not is_weak[i] and i not in passing_by]
     passed, time = handlers.stamp(clock, plain, outputs)
     strong = iter(passed)
-    new = [
-        lax.optimization_barrier((value, time))[0] if weak else _like(value, next(strong))
-        for value, weak in zip(values, is_weak, strict=True)
-    ]
-    return new, time
+
+    def new(i: int, value: Any) -> Any:
+        if i in passing_by:
+            return value
+        return lax.optimization_barrier((value, time))[0] if is_weak[i] else like(value, next(strong))
+
+    return [new(i, value) for i, value in enumerate(values)], time
 
 
 def _key_data(value: Any) -> Any:
     return jax.random.key_data(value) if is_key(value) else value
-
-
-def _like(value: Any, data: Any) -> Any:
-    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value)) if is_key(value) else data

@@ -30,11 +30,12 @@ from jax import lax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Body, Leaves, embedded, is_key, zeros_like_outputs
+from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, is_key, like, zeros_like_outputs
 from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
 
+MOST_ITERATIONS = 1_000_000
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
@@ -44,49 +45,67 @@ class LoopTimer:
 
     def prepare(self, subject: Subject) -> PreparedTimer:
         """Raises `NotMeasured` with the reason where no such loop can be built."""
-        body, leaves = embedded(subject)
-        proven = _compiled(_barrier_loop, subject, body, leaves)
+        function = embed(subject, MOST_ITERATIONS)
+        leaves = function.leaves
+        proven = _compiled(_barrier_loop, subject, function)
         regime = _regime()
         # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
         # version by other rules.
         if has_small_call(proven.text):
-            _check_single_kernel(leaves, zeros_like_outputs(body, leaves), subject)
-            proven, regime = _compiled(_data_loop, subject, body, leaves), "single kernel"
-        sample = _slope(proven.call, leaves)
-        return PreparedTimer(sample, regime=regime, census=proven.census, least_iterations=2, length=7.0)
+            _check_single_kernel(leaves, zeros_like_outputs(function.body, leaves), subject)
+            proven, regime = _compiled(_data_loop, subject, function), "single kernel"
+        # The longer of the two loops of a sample has half as many trips again.
+        most = max(2, function.most_calls * 2 // 3)
+        return PreparedTimer(
+            _slope(proven.call, leaves),
+            regime=regime,
+            census=proven.census,
+            least_iterations=2,
+            most_iterations=most,
+            length=7.0,
+        )
 
 
 def _regime() -> str:
     return "thunks" if jax.default_backend() == "cpu" else "kernels"
 
 
-def _barrier_loop(body: Body, run: Run) -> Callable[..., Any]:
+def _barrier_loop(function: Embedded, run: Run) -> Callable[..., Any]:
     """(trips, zero, *leaves) -> the outputs of the last trip."""
 
-    def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
-        def trip(_: Any, carry: Any) -> Any:
-            return lax.optimization_barrier((carry[0], run(body, carry[0], zero)))
+    def next_values(values: Leaves, outputs: Leaves, zero: Any) -> Leaves:
+        return values
 
-        return lax.fori_loop(0, trips, trip, (list(leaves), zeros_like_outputs(body, list(leaves))))[1]
-
-    return loop
+    return _loop(function, run, next_values)
 
 
-def _data_loop(body: Body, run: Run) -> Callable[..., Any]:
+def _data_loop(function: Embedded, run: Run) -> Callable[..., Any]:
     """The same with a dependency that survives inside one machine function.
 
     One element of each argument is XOR-ed with bits of the previous output that a run-time zero has masked: the
     values do not change, but no compiler can know.
     """
 
+    def next_values(values: Leaves, outputs: Leaves, zero: Any) -> Leaves:
+        token = _bits((outputs or [values[i] for i in function.fed])[0]) & zero
+        return [value if i in function.fed else _touch(value, token) for i, value in enumerate(values)]
+
+    return _loop(function, run, next_values)
+
+
+def _loop(function: Embedded, run: Run, next_values: Callable[[Leaves, Leaves, Any], Leaves]) -> Callable[..., Any]:
     def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
         def trip(_: Any, carry: Any) -> Any:
-            values, outputs = carry
-            token = _bits(outputs[0]) & zero
-            values = [_touch(value, token) for value in values]
-            return lax.optimization_barrier((values, run(body, values, zero)))
+            values = next_values(*carry, zero)
+            outputs = run(function.body, values, zero)
+            return lax.optimization_barrier((feed(function.fed, values, outputs), unfed(outputs)))
 
-        return lax.fori_loop(0, trips, trip, (list(leaves), zeros_like_outputs(body, list(leaves))))[1]
+        first = unfed(zeros_like_outputs(function.body, list(leaves)))
+        values, outputs = lax.fori_loop(0, trips, trip, (list(leaves), first))
+        return outputs, [values[i] for i in function.fed]
+
+    def unfed(outputs: Leaves) -> Leaves:
+        return [output for i, output in enumerate(outputs) if i not in function.fed.values()]
 
     return loop
 
@@ -101,7 +120,7 @@ def _bits(value: Any) -> Any:
 def _touch(value: Any, token: Any) -> Any:
     value = jnp.asarray(value)
     if is_key(value):
-        return jax.random.wrap_key_data(_touch(jax.random.key_data(value), token), impl=jax.random.key_impl(value))
+        return like(value, _touch(jax.random.key_data(value), token))
     if not value.ndim:
         return _xor(value, token)
     start, one = (0,) * value.ndim, (1,) * value.ndim
@@ -133,15 +152,16 @@ def _check_single_kernel(leaves: Leaves, outputs: Leaves, subject: Subject) -> N
             )
 
 
-def _compiled(make: Callable[[Body, Run], Callable[..., Any]], subject: Subject, body: Body, leaves: Leaves) -> Proven:
+def _compiled(make: Callable[[Embedded, Run], Callable[..., Any]], subject: Subject, function: Embedded) -> Proven:
     """The loop, run once. Whatever does not trace or compile inside a loop is a reason, not a crash."""
+    body, leaves = function.body, function.leaves
     try:
         if not jax.eval_shape(body, leaves):
             raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
         # Trip count and zero are operands, not constants: XLA may unroll a known count, and would fold a known zero.
         arguments = (jnp.int32(1), jnp.uint32(0), *leaves)
         proven = compile_proven(
-            lambda run: make(body, run), counted_body, arguments, census_alone(subject, body, leaves)
+            lambda run: make(function, run), counted_body, arguments, census_alone(subject, body, leaves)
         )
         jax.block_until_ready(proven.call(*arguments))
     except NotMeasured:
