@@ -96,7 +96,8 @@ def _data_loop(function: Embedded, run: Run) -> Callable[..., Any]:
 def _loop(function: Embedded, run: Run, next_values: Callable[[Leaves, Leaves, Any], Leaves]) -> Callable[..., Any]:
     def loop(trips: Any, zero: Any, *leaves: Any) -> Any:
         def trip(_: Any, carry: Any) -> Any:
-            values = next_values(*carry, zero)
+            values, outputs = carry
+            values = next_values(values, outputs, zero)
             outputs = run(function.body, values, zero)
             return lax.optimization_barrier((feed(function.fed, values, outputs), unfed(outputs)))
 
