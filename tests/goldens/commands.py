@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import platform
 import re
 import shlex
 import sys
@@ -57,7 +58,8 @@ def run(words: str) -> Done:
 
 
 def steady(text: str) -> str:
-    """Without the folders, the processor, and the times of this run."""
+    """Without the folders, the host, the processor, and the times of this run."""
+    text = text.replace(f"on {platform.node()} ·", "on HOST ·")
     text = re.sub(f"(cpu · )[^·\n]+( · jax {re.escape(version('jax'))})", r"\1PROCESSOR\2", text)
     text = re.sub(r"\b(\d+ rules?) in [\d.]+ m?s", r"\1 in TIME", text)
     text = text.replace(str(Path.cwd()), "FOLDER").replace(str(Path(__file__).parents[2]), "REPOSITORY")
