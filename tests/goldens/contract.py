@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -105,12 +106,13 @@ def _option(parameter: Any) -> str:
 
 
 def _pytest(option: str, begins: tuple[str, ...]) -> str:
-    """Lines about our options, settings and markers; each with what follows it."""
+    """Our options, settings, and markers, without the names of their values, which versions of Python place apart."""
     command = [sys.executable, "-m", "pytest", "--benchax-fixture", option, "-p", "no:cacheprovider"]
     with TemporaryDirectory() as folder:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     names = ("ptjb", "benchax", "benchmark", "codspeed", "jax_bench")
     lines = [line for line in done.stdout.splitlines() if line.startswith(begins)]
+    lines = [re.sub(r"=\S+", "", line) if option == "--help" else line for line in lines]
     return "\n".join(line for line in lines if any(name in line.split(":")[0] for name in names))
 
 
