@@ -55,15 +55,19 @@ def make(sections: Sections, workers: int, told: Callable[[str], None]) -> dict[
 def join(runs: list[str]) -> str:
     """One text for several runs: a line that some of them don't have is marked with `~`."""
     lines = sorted({line for run in runs for line in _plain(run)}, key=_order)
-    return "\n".join(line if all(line in run.split("\n") for run in runs) else SOMETIMES + line for line in lines)
+    required = set.intersection(*map(_required, runs))
+    return "\n".join(line if line in required else SOMETIMES + line for line in lines)
 
 
 def is_same(recorded: str, now: str) -> bool:
     """Marked lines can be missing."""
-    if SOMETIMES not in recorded:
+    if recorded == now or SOMETIMES not in recorded + now:
         return recorded == now
-    required = {line for line in recorded.split("\n") if not line.startswith(SOMETIMES)}
-    return required <= {*now.split("\n")} <= {*_plain(recorded)}
+    return _required(recorded) <= {*_plain(now)} and _required(now) <= {*_plain(recorded)}
+
+
+def _required(text: str) -> set[str]:
+    return {line for line in text.split("\n") if not line.startswith(SOMETIMES)}
 
 
 def difference(title: str, recorded: str, now: str) -> str:
