@@ -108,9 +108,10 @@ $(VENV)/.base: $(VENV)/.created $(INSTALLED)
 $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
 
-# Programs that are audited use the libraries that benchmarks use.
+# Programs that are audited use the libraries that benchmarks use. A variable, since a comma would end an argument.
+TEST_AND_BENCHMARKS := .[test,benchmarks]
 $(VENV)/.goldens: $(VENV)/.created $(INSTALLED)
-	$(call install,$(VENV),.[test,benchmarks])
+	$(call install,$(VENV),$(TEST_AND_BENCHMARKS))
 
 $(VENV)/.docs: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[docs])

@@ -67,7 +67,7 @@ def _isolate(folder: Path) -> None:
     os.chdir(folder / "project")
 
 
-def _chosen(part: str, given: argparse.Namespace) -> dict:
+def _choose(part: str, given: argparse.Namespace) -> dict:
     """Sections whose title contains the text of --filter; with --every 8 each eighth of them."""
     titles = [title for title in _sections(part) if given.filter in title][:: given.every]
     return {title: _sections(part)[title] for title in titles}
@@ -89,7 +89,7 @@ def _record(part: str, given: argparse.Namespace) -> None:
     """Written after each batch, so that nothing is lost when it is interrupted; --missing goes on."""
     from goldens import records
 
-    chosen = _chosen(part, given)
+    chosen = _choose(part, given)
     kept = records.read(part) if given.filter or given.missing or given.every > 1 else {}
     waiting = [title for title in chosen if title not in kept or not given.missing]
     while batch := {title: chosen[title] for title in waiting[:BATCH]}:
@@ -114,7 +114,7 @@ def _compare(parts: list[str], given: argparse.Namespace) -> int:
             raise SystemExit(f"{part} was never recorded\nrecord it with: python tests/goldens record --only {part}")
         if (then := recorded.pop("recorded with")) != _versions():
             _tell(f"note: {part} was recorded with {then}; this is {_versions()}")
-        chosen = _chosen(part, given)
+        chosen = _choose(part, given)
         if given.every == 1:  # what was recorded and exists no more differs too
             chosen = {title: None for title in recorded if given.filter in title} | chosen
         now = _texts(part, {title: make for title, make in chosen.items() if make}, given)

@@ -21,18 +21,18 @@ def sections() -> dict[str, Callable[[], str]]:
     comparisons = {"of times": compared(1, 1.1), "of memory": counted(1, 2.0**21), "without a ratio": compared(2, None)}
     found: dict[str, Callable[[], str]] = {}
     for name, row in rows.items():
-        found[f"measurement: {name}"] = lambda row=row: indented(codec.encode(row))
+        found[f"measurement: {name}"] = lambda row=row: indent(codec.encode(row))
     for name, comparison in comparisons.items():
-        found[f"comparison: {name}"] = lambda c=comparison: indented(codec.encode_comparison(c))
+        found[f"comparison: {name}"] = lambda c=comparison: indent(codec.encode_comparison(c))
     results = every_result("f")
-    found["inspection"] = lambda: indented(codec.encode_inspection(results["Inspection"]))
+    found["inspection"] = lambda: indent(codec.encode_inspection(results["Inspection"]))
     for kind, result in results.items():
         if kind != "Measurement" and hasattr(result, "asdict"):
-            found[f"{kind}.asdict()"] = lambda result=result: indented(json.dumps(result.asdict(), default=repr))
+            found[f"{kind}.asdict()"] = lambda result=result: indent(json.dumps(result.asdict(), default=repr))
     return found | {"CSV of the pytest plugin": csv_rows, "a row of a failed test": lambda: csv_rows(status="failed")}
 
 
-def indented(document: str) -> str:
+def indent(document: str) -> str:
     return json.dumps(json.loads(document), indent=1, ensure_ascii=True)
 
 

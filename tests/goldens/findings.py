@@ -22,10 +22,10 @@ def sections() -> dict[str, Callable[[], str]]:
 
     planted = {f"{kind}: {p.name}": (p.text, p.devices) for kind, programs in PLANTED.items() for p in programs}
     clean = {f"{kind}: {name}": (text, 1) for kind, texts in WITHOUT.items() for name, text in texts.items()}
-    return {title: partial(audited, *program) for title, program in (planted | clean).items()}
+    return {title: partial(audit, *program) for title, program in (planted | clean).items()}
 
 
-def audited(program: str, devices: int) -> str:
+def audit(program: str, devices: int) -> str:
     """One line for each finding, and one for each rule that isn't checked."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "train.py").write_text(program, encoding="utf-8")
@@ -36,11 +36,11 @@ def audited(program: str, devices: int) -> str:
             timeout=LIMIT_S, check=False,
         )  # fmt: skip
         if done.returncode:
-            return f"exit {done.returncode}: {(done.stderr.strip() or ' ').splitlines()[-1]}"
-        return described(json.loads(Path(folder, "audit.json").read_text(encoding="utf-8")))
+            raise RuntimeError(f"exit {done.returncode}: {(done.stderr.strip() or ' ').splitlines()[-1]}")
+        return describe(json.loads(Path(folder, "audit.json").read_text(encoding="utf-8")))
 
 
-def described(audit: dict) -> str:
+def describe(audit: dict) -> str:
     found = sorted(f"{f['severity']} {f['rule']} {_line(f['where'])}" for f in audit["findings"])
     silenced = sorted(f"silenced {s['finding']['rule']}" for s in audit["suppressed"])
     unchecked = [

@@ -124,9 +124,9 @@ def sections() -> dict[str, Callable[[], str]]:
 
     exports = [f"benchax export --format {format} --store full" for format in FORMATS]
     lines = [*_lines(STORED), *exports, *_lines(LIVE), *_lines(MISUSE)]
-    found: dict[str, Callable[[], str]] = {line: partial(_printed, line) for line in lines}
+    found: dict[str, Callable[[], str]] = {line: partial(_run, line) for line in lines}
     for words in every_command():
-        found[f"{words} --help"] = partial(_printed, f"{words} --help")
+        found[f"{words} --help"] = partial(_run, f"{words} --help")
     for kind, result in every_result("f").items():
         found[f"print({kind})"] = partial(str, result)
         found[f"repr({kind})"] = partial(repr, result)
@@ -149,7 +149,7 @@ def _lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-def _printed(words: str) -> str:
+def _run(words: str) -> str:
     from goldens import commands
 
     return str(commands.run(words))

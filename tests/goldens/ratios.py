@@ -21,9 +21,9 @@ def ratios() -> str:
     lines = []
     for line in table:
         name, *cells = re.split(r"  +", re.sub(r" \[[^]]*\]", "", line))
-        lines.append(f"{name}: " + " ".join(_rounded(cell) for cell in cells))
+        lines.append(f"{name}: " + " ".join(_round(cell) for cell in cells))
     return "\n".join(lines)
 
 
-def _rounded(cell: str) -> str:
+def _round(cell: str) -> str:
     return f"{float(cell):.1f}" if cell.replace(".", "").isdigit() else cell

@@ -55,7 +55,7 @@ def make(sections: Sections, workers: int, told: Callable[[str], None]) -> dict[
 def join(runs: list[str]) -> str:
     """One text for several runs: a line that some of them don't have is marked with `~`."""
     lines = sorted({line for run in runs for line in _plain(run)}, key=_order)
-    required = set.intersection(*map(_required, runs))
+    required = set.intersection(*map(_list_required, runs))
     return "\n".join(line if line in required else SOMETIMES + line for line in lines)
 
 
@@ -63,10 +63,10 @@ def is_same(recorded: str, now: str) -> bool:
     """Marked lines can be missing."""
     if recorded == now or SOMETIMES not in recorded + now:
         return recorded == now
-    return _required(recorded) <= {*_plain(now)} and _required(now) <= {*_plain(recorded)}
+    return _list_required(recorded) <= {*_plain(now)} and _list_required(now) <= {*_plain(recorded)}
 
 
-def _required(text: str) -> set[str]:
+def _list_required(text: str) -> set[str]:
     return {line for line in text.split("\n") if not line.startswith(SOMETIMES)}
 
 
