@@ -117,6 +117,9 @@ def _compare(parts: list[str], given: argparse.Namespace) -> int:
         chosen = _choose(part, given)
         if given.every == 1:  # what was recorded and exists no more differs too
             chosen = {title: None for title in recorded if given.filter in title} | chosen
+        if part == "findings" and (new := [title for title in chosen if title not in recorded]):
+            _tell(f"note: {len(new)} programs were never recorded, and are not compared; record --missing does it")
+            chosen = {title: make for title, make in chosen.items() if title in recorded}
         now = _texts(part, {title: make for title, make in chosen.items() if make}, given)
         for title in chosen:
             compared += 1
