@@ -9,7 +9,7 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 3
 BASE ?= main
 
-.PHONY: help demo quick test test-slow test-postgres test-all lint docs pictures charts dist matrix bench verify-gpu clean
+.PHONY: help demo quick test test-slow test-postgres test-all goldens goldens-compare lint docs pictures charts dist matrix bench verify-gpu clean
 # Images for containers set it, and then each of the hundreds of processes that tests start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## measure a small model and compare two functions, in some seconds
 	@$(VENV)/bin/benchax demo
@@ -47,6 +47,13 @@ test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
 
 test-all: test test-slow test-postgres ## run all tests
+
+# For instance: make goldens-compare GOLDENS='--only contract,codec,printed'
+goldens-compare: $(VENV)/.goldens ## compare findings, printed output, documents and the public contract with the record
+	$(VENV)/bin/python tests/goldens compare $(GOLDENS)
+
+goldens: $(VENV)/.goldens ## record them again; read the differences first
+	$(VENV)/bin/python tests/goldens record $(GOLDENS)
 
 lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
 	$(VENV)/bin/ruff format --check .
@@ -100,6 +107,11 @@ $(VENV)/.base: $(VENV)/.created $(INSTALLED)
 
 $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
+
+# Programs that are audited use the libraries that benchmarks use. A variable, since a comma would end an argument.
+TEST_AND_BENCHMARKS := .[test,benchmarks]
+$(VENV)/.goldens: $(VENV)/.created $(INSTALLED)
+	$(call install,$(VENV),$(TEST_AND_BENCHMARKS))
 
 $(VENV)/.docs: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[docs])
