@@ -9,7 +9,7 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 3
 BASE ?= main
 
-.PHONY: help demo quick test test-slow test-postgres test-all lint docs pictures charts dist matrix bench verify-gpu clean
+.PHONY: help demo quick test test-slow test-postgres test-all lint prose docs pictures charts dist matrix bench verify-gpu clean
 # Images for containers set it, and then each of the hundreds of processes that tests start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -52,10 +52,15 @@ test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server
 
 test-all: test test-slow test-postgres ## run all tests
 
-lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
+lint: $(VENV)/.lint ## format, rules, layers, prose and types: ruff, import-linter, .ci/prose.py and pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python .ci/prose.py
 	$(VENV)/bin/pyright
+
+prose: $(VENV)/.created ## write the lower counts of .ci/prose.txt, after you rewrote sentences
+	$(VENV)/bin/python .ci/prose.py --lower
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html: its pages are executed, and a warning is an error
 	$(VENV)/bin/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html

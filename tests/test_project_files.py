@@ -20,7 +20,8 @@ import yaml
 from benchax.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, TOOLS = CONFIGURATION["project"], CONFIGURATION["tool"]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 # In two parts: this file is searched, too.
@@ -119,10 +120,17 @@ def test_the_pairs_of_the_workflow_are_pairs_of_the_matrix(matrix: ModuleType) -
     assert [pair for pair in pairs if f"| {pair[0]} | {pair[1]} |" not in page] == []
 
 
+def test_the_table_for_contributors_names_every_layer() -> None:
+    layers = TOOLS["importlinter"]["contracts"][0]["layers"]
+    rows = re.findall(r"^\| \d+ \|.*$", read("CONTRIBUTING.md"), re.MULTILINE)
+
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == set(re.findall(r"\w+", " ".join(layers)))
+
+
 def test_hooks_before_a_commit_are_those_of_make_lint() -> None:
     hooks = [hook for repo in load(ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
 
-    assert [hook["id"] for hook in hooks] == ["ruff-format", "ruff-check", "pyright"]
+    assert [hook["id"] for hook in hooks] == ["ruff-format", "ruff-check", "layers", "prose", "pyright"]
     for hook in hooks:
         assert hook["language"] == "system"
         assert "make --silent .venv/.lint && .venv/bin/" in hook["entry"]
@@ -178,7 +186,9 @@ def test_a_pair_that_failed_outweighs_one_that_is_missing(matrix: ModuleType) ->
 
 def test_a_step_that_fails_is_named(matrix: ModuleType, tmp_path: Path) -> None:
     """An sdist that is not there cannot be installed."""
-    outcome = matrix.run_pair(matrix.Pair("3.11", "0.6"), shutil.which("false"), tmp_path / "none.tar.gz", [])
+    outcome = matrix.run_pair(
+        matrix.Pair("3.11", "0.6"), shutil.which("false"), tmp_path / "none.tar.gz", matrix.parse_arguments([])
+    )
 
     assert outcome[1:] == ("failed", "in making the environment")
 
