@@ -57,7 +57,7 @@ lint: $(VENV)/.lint ## format, rules, layers, prose and types: ruff, import-lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/python .ci/prose.py
-	$(VENV)/bin/pyright
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
 prose: $(VENV)/.created ## write the lower counts of .ci/prose.txt, after you rewrote sentences
 	$(VENV)/bin/python .ci/prose.py --lower
