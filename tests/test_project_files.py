@@ -203,3 +203,52 @@ def test_a_shim_that_leads_nowhere_is_no_python(
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "no-pyenv"))
 
     assert matrix.find_interpreter("3.12") is None
+
+
+def test_a_newest_jax_that_is_the_pinned_one_is_skipped(
+    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "find_version", lambda pip, jax: matrix.read_pinned())
+    pair, options = matrix.Pair("3.13", "newest"), matrix.parse_arguments(["--skip-pinned"])
+
+    outcome = matrix.run_pair(pair, shutil.which("true"), tmp_path / "none.tar.gz", options)
+
+    assert outcome[1:] == ("skipped", f"because JAX {matrix.read_pinned()} is the pinned one (.ci/jax.txt)")
+    assert matrix.exit_code([outcome], False) == 0
+
+
+# ---- environments ---------------------------------------------------------------------------------------------------
+
+
+def write_program(file: Path, script: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def test_the_newest_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
+    """The program of that name on PATH is a shim, which runs only where pyenv is told to use that version."""
+    write_program(tmp_path / "bin" / "python3.13", "exit 127")
+    write_program(tmp_path / "bin" / "python3.12", "exit 0")
+    newest = write_program(tmp_path / "pyenv" / "versions" / "3.13.1" / "bin" / "python3.13", "exit 0")
+    environment = {"PATH": str(tmp_path / "bin"), "PYENV_ROOT": str(tmp_path / "pyenv")}
+
+    found = subprocess.run([ROOT / ".ci" / "find_python"], env=environment, capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == str(newest)
+
+
+def test_an_environment_of_another_python_is_named_and_made_again(tmp_path: Path) -> None:
+    prints = "case $1$2 in -c*print*) echo {};; -mvenv) mkdir -p $3/bin && cp $0 $3/bin/python;; esac"
+    python = write_program(tmp_path / "python", prints.format("3.13"))
+    environment, left = tmp_path / "venv", tmp_path / "venv" / "left"
+    write_program(environment / "bin" / "python", prints.format("3.11"))
+    left.touch()
+    command = ["make", "-s", f"VENV={environment}", f"PYTHON={python}", f"{environment}/.created"]
+
+    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
+
+    assert f"{environment} has Python 3.11: making it again with {python}, which is 3.13" in first.stderr
+    assert not left.exists()
+    assert second.stderr == ""
