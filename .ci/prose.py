@@ -2,7 +2,7 @@
 
     python .ci/prose.py                  compares with .ci/prose.txt; names each place that is new
     python .ci/prose.py --lower          writes the counts that fell into .ci/prose.txt
-    python .ci/prose.py --add PATTERN    writes the counts of a pattern that .ci/prose.txt doesn't have yet
+    python .ci/prose.py --add PATTERN    writes the counts of a pattern that .ci/prose.txt doesn't have yet (or: all)
     python .ci/prose.py --show PATTERN   lists every place of one pattern; --show all lists all
 
 .ci/prose.toml has the patterns. They are counted in strings and docstrings of src, in docs, README.md, CONTRIBUTING.md,
@@ -169,7 +169,7 @@ def find_risen(before: Table, now: Table) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(prog=".ci/prose.py", description="Counts stilted wording; a count can only fall.")
     parser.add_argument("--lower", action="store_true", help="write the counts that fell")
-    parser.add_argument("--add", metavar="PATTERN", choices=PATTERNS, help="write the counts of a new pattern")
+    parser.add_argument("--add", metavar="PATTERN", choices=["all", *PATTERNS], help="write the counts of a new one")
     parser.add_argument("--show", metavar="PATTERN", choices=["all", *PATTERNS], help="list the places of one, or all")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -188,11 +188,11 @@ def main() -> int:
 
     now: Table = {file: Counter({name: len(hits) for name, hits in places.items()}) for file, places in found.items()}
     before = read_table(root / TABLE)
-    if options.add:
-        if any(options.add in counts for counts in before.values()):
-            parser.error(f"{TABLE} has counts of '{options.add}', and they only fall")
-        for file, counts in now.items():
-            before.setdefault(file, Counter())[options.add] = counts[options.add]
+    for name in PATTERNS if options.add == "all" else [options.add] if options.add else []:
+        if any(name in counts for counts in before.values()):
+            parser.error(f"{TABLE} has counts of '{name}', and they only fall")
+        for file in now:
+            before.setdefault(file, Counter())[name] = now[file][name]
     risen = find_risen(before, now)
     for file, more in risen.items():
         for name, number in more.items():

@@ -82,6 +82,19 @@ def test_the_text_of_a_file_that_is_gone_can_be_in_another_one(counted: Path) ->
     assert "src/room/b.py told=1" in (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
 
 
+def test_a_new_pattern_is_added_and_an_old_one_is_not_added_again(counted: Path) -> None:
+    write(counted, "src/b.py", '"""Shows nothing anew, or once more."""\n')
+
+    first, again = prose(counted, "--add", "anew"), prose(counted, "--add", "told")
+
+    assert (first.returncode, again.returncode) == (1, 2)  # once-more is new as well
+    assert "src/b.py: 1 more of 'once-more' than 0" in first.stdout
+    assert "counts of 'told', and they only fall" in again.stderr
+    (counted / ".ci" / "prose.txt").unlink()
+    assert prose(counted, "--add", "all").returncode == 0
+    assert "src/b.py anew=1 once-more=1" in (counted / ".ci" / "prose.txt").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [
