@@ -9,8 +9,8 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.impure_function import impure_function
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.rules.loops import unrolled_loop
+from benchax.auditing.rules.tracing import impure_function
 from benchax.auditing.rules.vmap_of_jit import vmap_of_jit
 from benchax.case import make_case
 from benchax.reporting.audit import quote_source

@@ -20,6 +20,7 @@ from benchax.auditing import suppression
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
+from benchax.auditing.rules import packs
 from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.trial import TIMEOUT_S
 from benchax.case import Case, make_case
@@ -57,7 +58,8 @@ def audit(
     Args:
         fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
             as it stands.
-        rules: ids of those to be asked (`benchax audit --list`), or "not-jitted,cache-off"; default: all.
+        rules: ids of rules, or names of packs (`benchax audit --list`): "not-jitted,cache-off", "numerics". Default:
+            all rules but those of packs.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
         timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process,
             where it is called once before it is called here. None: it is called here at once, without a limit.
@@ -112,16 +114,21 @@ def audit_case(
 
 
 def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:
-    """Rules by id; those that cost nothing to miss last: the gravest first, since time may run out.
+    """The rules of these names, or packs of rules, by id; default: all but those of packs. The gravest come first,
+    since time can run out.
 
     Raises:
-        UsageError: a name that none has.
+        UsageError: an unknown name.
     """
     known = every_rule()
     for name in names or ():
-        if name not in known:
-            raise UsageError(f"there is no rule {name!r}", one_of(known, name), "benchax audit --list")
-    asked = [rule for rule in known.values() if names is None or rule.id in names]
+        if name not in known and name not in packs():
+            raise UsageError(f"there is no rule {name!r}", one_of([*known, *packs()], name), "benchax audit --list")
+    asked = [
+        rule
+        for rule in known.values()
+        if (rule.id in names or rule.pack in names if names is not None else not rule.pack)
+    ]
     return {rule.id: rule for rule in sorted(asked, key=lambda rule: -SEVERITIES.index(rule.severity))}
 
 

@@ -6,12 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from benchax.auditing.dataflow import GRADIENT
-from benchax.auditing.derivatives import DERIVATIVE
 from benchax.auditing.forward_passes import key_of
 from benchax.auditing.shared_calls import SharedCalls
-from benchax.auditing.traced import flow
-from benchax.auditing.work import count_operations
+from benchax.program.index import FORWARD, index
 
 LEAST_CALLS = 5
 MOST_OF_IT = 0.8
@@ -47,10 +44,10 @@ def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
     than numbers: what it makes may well be needed before the other is called, as what a policy does."""
     if any(math.prod(one.shape) > 1 for one in closed.out_avals):
         return None
-    steps, others = flow(closed).steps, flow(other).steps
-    first = {key_of(step) for step in others if DERIVATIVE in step.scope and GRADIENT not in step.scope}
-    if not any(GRADIENT in step.scope for step in others) or any(DERIVATIVE in step.scope for step in steps):
+    ops, others = index(closed).body.ops, index(other).body
+    first = {key_of(op) for op in others.ops if FORWARD in op.scope and not op.is_backward}
+    if not any(op.is_backward for op in others.ops) or any(FORWARD in op.scope for op in ops):
         return None
-    own = count_operations(steps)
-    again = count_operations(step for step in steps if key_of(step) in first)
-    return (own, own + count_operations(others)) if again >= MOST_OF_IT * own else None
+    own = sum(op.work for op in ops)
+    again = sum(op.work for op in ops if key_of(op) in first)
+    return (own, own + others.work) if again >= MOST_OF_IT * own else None

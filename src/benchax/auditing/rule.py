@@ -65,6 +65,8 @@ class Rule:
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     find: Callable[[Any], Iterable[Finding]]
     """What it finds in evidence of such a thing; nothing where all is well."""
+    pack: str = ""
+    """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
 
     def check(self, e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         """What it finds.
@@ -98,10 +100,16 @@ class Rule:
 
 
 def rule(
-    id: str, title: str, severity: Severity, *, of: RuleSubject = "function", needs_trace_only: bool = False
+    id: str,
+    title: str,
+    severity: Severity,
+    *,
+    of: RuleSubject = "function",
+    needs_trace_only: bool = False,
+    pack: str = "",
 ) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda find: Rule(id, title, severity, of, needs_trace_only, find)
+    return lambda find: Rule(id, title, severity, of, needs_trace_only, find, pack)
 
 
 def page_of(rule_id: str) -> str:

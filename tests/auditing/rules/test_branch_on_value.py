@@ -14,7 +14,7 @@ import pytest
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.branch_on_value import branch_on_value
+from benchax.auditing.rules.tracing import branch_on_value
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Watch

@@ -50,7 +50,7 @@ def test_without_x64_nothing_is_float64(ask_about: Any) -> None:
 
     assert (answered.outcome, answered.why) == (
         "not applicable",
-        "jax_enable_x64 is off, so that nothing is float64",
+        "jax_enable_x64 is off, so nothing is float64",
     )
 
 

@@ -19,7 +19,7 @@ import pytest
 from benchax import clock
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.impure_function import impure_function
+from benchax.auditing.rules.tracing import impure_function
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.dataflow import bodies
 from benchax.auditing.host_calls import HostCalls
 
 ID = "key-reuse"
@@ -176,12 +175,6 @@ def test_what_a_package_does_with_one_key_in_one_call_is_its_own(
 
 def test_where_uses_were_not_noted_nothing_is_called_fine(ask_about_program: Any) -> None:
     assert ask_about_program(ID).outcome == "not checked"
-
-
-def test_the_constants_of_a_loop_are_known() -> None:
-    found = list(bodies(jax.make_jaxpr(in_a_loop)(KEYS[0])))
-
-    assert [(body.is_loop, body.constants, body.trips) for body in found if body.is_loop] == [(True, 1, 5)]
 
 
 def noisy(x: Any, key: Any) -> Any:

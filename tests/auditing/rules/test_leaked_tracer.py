@@ -12,7 +12,7 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.leaked_tracer import leaked_tracer
+from benchax.auditing.rules.tracing import leaked_tracer
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 

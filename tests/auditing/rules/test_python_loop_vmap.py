@@ -13,8 +13,7 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.python_loop_vmap import python_loop_vmap
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.rules.loops import python_loop_vmap, unrolled_loop
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 

@@ -66,7 +66,7 @@ def recurrent(a: Any, b: Any, x: Any, y: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchax.auditing.rules.second_forward.LEAST_OPERATIONS", 1 << 16)
+    monkeypatch.setattr("benchax.auditing.rules.gradients.SECOND_WORK", 1 << 16)
 
 
 @pytest.mark.parametrize("fn", [step, over_batches, of_a_batch, of_an_inner_jit, recurrent])

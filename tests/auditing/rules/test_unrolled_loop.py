@@ -13,7 +13,7 @@ import pytest
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.rules.loops import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding

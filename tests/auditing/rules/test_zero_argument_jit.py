@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
 from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.zero_argument_jit import zero_argument_jit
+from benchax.auditing.rules.waste import zero_argument_jit
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -30,7 +30,7 @@ def test_what_computes_from_a_closure_alone_is_folded() -> None:
 
     assert finding.title == "has no arguments: what it computes is known before it runs"
     assert finding.seen[0] == "none of its 2 operations depends on an input"
-    assert "the compiled program computes nothing: all was folded while compiling" in finding.seen
+    assert "the compiled program computes nothing: XLA did it all at compile time" in finding.seen
     assert finding.where is not None
     assert finding.where[0] == __file__
 

@@ -22,7 +22,7 @@ ADVICE = (
 )
 
 
-@rule("rounded-inputs", "are numbers that differ still different on the device?", "warning", of="both")
+@rule("rounded-inputs", "are numbers that differ still different on the device?", "warning", of="both", pack="numerics")
 def rounded_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     yield from _of_program(e) if isinstance(e, ProgramEvidence) else _of_function(e)
 
