@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchax.auditing.dataflow import GRADIENT, Body, bodies
-from benchax.auditing.fed_back import Carried
+from benchax.auditing.recorder.views import Carried
 from benchax.auditing.traced import TracedEquation, TracedValue, flow
 from benchax.experiments.running_sums import ADDITIONS, LOW
 

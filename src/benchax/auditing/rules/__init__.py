@@ -1,4 +1,4 @@
-"""The rules: every module of this folder holds one, under the module's own name."""
+"""The rules: the modules of this folder hold one or more each, grouped by what they are about."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from benchax.auditing.rule import Rule
 @cache
 def rules() -> dict[str, Rule]:
     """All of them by id, in order of the ids. Loads their modules."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    found: list[Rule] = [getattr(importlib.import_module(f"{__name__}.{name}"), name) for name in names]
-    return {rule.id: rule for rule in sorted(found, key=lambda rule: rule.id)}
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    found = {value.id: value for module in modules for value in vars(module).values() if isinstance(value, Rule)}
+    return dict(sorted(found.items()))

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.fixed_parts import parts
 from benchax.auditing.input_names import name_inputs
+from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.rule import NotApplicable, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import TracedEquation, TracedProgram, TracedValue, closed_jaxpr, flow, loops_and_all
-from benchax.auditing.wide_arrays import WIDE
 from benchax.results.audit import Finding
 from benchax.units import count, size
 

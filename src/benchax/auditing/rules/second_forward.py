@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from benchax.auditing.dataflow import bodies
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.forward_calls import ForwardCall, second_forwards
 from benchax.auditing.forward_passes import SecondForward, find_second_forward
 from benchax.auditing.rule import NotApplicable, list_some, rule
 from benchax.auditing.syntax import where_of
@@ -54,33 +54,32 @@ def _finding(e: Evidence, found: SecondForward) -> Finding:
 
 
 def _of_calls(e: ProgramEvidence) -> Iterable[Finding]:
-    if not e.facts.get("second_forwards"):
+    found = second_forwards(e.log, e.programs)
+    if not found:
         raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
-    for one in e.facts["second_forwards"]:
-        if one["operations"] >= max(LEAST_OPERATIONS, LEAST_SHARE * one["total"]):
+    for one in found:
+        if one.operations >= max(LEAST_OPERATIONS, LEAST_SHARE * one.total):
             yield _of_call(one)
 
 
-def _of_call(one: Mapping[str, Any]) -> Finding:
-    name, other = one["function"], f"{one['other']} (called at {one['other_where']})"
-    what = "its results and the data of its call" if one["is_after"] else "nothing but arguments of its call"
-    seen = [
-        f"{one['count']} calls of {name} were given {what}, of those of {other} that were seen",
-        (
-            f"{name} does what {other} does before its backward pass, at the same lines: {count(one['operations'])} of "
-            f"{count(one['total'])} operations of both, counted from the shapes"
-        ),
-    ]
+def _of_call(one: ForwardCall) -> Finding:
+    name, other = one.name, f"{one.other} (called at {one.other_where})"
+    what = "its results and the data of its call" if one.is_after else "nothing but arguments of its call"
     advice = (
-        f"Let {other} return it beside the gradient: jax.value_and_grad gives the loss, and with has_aux=True what "
-        "else is reported."
+        f"Let {other} return it with the gradient: jax.value_and_grad gives the loss, and with has_aux=True what else "
+        "is reported."
     )
-    if one["is_after"]:
+    if one.is_after:
         advice += " That is of the parameters before the update. Or report it every some hundred steps."
     return second_forward.finding(
-        f"calls {name} with the batch that {one['other']} takes through the model as well",
-        seen,
+        f"calls {name} with the batch that {one.other} takes through the model as well",
+        [
+            f"{one.count} calls of {name} were given {what}, of those of {other} that were seen",
+            f"{name} does what {other} does before its backward pass, at the same lines",
+            f"{count(one.operations)} of {count(one.total)} operations of both, counted from the shapes",
+        ],
         advice,
-        where=where_of(one["where"]),
-        severity="info" if one["is_after"] else None,
+        where=where_of(one.where),
+        related=[("the other call", where_of(one.other_where))],
+        severity="info" if one.is_after else None,
     )
