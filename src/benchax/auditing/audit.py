@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 from benchax.auditing import suppression
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
 from benchax.auditing.rules import packs
 from benchax.auditing.rules import rules as every_rule
@@ -106,7 +105,7 @@ def audit_case(
     """The same for a case, such as the command line finds in files."""
     begun = perf_counter()
     asked = choose_rules(rules)
-    evidence = LiveEvidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
+    evidence = Evidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
     evidence.tell = lambda doing: report(rule_event(case.id.label, next(iter(asked), ""), 0, len(asked), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
     found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, report=report)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from benchax.auditing.forward_passes import key_of
-from benchax.auditing.shared_calls import SharedCalls
+from benchax.auditing.recorder.log import Log, by_key, most_common
+from benchax.auditing.recorder.views import shared_uses
 from benchax.program.index import FORWARD, index
 
 LEAST_CALLS = 5
@@ -17,26 +18,41 @@ EACH_STEP = 0.5, 1.2
 """Calls for one call of the other: fewer are looks at the metrics now and then, more are a search for a step."""
 
 
-def second_forwards(shared: SharedCalls) -> list[dict[str, Any]]:
-    """In plain data, dearest first."""
-    return sorted(_find(shared), key=lambda one: -one["operations"])
+class ForwardCall(NamedTuple):
+    """Calls of a function that does a part of what another one does, of the same arrays."""
+
+    name: str
+    other: str
+    where: str
+    other_where: str
+    count: int
+    is_after: bool
+    """With results of the other among its arguments."""
+    operations: float
+    total: float
+    """Operations of both."""
 
 
-def _find(shared: SharedCalls) -> Iterator[dict[str, Any]]:
-    for use, n in shared.found.items():
-        # Where both are given the same, nobody knows yet which is a part of the other.
-        for fun, other in [(use.fun, use.other), (use.other, use.fun)][: 1 if use.is_after else 2]:
-            least, most = (share * shared.calls[other] for share in EACH_STEP)
-            if n < max(LEAST_CALLS, least) or shared.calls[fun] > most:
-                continue
-            (_, name, closed), (_, other_name, derivative) = shared.programs[fun], shared.programs[other]
-            compared = _compare(closed, derivative)
-            if compared is not None:
-                yield {
-                    "function": name, "other": other_name, "where": shared.lines[fun],
-                    "other_where": shared.lines[other], "count": n, "is_after": use.is_after,
-                    "operations": compared[0], "total": compared[1],
-                }  # fmt: skip
+def second_forwards(log: Log, programs: Mapping[int, Any]) -> list[ForwardCall]:
+    """The most operations first.
+
+    Args:
+        programs: the closed jaxpr of each function, by its number.
+    """
+    return sorted(_find(log, programs), key=lambda one: -one.operations)
+
+
+def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
+    calls = by_key(log.of("call"), "function")
+    for use, events in shared_uses(log, programs).items():
+        mine, others = (calls[number,] for number in (use.function, use.other))
+        least, most = (share * len(others) for share in EACH_STEP)
+        if len(events) < max(LEAST_CALLS, least) or len(mine) > most:
+            continue
+        compared = _compare(programs[use.function], programs[use.other])
+        if compared is not None:
+            lines = (most_common([event.where for event in one]) for one in (mine, others))
+            yield ForwardCall(mine[0].by, others[0].by, *lines, len(events), use.is_after, *compared)
 
 
 def _compare(closed: Any, other: Any) -> tuple[float, float] | None:

@@ -8,7 +8,6 @@ that gives every device all of an array is left out, since who keeps parts and g
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,14 +102,6 @@ def _moves(given: Any, wanted: Any, n_axes: int) -> bool:
     # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
     is_same_set = given.device_set == wanted.device_set
     return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
-
-
-def note_layouts(layouts: ArgumentLayouts, leaves: Sequence[Any]) -> None:
-    """Before a call."""
-    for i, leaf in enumerate(leaves):
-        with contextlib.suppress(AttributeError):  # numbers and arrays of NumPy lie nowhere
-            if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
-                layouts.seen[i, leaf.sharding] += 1
 
 
 def _size_bytes(aval: Any) -> int:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.auditing.recorder.log import Event, Log
 from benchax.specs import short_dtype
 from benchax.watching.frames import user_line
 
@@ -102,33 +103,32 @@ def _without_noise(column: np.ndarray) -> np.ndarray:
 
 
 class LostDigitsNotes:
-    """Lines of the user's at which numbers were lost on their way to a device."""
+    """Adds "rounded" to a log for each line at which numbers were lost on their way to a device."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self._times = Counter[tuple[str, str]]()
-        self._lost: dict[str, LostDigits] = {}
+        self._told = set[str]()
 
     def note_put(self, given: Any, found: Any) -> None:
-        """Told of what `jax.device_put`, `jnp.asarray` or `jnp.array` was given, and of what it made."""
+        """Takes what `jax.device_put`, `jnp.asarray` or `jnp.array` was given, and what it made."""
         made = jax.tree.leaves(found)
         leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
         if len(leaves) == len(made):
             self._note(user_line(), ((one, to.dtype) for one, to in zip(leaves, made, strict=True) if _is_numbers(one)))
 
     def note_call(self, leaves: Sequence[Any], where: str | None) -> None:
-        """Told of the arguments of a call before it runs."""
+        """Takes the arguments of a call before it runs."""
         self._note(where, ((leaf, jnp.result_type(leaf)) for leaf in leaves if isinstance(leaf, np.ndarray)))
-
-    def asdict(self) -> list[Mapping[str, Any]]:
-        return [{"where": where, "lost": asdict(lost)} for where, lost in self._lost.items()]
 
     def _note(self, where: str | None, arrays: Iterable[tuple[Any, Any]]) -> None:
         for given, dtype in arrays:
             kind = where or "", str(np.shape(given))
             self._times[kind] += 1
-            if where and where not in self._lost and self._times[kind] <= LOOKED_AT:
-                lost = find_lost_digits(given, dtype)
-                self._lost |= {where: lost} if lost else {}
+            is_new = where and where not in self._told and self._times[kind] <= LOOKED_AT
+            if is_new and (lost := find_lost_digits(given, dtype)):
+                self._told.add(kind[0])
+                self._log.add(Event("rounded", "", kind[0], note=lost))
 
 
 def _is_numbers(given: Any) -> bool:

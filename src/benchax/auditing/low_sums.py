@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchax.auditing.fed_back import Carried
+from benchax.auditing.recorder.views import Carried
 from benchax.experiments.running_sums import ADDITIONS, LOW
 from benchax.program.index import CONVERTS, KEEPS, Op, Program, Value
 

@@ -22,14 +22,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import Evidence, NotApplicable, ProgramEvidence
+from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.case import Case
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured
 from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
-from benchax.model import Comparison, Failure, Measurement, Severity
+from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
 from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
 from benchax.units import seconds
 from benchax.workers.pool import Pool
 
@@ -39,14 +41,23 @@ MOST_LISTED = 5
 RuleSubject = Literal["function", "program", "both"]
 
 
-class NotApplicable(BenchaxError):
-    """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+FELT, LARGE = 0.005, 0.05
+"""Shares of a run or call. Below the first a finding is not worth a line: two runs of one program differ by more. From
+the second on it is worth a warning: that is what `benchax compare` calls a change by default."""
 
 
-def refuse_failed(failure: Failure | None) -> None:
-    """Raises `NotApplicable` for what does not trace or compile: there is nothing to look at."""
-    if failure is not None:
-        raise NotApplicable(f"it does not {failure.stage}: {failure.message}")
+def grade(lost: float, of: float | None) -> Severity | None:
+    """The severity of a finding by what it costs: seconds or bytes lost, of those of the run or call.
+
+    One rule for all findings about cost. None: not worth a line. Time and memory are warnings at most; an error is a
+    wrong result or a failure, and the rule states it.
+
+    Args:
+        of: the whole; None if unknown, which makes it a warning.
+    """
+    if of is None or lost >= LARGE * of:
+        return "warning"
+    return "info" if lost >= FELT * of else None
 
 
 @dataclass(frozen=True)
@@ -88,15 +99,29 @@ class Rule:
         advice: str,
         *,
         where: Where | None = None,
+        related: Iterable[tuple[str, Where | None]] = (),
         gain: Gain | None = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding of this rule."""
+        """A finding of this rule.
+
+        Args:
+            where: the line to change, if it is known; else the first related line becomes it.
+            related: other lines, each with what happens there: ("called here", …).
+        """
         gain = gain or Gain()
+        others = [(label, place) for label, place in related if place is not None and _is_yours(place)]
+        where = where if where is not None and _is_yours(where) else others[0][1] if others else None
+        places = dict.fromkeys((label, *place) for label, place in others if place != where)
         return Finding(
             self.id, severity or self.severity, title, tuple(seen), advice, page_of(self.id), where,
-            gain.text, gain.seconds, gain.bytes,
+            gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
+
+
+def _is_yours(place: Where) -> bool:
+    """Is it a line that you could look at? None inside of benchax or JAX is."""
+    return owner_of(place[0]) not in ("benchax", "jax")
 
 
 def rule(

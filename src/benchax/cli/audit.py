@@ -137,10 +137,8 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
     from benchax.auditing.audited_program import audit_program
-    from benchax.progress import show_progress
 
-    with show_progress(None) as report:
-        found = audit_program(command, ids, limit_s=limit_s, report=report, on_wait=at_terminal("audit"))
+    found = audit_program(command, ids, limit_s=limit_s, on_wait=at_terminal("audit"))
     return [found.audit], found.ended.exit_code
 
 
@@ -154,7 +152,7 @@ def _functions(
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
-    from benchax.auditing.live_evidence import NOT_BUILT, NOT_CALLED
+    from benchax.auditing.evidence import NOT_BUILT, NOT_CALLED
     from benchax.progress import show_progress
 
     choose_rules(ids)

@@ -125,7 +125,8 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
     """(label, text) of one finding."""
     seen = [("seen" if not i else "", sentence) for i, sentence in enumerate(finding.seen)]
     gain = [("gain", finding.gain)] if finding.gain else []
-    return [*seen, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
+    related = [(label, describe_place((file, line))) for label, file, line in finding.related]
+    return [*seen, *related, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
 
 
 def list_suppressed(a: Audit) -> list[tuple[str, str]]:

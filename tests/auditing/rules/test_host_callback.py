@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.tracing import host_callback
 from benchax.case import make_case
 
@@ -110,7 +110,7 @@ def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.serial
 def test_the_cost_of_a_callback_is_really_measured() -> None:
-    (finding,) = host_callback.check(LiveEvidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))
+    (finding,) = host_callback.check(Evidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))
 
     assert finding.gain is not None
     assert finding.gain_s is not None

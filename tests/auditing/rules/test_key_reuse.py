@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import pytest
-
-from benchax.auditing.host_calls import HostCalls
 
 ID = "key-reuse"
 KEYS = [jax.random.key(0), jax.random.PRNGKey(0)]
@@ -110,71 +106,6 @@ def test_a_number_that_changes_makes_other_keys(ask_about: Any) -> None:
     fn = jax.jit(lambda key, step: jax.random.normal(jax.random.fold_in(key, step)))
 
     assert ask_about(ID, fn, KEYS[1], 3, parts={"repeated_inputs": frozenset({0})}).outcome == "fine"
-
-
-def test_keys_used_outside_of_jit_are_noted_by_line(ask_about_program: Any) -> None:
-    host = HostCalls()
-    try:
-        key = jax.random.key(0)
-        jax.random.normal(key)
-        jax.random.uniform(key)
-        jax.random.normal(jax.random.fold_in(key, 1))
-    finally:
-        host.close()
-
-    finding = ask_about_program(ID, host=host.asdict()).one
-
-    assert finding.title == "one key is used 2 times"
-    assert Path(finding.where[0]).name == Path(__file__).name
-
-
-LIBRARY = """
-def init(key):
-    jax.random.split(key)
-    return jax.random.normal(key)
-
-def apply(key):
-    return jax.random.normal(key)
-"""
-
-
-@pytest.fixture
-def library() -> Any:
-    """Functions that stand in an installed package, as far as their file tells."""
-    names: dict[str, Any] = {"jax": jax}
-    exec(compile(LIBRARY, f"{sysconfig.get_path('purelib')}/library/init.py", "exec"), names)
-    return SimpleNamespace(**names)
-
-
-@pytest.mark.parametrize(
-    ("use", "outcome"),
-    [
-        (lambda library, key: library.init(key), "fine"),
-        (lambda library, key: (jax.random.normal(key), library.init(key)), "finding"),
-        (lambda library, key: [library.apply(key) for _ in range(5)], "finding"),
-        (
-            lambda library, key: (
-                library.apply(key),
-                library.apply(key),
-            ),
-            "finding",
-        ),
-    ],
-)
-def test_what_a_package_does_with_one_key_in_one_call_is_its_own(
-    ask_about_program: Any, library: Any, use: Any, outcome: str
-) -> None:
-    host = HostCalls()
-    try:
-        use(library, jax.random.key(0))
-    finally:
-        host.close()
-
-    assert ask_about_program(ID, host=host.asdict()).outcome == outcome
-
-
-def test_where_uses_were_not_noted_nothing_is_called_fine(ask_about_program: Any) -> None:
-    assert ask_about_program(ID).outcome == "not checked"
 
 
 def noisy(x: Any, key: Any) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.waste import zero_argument_jit
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -18,7 +18,7 @@ W = jnp.arange(64.0).reshape(8, 8)
 
 
 def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
-    return ask(zero_argument_jit, LiveEvidence(make_case(fn, args, **settings)))
+    return ask(zero_argument_jit, Evidence(make_case(fn, args, **settings)))
 
 
 def closed() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.passed_values import jitted_at
+from benchax.auditing.places import jitted_at
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant, with_bytes
 from benchax.auditing.traced import program_of
 from benchax.errors import NotAvailable, NotMeasured
@@ -59,7 +59,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
         [*seen, result.sentence],
         f"If the caller needs them no more afterwards, donate them (arguments {named}): "
         "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
-        where=jitted_at(e.def_where, e.case.id.name) or e.def_where,
+        related=[*jitted_at(e.def_where, e.case.id.name), ("defined here", e.def_where)],
         severity="warning" if copied >= LARGE_COPY else None,
         gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
     )

@@ -6,12 +6,12 @@ import ast
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import jax
 
 from benchax.auditing.derivatives import MOVES, bases, count_vectors, where_made, whole_derivatives
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.forward_calls import ForwardCall, second_forwards
 from benchax.auditing.forward_passes import find_second_forward
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
@@ -326,10 +326,10 @@ SECOND_SHARE, SECOND_WORK = 0.15, 1 << 22
 def second_forward(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     """Finds forward passes that are done a second time for a metric, after the update, on the same data."""
     if isinstance(e, ProgramEvidence):
-        if not e.facts.get("second_forwards"):
+        calls = second_forwards(e.log, e.programs)
+        if not calls:
             raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
-        large = (one for one in e.facts["second_forwards"] if _is_large(one["operations"], one["total"]))
-        yield from map(_of_call, large)
+        yield from (_of_call(one) for one in calls if _is_large(one.operations, one.total))
         return
     program = program_of(e)
     yield from (finding for body in program.bodies if (finding := _of_body(e, program, body)) is not None)
@@ -364,22 +364,20 @@ def _of_body(e: Evidence, program: Program, body: Body) -> Finding | None:
     )
 
 
-def _of_call(one: Mapping[str, Any]) -> Finding:
-    name, other = one["function"], f"{one['other']} (called at {one['other_where']})"
-    what = "its results and the data of its call" if one["is_after"] else "nothing but arguments of its call"
+def _of_call(one: ForwardCall) -> Finding:
+    name, other = one.name, f"{one.other} (called at {one.other_where})"
+    what = "its results and the data of its call" if one.is_after else "nothing but arguments of its call"
     after = " That belongs to the parameters before the update. Or report it every few hundred steps."
     return second_forward.finding(
-        f"calls {name} with the batch that {one['other']} takes through the model as well",
+        f"calls {name} with the batch that {one.other} takes through the model as well",
         [
-            f"{one['count']} calls of {name} were given {what}, of those of {other} that were seen",
-            (
-                f"{name} does what {other} does before its backward pass, at the same lines: "
-                f"{count(one['operations'])} of {count(one['total'])} operations of both, counted from the shapes"
-            ),
+            f"{one.count} calls of {name} were given {what}, of those of {other} that were seen",
+            f"{name} does what {other} does before its backward pass, at the same lines",
+            f"{count(one.operations)} of {count(one.total)} operations of both, counted from the shapes",
         ],
         f"Let {other} return it together with the gradient: jax.value_and_grad gives the loss, and with has_aux=True "
-        "what "
-        "else is reported." + (after if one["is_after"] else ""),
-        where=where_of(one["where"]),
-        severity="info" if one["is_after"] else None,
+        "what else is reported." + (after if one.is_after else ""),
+        where=where_of(one.where),
+        related=[("the other call", where_of(one.other_where))],
+        severity="info" if one.is_after else None,
     )

@@ -23,10 +23,10 @@ from benchax.auditing.low_sums import (
     sums_of_calls,
 )
 from benchax.auditing.origins import dtype_written_at, made_by
+from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.rule import Gain, NotApplicable, list_some, probe, rule
 from benchax.auditing.syntax import calls, holds, tree_of, where_of
 from benchax.auditing.traced import is_written, jaxpr_facts, program_of
-from benchax.auditing.wide_arrays import WIDE
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.experiments.running_sums import LOW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
 
@@ -11,10 +11,11 @@ import jax
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.key_lines import line_that_chooses
 from benchax.auditing.named_lines import named_again_at
+from benchax.auditing.places import made_at
+from benchax.auditing.recorder.views import keys_used_twice
 from benchax.auditing.rule import list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import program_of
-from benchax.errors import NotMeasured
 from benchax.program.index import KEEPS, Body, Op, Program, Value
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
 from benchax.results.audit import Finding, Where
@@ -52,20 +53,19 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 
 def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
     """Finds keys used twice that functions of `jax.random` were given outside of jit."""
-    host = e.facts.get("host")
-    if host is None:
-        raise NotMeasured("uses of keys were not noted")
     told: set[str] = set()
-    for uses in host["keys"]:
-        lines = [f"{by} at {where}{f', {n} times' if n > 1 else ''}" for by, where, n in uses]
+    for events in keys_used_twice(e.log):
+        uses = Counter((event.by, event.where) for event in events)
         # One is enough of many keys that go the same way through the program.
-        if uses[-1][1] not in told:
-            told.add(uses[-1][1])
+        if events[-1].where not in told:
+            told.add(events[-1].where)
             yield key_reuse.finding(
-                f"one key is used {plural(sum(n for *_, n in uses), 'time')}",
-                list_some(lines),
+                f"one key is used {plural(len(events), 'time')}",
+                list_some([f"{by} at {where}{f', {n} times' if n > 1 else ''}" for (by, where), n in uses.items()]),
                 ADVICE,
-                where=named_again_at(where_of(uses[0][1]), where_of(uses[-1][1])) or where_of(uses[-1][1]),
+                where=where_of(events[-1].where),
+                related=[("also used here", where_of(where)) for _, where in uses]
+                + [place for where in {one for _, one in uses} for place in made_at(where_of(where), "", "key")],
             )
 
 
