@@ -105,6 +105,24 @@ def equations(jaxpr: Any, depth: int = 1, in_loop: bool = False, scope: str = ""
             yield from equations(nested, depth + 1, inside, here)
 
 
+def every_equation(program: Any) -> Iterator[Any]:
+    """Every equation of a program, open or closed, and of all programs in the parameters of its primitives."""
+    for equation in open_program(program)[0].eqns:
+        yield equation
+        for nested in nested_in(equation):
+            yield from every_equation(nested)
+
+
+def programs_of(equation: Any) -> list[Any]:
+    """The programs that a known primitive runs, in the order of `PROGRAMS`; none for other primitives."""
+    found = [
+        equation.params[name] for name in PROGRAMS.get(equation.primitive.name, "").split() if name in equation.params
+    ]
+    if equation.primitive.name == "custom_linear_solve":  # the others serve derivatives only
+        found = [programs.solve for programs in found]
+    return [program for part in found for program in (part if isinstance(part, tuple) else (part,))]
+
+
 def nested_in(equation: Any) -> list[Any]:
     """The jaxprs among an equation's parameters, open or closed."""
     return [
