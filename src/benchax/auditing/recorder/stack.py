@@ -31,12 +31,12 @@ class Stack:
 
 
 class _Mark:
-    """Marks a frame that was seen. Python calls it only if a debugger starts inside that frame."""
+    """Marks a frame that a log has seen. Python calls it only if a debugger starts inside that frame."""
 
-    __slots__ = ("entry",)
+    __slots__ = ("entry", "log")
 
-    def __init__(self, entry: int) -> None:
-        self.entry = entry
+    def __init__(self, entry: int, log: Log) -> None:
+        self.entry, self.log = entry, log
 
     def __call__(self, *_: object) -> None:
         return None
@@ -85,10 +85,10 @@ def look(frame: FrameType | None, log: Log) -> Stack:
 
 def _enter(frame: FrameType, inner: FrameType, is_through_package: bool, log: Log) -> int | None:
     mark = inner.f_trace
-    if isinstance(mark, _Mark):
+    if isinstance(mark, _Mark) and mark.log is log:
         return mark.entry
-    if mark is not None or inner.f_code.co_name in IN_ONE_FUNCTION:
+    if not isinstance(mark, _Mark | None) or inner.f_code.co_name in IN_ONE_FUNCTION:
         return None
     log.entered.append(CallSite(frame.f_code, frame.f_lasti, inner.f_code, is_through_package))
-    inner.f_trace = _Mark(len(log.entered) - 1)
+    inner.f_trace = _Mark(len(log.entered) - 1, log)
     return len(log.entered) - 1
