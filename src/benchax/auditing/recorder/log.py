@@ -116,6 +116,7 @@ class Log:
         self._ids = 0
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers: dict[tuple[type, Any], int] = {}
+        self._types: dict[type, str] = {}
         self._functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def add(self, event: Event) -> Event:
@@ -150,11 +151,14 @@ class Log:
         return self._serial
 
     def _id(self, leaf: Any) -> int:
-        if isinstance(leaf, jax.Array | np.ndarray):
+        # `isinstance` of an array takes longer than all the rest.
+        kind = self._types.get(type(leaf))
+        if kind is None:
+            is_array = isinstance(leaf, jax.Array | np.ndarray)
+            kind = self._types[type(leaf)] = "array" if is_array else "number" if isinstance(leaf, int | float) else ""
+        if kind == "array":
             return self._array(leaf)
-        if isinstance(leaf, int | float):
-            return self._numbers.setdefault((type(leaf), leaf), 0) or self._number(leaf)
-        return 0
+        return (self._numbers.get((type(leaf), leaf)) or self._number(leaf)) if kind == "number" else 0
 
     def _number(self, leaf: float) -> int:
         self._numbers[type(leaf), leaf] = found = self._next()
@@ -177,12 +181,8 @@ class Log:
             self._known[key] = serial, weakref.ref(leaf, forget)
         except TypeError:  # tracers of some kinds
             return 0
-        self.arrays[serial] = ArrayFacts(leaf.nbytes, _sharding(leaf))
+        self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
         return serial
-
-
-def _sharding(leaf: Any) -> Any:
-    return leaf.sharding if isinstance(leaf, jax.Array) else None
 
 
 def by_key(events: Iterable[Event], *names: str) -> dict[tuple[Any, ...], list[Event]]:
