@@ -132,9 +132,13 @@ class Log:
         """Serial numbers of arrays and Python numbers: equal for the same object, and for equal numbers."""
         if self._ids > MOST_IDS:
             return ()
-        found = tuple(map(self._id, leaves))
+        found: list[int] = []
+        for leaf in leaves:
+            # Most arrays are known, as the results of another call: a state may have thousands.
+            known = self._known.get(id(leaf))
+            found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
         self._ids += len(found)
-        return found
+        return tuple(found)
 
     def function(self, fun: Any) -> int:
         """The serial number of a function; 0 if it cannot be told apart."""
@@ -166,11 +170,7 @@ class Log:
         return found
 
     def _array(self, leaf: Any) -> int:
-        key = id(leaf)
-        known = self._known.get(key)
-        if known is not None and known[1]() is leaf:
-            return known[0]
-        serial = self._next()
+        key, serial = id(leaf), self._next()
 
         def forget(reference: weakref.ref[Any]) -> None:
             self.died[serial] = len(self.events)
