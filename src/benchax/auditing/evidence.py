@@ -68,7 +68,7 @@ ONLY_TRACED = "only the trace of this function is kept; it was not compiled agai
 _DONE = {
     "measurement": "measured compiled",
     "eager": "measured eagerly",
-    "watch": "called a few times as it stands",
+    "watch": "called a few times as it is",
 }
 
 

@@ -51,8 +51,9 @@ def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
             continue
         compared = _compare(programs[use.function], programs[use.other])
         if compared is not None:
-            lines = (most_common([event.where for event in one]) for one in (mine, others))
-            yield ForwardCall(mine[0].by, others[0].by, *lines, len(events), use.is_after, *compared)
+            here, there = (most_common([event.where for event in one]) for one in (mine, others))
+            own, total = compared
+            yield ForwardCall(mine[0].by, others[0].by, here, there, len(events), use.is_after, own, total)
 
 
 def _compare(closed: Any, other: Any) -> tuple[float, float] | None:

@@ -138,11 +138,12 @@ def _given(scope: ast.AST, name: str) -> Iterator[ast.expr]:
 
 def _lines_that_set(tree: ast.AST, name: str) -> Iterator[int]:
     for node in ast.walk(tree):
-        is_attribute = isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
-        if isinstance(node, ast.keyword) and node.arg == name:
-            yield node.value.lineno
-        elif is_attribute or (isinstance(node, ast.Call) and callee_name(node) == "tree_at" and _mentions(node, name)):
-            yield node.lineno
+        if isinstance(node, ast.keyword):
+            yield from [node.value.lineno] if node.arg == name else []
+        elif isinstance(node, ast.Attribute):
+            yield from [node.lineno] if node.attr == name and isinstance(node.ctx, ast.Store) else []
+        elif isinstance(node, ast.Call):
+            yield from [node.lineno] if callee_name(node) == "tree_at" and _mentions(node, name) else []
 
 
 def _mentions(node: ast.AST, name: str) -> bool:

@@ -1,18 +1,18 @@
 """What a rule is: a function that asks one question about a function or a program, of its evidence.
 
-It looks at `Evidence` and gives findings, none where all is well. Where it cannot apply it raises `NotApplicable`;
-where it could but a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is one module
-in `auditing/rules/`, which holds a function of the module's name:
+It looks at `Evidence` or `ProgramEvidence` and yields findings, or nothing if all is well. If it cannot apply, it
+raises `NotApplicable`. If a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is a
+function in a module of `auditing/rules/`:
 
     @rule("not-jitted", "is it compiled as a whole?", "warning")
     def not_jitted(e: Evidence) -> Iterable[Finding]:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-one page `docs/reference/rules/<id>.md`, and one test file; there is no list to edit.
+and a page, `docs/reference/rules/<id>.md`. There is no list to edit.
 
-What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
-the function (`probe`), and list some of many lines.
+What rules have in common is here, too: how severe a finding is (`grade`), what following it gains, trying a variant in
+pairs (`try_variant`) or once (`probe`), and listing some of many lines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RuleSubject = Literal["function", "program", "both"]
 
 FELT, LARGE = 0.005, 0.05
 """Shares of a run or call. Below the first a finding is not worth a line: two runs of one program differ by more. From
-the second on it is worth a warning: that is what `benchax compare` calls a change by default."""
+the second on it is worth a warning: that is where the CI recipes of `benchax compare` fail (docs/how-to/ci.md)."""
 
 
 def grade(lost: float, of: float | None) -> Severity | None:
@@ -201,7 +201,7 @@ class Tried(NamedTuple):
 
 
 def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = None) -> Tried:
-    """Compares run times. Nothing measured is a sentence here, for the finding stands on other evidence."""
+    """Compares run times. Nothing measured is a sentence here, for the finding has other evidence."""
     try:
         comparison = e.compare(name, variant, baseline)
     except NotMeasured as error:

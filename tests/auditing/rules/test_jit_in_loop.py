@@ -1,4 +1,4 @@
-"""Functions that are made and jitted anew, again and again."""
+"""Functions that are made and jitted again and again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_lambda_in_a_loop_is_found_at_its_line() -> None:
     (finding,), _ = asked(lambdas)
 
     assert finding.where == (__file__, line_of(lambdas, "jax.jit"))
-    assert finding.title == "<lambda> is made and jitted anew, and compiled each time"
+    assert finding.title == "<lambda> is made and jitted again and again, and compiled each time"
     assert finding.seen[0].startswith("14 recompiles took")
 
 

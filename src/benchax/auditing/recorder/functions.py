@@ -34,7 +34,7 @@ MOST_KEPT = 20
 SEARCHED_BYTES, SEARCHED_LEAVES = 1 << 23, 300
 """Results of a call that are searched for NaN; larger ones are not."""
 SMALL_BYTES, SMALL_LEAVES = 1 << 16, 50
-"""Arguments of which copies are made at each call, so that the first NaN can be computed again from them."""
+"""Arguments up to this size are copied at each call, so that the first NaN can be computed again from them."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Watched:
 
 
 class FunctionRecorder:
-    """Listens to JAX from now on. Costs nothing on a warm call, of which JAX sends no event."""
+    """Listens to JAX from now on. Costs nothing on a warm call, for which JAX sends no event."""
 
     def __init__(self, log: Log) -> None:
         self.programs: dict[int, Any] = {}

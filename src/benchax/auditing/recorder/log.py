@@ -116,6 +116,7 @@ class Log:
         self._ids = 0
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers: dict[tuple[type, Any], int] = {}
+        self._types: dict[type, str] = {}
         self._functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def add(self, event: Event) -> Event:
@@ -131,9 +132,13 @@ class Log:
         """Serial numbers of arrays and Python numbers: equal for the same object, and for equal numbers."""
         if self._ids > MOST_IDS:
             return ()
-        found = tuple(map(self._id, leaves))
+        found: list[int] = []
+        for leaf in leaves:
+            # Most arrays are known, as the results of another call: a state may have thousands.
+            known = self._known.get(id(leaf))
+            found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
         self._ids += len(found)
-        return found
+        return tuple(found)
 
     def function(self, fun: Any) -> int:
         """The serial number of a function; 0 if it cannot be told apart."""
@@ -150,11 +155,14 @@ class Log:
         return self._serial
 
     def _id(self, leaf: Any) -> int:
-        if isinstance(leaf, jax.Array | np.ndarray):
+        # `isinstance` of an array takes longer than all the rest.
+        kind = self._types.get(type(leaf))
+        if kind is None:
+            is_array = isinstance(leaf, jax.Array | np.ndarray)
+            kind = self._types[type(leaf)] = "array" if is_array else "number" if isinstance(leaf, int | float) else ""
+        if kind == "array":
             return self._array(leaf)
-        if isinstance(leaf, int | float):
-            return self._numbers.setdefault((type(leaf), leaf), 0) or self._number(leaf)
-        return 0
+        return (self._numbers.get((type(leaf), leaf)) or self._number(leaf)) if kind == "number" else 0
 
     def _number(self, leaf: float) -> int:
         self._numbers[type(leaf), leaf] = found = self._next()
@@ -162,11 +170,7 @@ class Log:
         return found
 
     def _array(self, leaf: Any) -> int:
-        key = id(leaf)
-        known = self._known.get(key)
-        if known is not None and known[1]() is leaf:
-            return known[0]
-        serial = self._next()
+        key, serial = id(leaf), self._next()
 
         def forget(reference: weakref.ref[Any]) -> None:
             self.died[serial] = len(self.events)
@@ -177,12 +181,8 @@ class Log:
             self._known[key] = serial, weakref.ref(leaf, forget)
         except TypeError:  # tracers of some kinds
             return 0
-        self.arrays[serial] = ArrayFacts(leaf.nbytes, _sharding(leaf))
+        self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
         return serial
-
-
-def _sharding(leaf: Any) -> Any:
-    return leaf.sharding if isinstance(leaf, jax.Array) else None
 
 
 def by_key(events: Iterable[Event], *names: str) -> dict[tuple[Any, ...], list[Event]]:

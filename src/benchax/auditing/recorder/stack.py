@@ -18,7 +18,7 @@ IN_ONE_FUNCTION = ("<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcom
 
 
 @dataclass(slots=True)
-class Stack:
+class CallStack:
     """What one walk finds."""
 
     where: str = ""
@@ -42,9 +42,9 @@ class _Mark:
         return None
 
 
-def look(frame: FrameType | None, log: Log) -> Stack:
+def look(frame: FrameType | None, log: Log) -> CallStack:
     """Walks from `frame` outward."""
-    found = Stack()
+    found = CallStack()
     entries: list[int] = []
     last_jax = package = ""
     entered: FrameType | None = None  # the next frame inward: yours or a package's

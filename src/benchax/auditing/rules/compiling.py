@@ -46,7 +46,7 @@ so this alone is an info."""
 _SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 _WHOLE = re.compile(r"static .+?: -?\d+ → -?\d+ \(", re.DOTALL)
-_FUNCTION = re.compile(r"<(function|bound method|PjitFunction) |functools\.partial\(|function that is made anew")
+_FUNCTION = re.compile(r"<(function|bound method|PjitFunction) |functools\.partial\(")
 _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*): ")
 
 
@@ -285,7 +285,7 @@ def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     return sum(event.by == one.function.rpartition(".")[2] for event in e.log.of("call"))
 
 
-@rule("jit-in-loop", "is a function jitted anew in each iteration of a loop?", "warning", of="both")
+@rule("jit-in-loop", "is a new function jitted in each iteration of a loop?", "warning", of="both")
 def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     unseen: NotMeasured | None = None
     told = set[tuple[str, int]]()
@@ -296,7 +296,7 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
                 continue
             last = one.compiles[-1]
             made = [] if is_control else jitted_around(where_of(last.where), where_of(last.defined), one.function)
-            title = "is made and jitted anew, and compiled each time"
+            title = "is made and jitted again and again, and compiled each time"
             finding = one.finding(
                 jit_in_loop,
                 f"jax.lax.{one.function} outside of jit compiles in each call"
@@ -467,7 +467,7 @@ OTHER_SIZES = (
     "nothing."
 )
 OF_PACKAGE = (
-    "{function} belongs to a package, which makes {argument} anew in each call of yours: make one call for all of the "
+    "{function} belongs to a package, which makes a new {argument} in each call of yours: make one call for all of the "
     "data, or look in its documentation for how it keeps a program."
 )
 ONE_FUNCTION = (

@@ -39,7 +39,7 @@ SPREAD_BYTES = 1 << 16
 def resharding(e: ProgramEvidence) -> Iterable[Finding]:
     lines = e.lines
     for (where, by), events in by_key(_moving_puts(e), "where", "by").items():
-        yield from _put_anew(where, by, events)
+        yield from _put_again(where, by, events)
     for line in lines if jax.device_count() > 1 else ():
         moved = Counter(move for event in line.events for move in _moves(line, event))
         moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
@@ -56,13 +56,13 @@ def _moving_puts(e: ProgramEvidence) -> Iterator[Event]:
             yield event
 
 
-def _put_anew(where: str, by: str, events: list[Event]) -> Iterator[Finding]:
+def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Finding]:
     if len(events) < OFTEN:
         return
     last, spent_s = events[-1], sum(event.elapsed_s for event in events)
     old, new = describe_placement(last.note.given), describe_placement(last.note.made)
     yield resharding.finding(
-        f"{by} places {last.note.place.what} anew in each step",
+        f"{by} places {last.note.place.what} again in each step",
         [
             f"{count(len(events))} times, {size(sum(event.size for event in events))} together",
             f"from {old} to {new}",
@@ -136,7 +136,7 @@ def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Find
     for move in find_moves(facts.name, jaxpr, layouts):
         if move["count"] < OFTEN or move["size_bytes"] < MOVED_BYTES:
             continue
-        # Placed once it would come back as before, if that is what the function is told to give.
+        # Placed once, it would come back as before if out_shardings say so.
         declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if move["at"] in carried else []
         put = [event.where for event in e.log.of("put") if _is_put_so(event, move)]
         yield resharding.finding(

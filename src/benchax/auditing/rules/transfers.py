@@ -278,8 +278,8 @@ def _bytes(events: Iterable[Event]) -> int:
 
 
 def _repeated(events: list[Event]) -> str:
-    anew = sum(event.note.is_new_object for event in events)
-    new = f", {count(anew)} times in a new array" if anew else ""
+    copies = sum(event.note.is_new_object for event in events)
+    new = f", {count(copies)} times in a new array" if copies else ""
     what = events[0].note.place.what
     same = f"{count(len(events))} times {what} had the contents of the time before, by a sample of it"
     return f"{same}{new}: {size(_bytes(events))}"

@@ -1,4 +1,4 @@
-"""Finds vmap(jit(f)), which Python maps anew in each call where it is not jitted as a whole, as jit(vmap(f)) is."""
+"""Finds vmap(jit(f)) and grad(jit(f)) outside of jit: Python transforms the function again in each call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def vmap_of_jit(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         "maps a jitted function with vmap, and is not jitted itself",
         [
             "vmap is a transformation in Python: outside of jit, it is done again in each call",
-            "compared as it stands with jit around all of it, in pairs, in fresh processes",
+            "compared as it is with jit around all of it, in pairs, in new processes",
         ],
         ADVICE,
         where=where,

@@ -1,4 +1,4 @@
-"""Rules about the host and the device taking turns: waits in each step, clocks without a wait, work between calls."""
+"""Rules about host and device that work alternately: waits in each step, clocks without a wait, work between calls."""
 
 from __future__ import annotations
 
