@@ -23,6 +23,9 @@ Outcome = Literal["fine", "finding", "not applicable", "not checked"]
 Where = tuple[str, int]
 """File and line, from 1."""
 
+PACK_OFF = "pack-off"
+"""The code of the remark that names rules which are off by default."""
+
 Answer = Literal["yes", "no", "not applicable", "not checked"]
 
 
