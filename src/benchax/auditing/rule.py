@@ -1,15 +1,16 @@
 """What a rule is: a function that asks one question about a function or a program, of its evidence.
 
 It looks at `Evidence` and gives findings, none where all is well. Where it cannot apply it raises `NotApplicable`;
-where it could but a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is one module
-in `auditing/rules/`, which holds a function of the module's name:
+where it could but a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is one function
+in a module of its family in `auditing/rules/`:
 
     @rule("not-jitted", "is it compiled as a whole?", "warning")
     def not_jitted(e: Evidence) -> Iterable[Finding]:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-one page `docs/reference/rules/<id>.md`, and one test file; there is no list to edit.
+one page `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>`; there is no list to edit. A rule
+that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
 
 What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
 the function (`probe`), and list some of many lines.
