@@ -27,9 +27,10 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.model import Remark
 from benchax.options import NAMES, read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
+from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding
 from benchax.units import read_duration
 
 MAX_TIME_S = 60.0
@@ -109,7 +110,15 @@ def audit_case(
     evidence.tell = lambda doing: report(rule_event(case.id.label, next(iter(asked), ""), 0, len(asked), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
     found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, report=report)
-    return replace(found, elapsed_s=perf_counter() - begun)  # with the trial
+    remarks = (*found.remarks, *packs_off(rules))
+    return replace(found, remarks=remarks, elapsed_s=perf_counter() - begun)  # with the trial
+
+
+def packs_off(names: Sequence[str] | None) -> Iterator[Remark]:
+    """Names the packs of rules that are not asked by default, if these names are the default."""
+    for pack in sorted(packs()) if names is None else ():
+        n = sum(rule.pack == pack for rule in every_rule().values())
+        yield Remark(PACK_OFF, "info", f"{n} rules of the pack {pack} are off: benchax audit --rules {pack}")
 
 
 def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:

@@ -55,7 +55,7 @@ def audit_program(
     ended = run(command, HOOK, {"calls_s": calls_s, "rules": list(asked)}, limit_s=limit_s, on_wait=on_wait)
     found = [_of_process(each) for each in ended.reports]
     joined = _join(found, ended.reports) if found else _nothing_seen(asked, ended)
-    remarks = (*joined.remarks, *_remarks(ended))
+    remarks = (*joined.remarks, *_remarks(ended), *audits.packs_off(rules))
     return Audited(replace(joined, name=shlex.join(command), remarks=remarks, elapsed_s=ended.elapsed_s), ended)
 
 

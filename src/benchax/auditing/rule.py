@@ -9,7 +9,8 @@ function in a module of `auditing/rules/`:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-and a page, `docs/reference/rules/<id>.md`. There is no list to edit.
+and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit. A
+rule that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
 
 What rules have in common is here, too: how severe a finding is (`grade`), what following it gains, trying a variant in
 pairs (`try_variant`) or once (`probe`), and listing some of many lines.

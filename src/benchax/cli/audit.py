@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 def audit(
     ctx: typer.Context,
     what: WhatOrCommand = None,
-    rules: Annotated[str | None, typer.Option(metavar="IDS", help="not-jitted,…; default: all (see --list).")] = None,
+    rules: Annotated[
+        str | None, typer.Option(metavar="IDS", help="Rules or packs: not-jitted,numerics (see --list).")
+    ] = None,
     pattern: Pattern = "",
     params: Params = None,
     max_time: MaxTimeOfEach = None,
@@ -114,7 +116,7 @@ def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
 def _list() -> None:
     from benchax.auditing.rules import rules
 
-    show_list([(rule.id, rule.severity, rule.title) for rule in rules().values()])
+    show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in rules().values()])
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:

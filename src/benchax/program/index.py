@@ -384,6 +384,13 @@ class Body:
         return {places[one] for one in value.behind() if one in places}
 
 
+def _in_order(body: Body) -> Iterator[Op]:
+    for op in body.ops:
+        yield op
+        for nested in op.bodies:
+            yield from _in_order(nested)
+
+
 class Program:
     """A traced program. `bodies` begins with the program itself; each body comes before what is nested in it."""
 
@@ -397,8 +404,8 @@ class Program:
 
     @property
     def ops(self) -> Iterator[Op]:
-        """All operations, those in loops and branches included."""
-        return (op for body in self.bodies for op in body.ops)
+        """All operations, in their order; those in loops and branches follow the loop or branch."""
+        return _in_order(self.body)
 
     def find(self, *names: str) -> Iterator[Op]:
         """Operations of these names, without those of reverse-mode derivatives."""

@@ -26,7 +26,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.tables import describe_machine, one_line
-from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Outcome, Where
+from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Where
 from benchax.source_files import is_typed
 from benchax.units import plural, seconds
 
@@ -49,6 +49,8 @@ def document(a: Audit, is_full: bool = False) -> Document:
         blocks.append(_list_facts("suppressed", list_suppressed(a)))
     if looked := checks(a, is_full):
         blocks.append(_list_facts("looked at" if is_full else "", looked))
+    if not is_full:
+        blocks += [Paragraph(remark.message) for remark in a.remarks if remark.code == PACK_OFF]
     return Document((*blocks, *list_remarks(r for r in a.remarks if is_full or r.severity != "info")))
 
 

@@ -25,6 +25,9 @@ Where = tuple[str, int]
 Related = tuple[str, str, int]
 """What happens at another line, and its file and line: ("called here", "train.py", 31)."""
 
+PACK_OFF = "pack-off"
+"""The code of the remark that names rules which are off by default."""
+
 Answer = Literal["yes", "no", "not applicable", "not checked"]
 
 

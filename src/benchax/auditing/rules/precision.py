@@ -102,8 +102,9 @@ def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
     dtype, added, terms = each.dtype, each.added.line, int(each.terms)
     begun, what = _beginning(e, each.start)
     if each.start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
-        begun = _line_that_assigns(each)
-    made = begun or _only_line_making(dtype, added)
+        made = begun = _line_that_assigns(each)
+    else:
+        made = begun or _only_line_making(dtype, added)
     written = dtype_written_at(where_of(made), dtype)
     start, is_scatter = f"{each.start.spec}{what}", each.op.name in SCATTERS
     if each.calls:
