@@ -11,9 +11,8 @@ def categorical_shape_n(k=KEY, logits="f32[600]"):
 
 
 def vmap_over_keys(k=KEY, logits="f32[600]"):
-    return jax.vmap(lambda k: jax.random.categorical(k, logits))(
-        jax.random.split(k, 20000)
-    )  # expect: categorical-draws
+    keys = jax.random.split(k, 20000)
+    return jax.vmap(lambda k: jax.random.categorical(k, logits))(keys)  # expect: categorical-draws
 
 
 def argmax_l_gumbel(k=KEY, logits="f32[600]"):
