@@ -164,7 +164,7 @@ class Log:
             return self._array(leaf)
         return (self._numbers.get((type(leaf), leaf)) or self._number(leaf)) if kind == "number" else 0
 
-    def _number(self, leaf: float) -> int:
+    def _number(self, leaf: Any) -> int:
         self._numbers[type(leaf), leaf] = found = self._next()
         self.arrays[found] = NO_ARRAY
         return found
