@@ -9,8 +9,8 @@ in a module of its family in `auditing/rules/`:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-one page `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>`; there is no list to edit. A rule
-that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
+one page `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>`; there is no list to edit. Rules
+that look for a pattern in the traced program are queries: see `traced_rule` in `auditing/traced.py`.
 
 What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
 the function (`probe`), and list some of many lines.
