@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.bindings import calls_on
 from benchax.auditing.syntax import binding_of, callee_name, tree_of, where_of
-from benchax.program.index import KEEPS, Body, Op, Value
+from benchax.program.index import KEEPS, Body, TracedOp, Value
 from benchax.program.jaxpr import names
 from benchax.program.patterns import identity_axes
 from benchax.results.audit import Where
@@ -46,7 +46,7 @@ LINEAR_IN = {
 class WholeDerivative:
     """A derivative along all rows of an identity."""
 
-    basis: Op
+    basis: TracedOp
     directions: int
     is_forward: bool
     per_direction: int
@@ -55,7 +55,7 @@ class WholeDerivative:
     """Operations that depend on the directions."""
 
 
-def bases(body: Body) -> list[Op]:
+def bases(body: Body) -> list[TracedOp]:
     """Comparisons that make an identity matrix."""
     return [op for op in body.ops if op.name == "eq" and identity_axes(op.makes[0]) is not None]
 
@@ -65,7 +65,7 @@ def whole_derivatives(body: Body) -> Iterator[WholeDerivative]:
     yield from (found for basis in bases(body) if (found := _follow(body, basis)) is not None)
 
 
-def _follow(body: Body, basis: Op) -> WholeDerivative | None:
+def _follow(body: Body, basis: TracedOp) -> WholeDerivative | None:
     waiting, inside = {basis.makes[0]}, set[Value]()
     """Values that the directions are in before the derivative, and in it."""
     exits, modes, work = set[Value](), set[str](), 0.0
@@ -93,13 +93,13 @@ def _follow(body: Body, basis: Op) -> WholeDerivative | None:
     return WholeDerivative(basis, rows, modes == {FORWARD}, sum(value.size for value in exits) // rows, work)
 
 
-def scope_behind(basis: Op, op: Op) -> str:
+def scope_behind(basis: TracedOp, op: TracedOp) -> str:
     """The scope of an operation, seen from that of an identity; empty if it is not within it."""
     around = basis.scope.rstrip(")")
     return op.scope[len(around) :].lstrip("/") if op.scope.startswith(around) else ""
 
 
-def _depend_linearly(op: Op, depends: Sequence[bool]) -> list[bool] | None:
+def _depend_linearly(op: TracedOp, depends: Sequence[bool]) -> list[bool] | None:
     """Which results depend on what some operands depend on; None if they are not all known to do so linearly."""
     positions = {i for i, one in enumerate(depends) if one}
     if op.name in ("scan", "while"):
@@ -176,7 +176,7 @@ def _most_trips(body: Body) -> float:
     return min((bound.number for _, bound in below if bound.number is not None), default=math.inf)
 
 
-def where_made(basis: Op) -> tuple[Where | None, Where | None]:
+def where_made(basis: TracedOp) -> tuple[Where | None, Where | None]:
     """The line that makes the derivative and the line that calls it, which are often one.
 
     JAX reports only the call. The line that binds what is called there can make it, `slope = jax.jacfwd(cost)`, or else

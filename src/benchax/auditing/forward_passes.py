@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from benchax.program.index import FORWARD, Body, Op, Program, Value
+from benchax.program.index import FORWARD, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import own_frames, user_line
 from benchax.results.audit import Where
 
@@ -26,8 +26,8 @@ MOST_OPS = 50
 class SecondForward:
     """The operations of a second pass that are known from the first one."""
 
-    ops: list[Op]
-    first: Op
+    ops: list[TracedOp]
+    first: TracedOp
     """The operation of the first pass that reads the same data."""
 
     @property
@@ -44,7 +44,7 @@ class SecondForward:
         return _parting(self.first, self.ops[0])
 
 
-def _parting(one: Op, other: Op) -> Where | None:
+def _parting(one: TracedOp, other: TracedOp) -> Where | None:
     here, there = (
         [(frame.file, frame.line) for equation in (*op.calls, op.equation) for frame in own_frames(equation)]
         for op in (one, other)
@@ -52,19 +52,19 @@ def _parting(one: Op, other: Op) -> Where | None:
     return next((line for line in here if line not in there), None)
 
 
-def key_of(op: Op) -> tuple[Hashable, ...]:
+def key_of(op: TracedOp) -> tuple[Hashable, ...]:
     """What is the same of an operation in both passes: its name, its line, and the shapes that it makes."""
     # The derivative of a loop makes what the backward pass needs as well.
     shapes = () if op.name in ("scan", "while") else tuple(value.spec for value in op.makes)
     return (op.name, next(filter(None, map(user_line, op.inwards)), ""), *shapes)
 
 
-def find_second_forward(program: Program, body: Body) -> SecondForward | None:
+def find_second_forward(program: TracedProgram, body: Body) -> SecondForward | None:
     """The second pass of this body, if its results reach nothing but numbers and what is new in its outputs."""
     if not any(op.is_backward for op in body.ops):
         return None
     passes = _Passes(body, program.numbers)
-    found: list[Op] = []
+    found: list[TracedOp] = []
     inside, counted, begun = set[Value](), set[Hashable](), None
     for op in body.ops:
         depends = bool(inside.intersection(op.reads))
@@ -92,14 +92,14 @@ class _Passes:
         self.numbers = numbers
         self.updated = set[Value]()
         """Values that depend on what a derivative has made backwards."""
-        self.first: dict[Hashable, list[Op]] = {}
+        self.first: dict[Hashable, list[TracedOp]] = {}
         for op in body.ops:
             if op.is_backward or self.updated.intersection(op.reads):
                 self.updated.update(op.makes)
             if FORWARD in op.scope and not op.is_backward:
                 self.first.setdefault(key_of(op), []).append(op)
 
-    def is_repeated(self, op: Op, first: Op) -> bool:
+    def is_repeated(self, op: TracedOp, first: TracedOp) -> bool:
         """Does it read updated parameters where the first reads those before, and otherwise the same data?"""
         if op.name not in BEGINS or len(op.reads) != len(first.reads):
             return False
@@ -107,7 +107,7 @@ class _Passes:
         changed = [self._is_update(value, one) for value, one in pairs if self.numbers[value] != self.numbers[one]]
         return bool(changed) and all(changed) and len(changed) < len(pairs)
 
-    def has_same_data(self, op: Op, first: Op, inside: set[Value]) -> bool:
+    def has_same_data(self, op: TracedOp, first: TracedOp, inside: set[Value]) -> bool:
         """Is all that it reads of the second pass, a parameter, or what the first reads?"""
         read = {self.numbers[value] for value in first.reads}
         outer = (value for value in op.reads if value not in inside | self.updated and value.size > 1)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
-from benchax.program.index import Op, Value, index
+from benchax.program.index import TracedOp, Value, index
 from benchax.program.jaxpr import own_line, user_line
 from benchax.watching.signatures import describe_placement
 
@@ -68,7 +68,7 @@ def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
     yield from _of_inner_jits(closed.jaxpr)
 
 
-def _wanted(op: Op, value: Value) -> Any:
+def _wanted(op: TracedOp, value: Value) -> Any:
     """The layout that an equation gives what it reads; None where it does not say, or leaves some of it open."""
     params = op.params
     if op.name in CONSTRAINTS and not params.get("unconstrained_dims"):

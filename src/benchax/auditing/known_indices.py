@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.program.evaluate import bind
-from benchax.program.index import ELEMENTWISE, KEEPS, Body, Op, Program, Value
+from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value
 
 MOVES = KEEPS | {"broadcast_in_dim", "rev"}
 SELECTS = ("gather", "dynamic_slice")
@@ -31,7 +31,7 @@ Origin = int | str
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownIndex:
     """What is known of a value."""
 
     array: np.ndarray
@@ -51,11 +51,11 @@ class Known:
 class IndexAccess(NamedTuple):
     """An operation that reads or writes at known indices along one axis."""
 
-    op: Op
+    op: TracedOp
     array: Value
     """What is indexed; of one_hot, what it makes."""
     axis: int
-    index: Known
+    index: KnownIndex
     width: int
     """This many elements are read or written from each index on."""
 
@@ -80,14 +80,14 @@ class KnownIndices:
         inputs: of the program, its constants first; None if nothing is known of one.
     """
 
-    def __init__(self, program: Program, inputs: Sequence[Any]) -> None:
+    def __init__(self, program: TracedProgram, inputs: Sequence[Any]) -> None:
         self.accesses: list[IndexAccess] = []
         self.comparisons: list[IndexComparison] = []
         self._counts = 0
-        self._known: dict[Value, Known | None] = {}
+        self._known: dict[Value, KnownIndex | None] = {}
         for i, (value, given) in enumerate(zip((*program.consts, *program.inputs), inputs, strict=True)):
             if given is not None and value.is_of(jnp.integer) and np.size(given) <= MOST_ELEMENTS:
-                self._known[value] = Known(np.asarray(given).astype(value.dtype), frozenset({i}))
+                self._known[value] = KnownIndex(np.asarray(given).astype(value.dtype), frozenset({i}))
         for body in program.bodies:  # each before what is nested in it
             self._enter(body)
             for op in body.ops:
@@ -101,15 +101,15 @@ class KnownIndices:
             for start, taken, returned in body.carries:
                 self._known[taken] = self._counted(body, self.of(start), taken, returned)
 
-    def of(self, value: Value) -> Known | None:
+    def of(self, value: Value) -> KnownIndex | None:
         """What is known of a value."""
         if value.literal is not None:
-            return Known(np.asarray(value.literal, value.dtype))
+            return KnownIndex(np.asarray(value.literal, value.dtype))
         if value not in self._known and value.outer is not None:
             return self.of(value.outer)
         return self._known.get(value)
 
-    def _counted(self, body: Body, start: Known | None, taken: Value, returned: Value) -> Known | None:
+    def _counted(self, body: Body, start: KnownIndex | None, taken: Value, returned: Value) -> KnownIndex | None:
         """The values of a counter in all iterations; a carry that no iteration changes keeps its value."""
         op, length = returned.maker, body.trips or 0
         if returned is taken:
@@ -118,13 +118,13 @@ class KnownIndices:
         if start is None or start.is_set or step is None or taken.shape or not taken.is_of(jnp.integer):
             return None
         values = start.array + np.arange(min(length, MOST_ELEMENTS), dtype=np.int64) * int(step)
-        return Known(values, start.origins | {self._count()}, object())
+        return KnownIndex(values, start.origins | {self._count()}, object())
 
     def _count(self) -> Origin:
         self._counts += 1
         return f"count {self._counts}"
 
-    def _take(self, op: Op) -> None:
+    def _take(self, op: TracedOp) -> None:
         reads = [self.of(value) for value in op.reads]
         array = op.makes[0] if op.name == "eq" else op.reads[0] if op.reads else None
         for axis, width, index in self._indices(op, reads):
@@ -139,7 +139,7 @@ class KnownIndices:
         elif len(op.makes) == 1 and not op.bodies:
             self._known[op.makes[0]] = self._make(op, reads)
 
-    def _compare(self, op: Op, reads: Sequence[Known | None]) -> None:
+    def _compare(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
         for one, other in (reads, reads[::-1]):
             is_number = other is not None and not other.is_set and not other.origins and other.array.size
             bound = float(other.array.flat[0]) if other is not None and is_number else None
@@ -147,19 +147,21 @@ class KnownIndices:
             if one is not None and one.origins and not (op.name == "lt" and bound == 0 and one is reads[0]):
                 self.comparisons.append(IndexComparison(op.name, one.origins, bound))
 
-    def _make(self, op: Op, reads: Sequence[Known | None]) -> Known | None:
+    def _make(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> KnownIndex | None:
         known = [one for one in reads if one is not None]
         origins = frozenset[Origin]().union(*(one.origins for one in known))
         is_exact = op.name in EXACT and len(known) == len(reads) and not any(one.is_set for one in known)
         try:
             if is_exact and op.makes[0].size <= MOST_ELEMENTS:
                 made = np.asarray(bind(op.equation, [jnp.asarray(one.array) for one in known])[0])
-                return Known(made, origins | ({self._count()} if op.name == "iota" else set()))
+                return KnownIndex(made, origins | ({self._count()} if op.name == "iota" else set()))
             return _make_of_sets(op, reads, origins)
         except (TypeError, ValueError, NotImplementedError):  # an operation that doesn't run alone
             return None
 
-    def _indices(self, op: Op, reads: Sequence[Known | None]) -> Iterator[tuple[int, int, Known | None]]:
+    def _indices(
+        self, op: TracedOp, reads: Sequence[KnownIndex | None]
+    ) -> Iterator[tuple[int, int, KnownIndex | None]]:
         """(axis, width, index)."""
         if op.name == "dynamic_slice":
             yield from zip(range(len(reads) - 1), op.params["slice_sizes"], reads[1:], strict=True)
@@ -177,17 +179,17 @@ class KnownIndices:
             classes = op.reads[1].shape  # they are along one axis, and once in each of the others
             yield max(range(len(classes)), key=lambda axis: classes[axis]), 1, reads[0]
 
-    def _columns(self, value: Value, n: int) -> Sequence[Known | None]:
+    def _columns(self, value: Value, n: int) -> Sequence[KnownIndex | None]:
         """The index along each axis; JAX puts these side by side in one array."""
         whole, maker = self.of(value), value.maker
         if whole is not None and not whole.is_set:
-            return [Known(whole.array[..., i], whole.origins) for i in range(n)]
+            return [KnownIndex(whole.array[..., i], whole.origins) for i in range(n)]
         if n > 1 and maker is not None and maker.name == "concatenate" and len(maker.reads) == n:
             return [self.of(one) for one in maker.reads]
         return [whole] if n == 1 else [None] * n
 
 
-def _windows(scatter: Op) -> list[int]:
+def _windows(scatter: TracedOp) -> list[int]:
     """How many elements of each axis of its operand a scatter writes at each index."""
     numbers = scatter.params["dimension_numbers"]
     sizes = iter([scatter.reads[2].shape[axis] for axis in numbers.update_window_dims])
@@ -195,16 +197,16 @@ def _windows(scatter: Op) -> list[int]:
     return [1 if axis in single else next(sizes, 1) for axis in range(len(scatter.reads[0].shape))]
 
 
-def _some_of(one: Known | None) -> Known | None:
+def _some_of(one: KnownIndex | None) -> KnownIndex | None:
     """Some of its elements; nothing tells which."""
     if one is None or one.is_set:
         return one and replace(one, layout=object())
     if not one.origins or one.array.dtype.kind not in "iu":
         return None
-    return Known(one.array.ravel(), one.origins, object(), sum(n > 1 for n in one.array.shape) > 1)
+    return KnownIndex(one.array.ravel(), one.origins, object(), sum(n > 1 for n in one.array.shape) > 1)
 
 
-def _make_of_sets(op: Op, reads: Sequence[Known | None], origins: frozenset[Origin]) -> Known | None:
+def _make_of_sets(op: TracedOp, reads: Sequence[KnownIndex | None], origins: frozenset[Origin]) -> KnownIndex | None:
     first = reads[0] if reads else None
     if op.name in MOVES and first is not None and first.is_set:
         moved = (first.layout, op.name, op.makes[0].shape, str(op.params.get("broadcast_dimensions")))
@@ -226,4 +228,4 @@ def _make_of_sets(op: Op, reads: Sequence[Known | None], origins: frozenset[Orig
         )
     typed = [column.astype(value.dtype) for column, value in zip(columns, op.reads, strict=True)]
     made = np.asarray(op.equation.primitive.bind(*typed, **op.params))
-    return Known(made, origins, sets[0].layout, any(one.is_mixed for one in sets))
+    return KnownIndex(made, origins, sets[0].layout, any(one.is_mixed for one in sets))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from benchax.auditing.recorder.views import Carried
 from benchax.experiments.running_sums import ADDITIONS, LOW
-from benchax.program.index import CONVERTS, KEEPS, Op, Program, Value
+from benchax.program.index import CONVERTS, KEEPS, TracedOp, TracedProgram, Value
 
 PASSES = KEEPS | CONVERTS
 SCATTERS = ("scatter-add", "scatter_add")
@@ -28,10 +28,10 @@ LOST = 0.1
 class LowSum:
     """A value to which terms are added one after the other."""
 
-    op: Op
+    op: TracedOp
     """The loop, or the scatter."""
     start: Value
-    added: Op
+    added: TracedOp
     terms: float
     """Terms of one element, on average."""
     position: int = 0
@@ -49,7 +49,7 @@ class StuckAverage(NamedTuple):
 
     start: Value
     """The average so far: an input of the body."""
-    multiplied: Op
+    multiplied: TracedOp
     factor: float
     """Factor of the old value, as the program has it; that of the new one is `weight`."""
     weight: float
@@ -62,17 +62,17 @@ class _Chain:
     """How a value is made of a carry by additions alone."""
 
     terms: float = 0.0
-    added: Op | None = None
-    inside: frozenset[Op] = frozenset()
+    added: TracedOp | None = None
+    inside: frozenset[TracedOp] = frozenset()
     """Loops and scatters that are part of it."""
 
-    def extend(self, terms: float, added: Op, inside: frozenset[Op] = frozenset()) -> _Chain:
+    def extend(self, terms: float, added: TracedOp, inside: frozenset[TracedOp] = frozenset()) -> _Chain:
         return _Chain(self.terms + terms, added, self.inside | inside)
 
 
-def low_sums(program: Program) -> Iterator[LowSum]:
+def low_sums(program: TracedProgram) -> Iterator[LowSum]:
     """Sums of loops, outermost loops first, each once, and then what single scatters add."""
-    told = set[Op]()
+    told = set[TracedOp]()
     for op in (op for op in program.ops if op.name == "scan"):
         for i, (start, taken, returned) in enumerate(op.bodies[0].carries):
             chain = _follow(returned, taken) if str(start.dtype) in LOW else None
@@ -85,7 +85,7 @@ def low_sums(program: Program) -> Iterator[LowSum]:
             yield LowSum(op, op.reads[0], op, _terms_of_scatter(op))
 
 
-def sums_of_calls(program: Program, carried: Carried) -> Iterator[LowSum]:
+def sums_of_calls(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
     """Sums of a Python loop: results that are an argument with something added, and come back as that argument. What is
     added is not made of the argument, as a step of an optimizer is."""
     inputs, outputs = program.inputs, program.outputs
@@ -110,7 +110,7 @@ def _follow(returned: Value, carry: Value, *, is_strict: bool = False) -> _Chain
             known[value] = step(value, value.maker) if value.maker is not None and value in depending else None
         return known[value]
 
-    def step(value: Value, op: Op) -> _Chain | None:
+    def step(value: Value, op: TracedOp) -> _Chain | None:
         if op.name in PASSES:
             return behind(op.reads[0])
         if op.name in ADDITIONS:
@@ -128,7 +128,7 @@ def _follow(returned: Value, carry: Value, *, is_strict: bool = False) -> _Chain
             return max(chains, key=lambda side: side.terms) if len(chains) == len(sides) else None
         return of_loop(op, op.makes.index(value)) if op.name == "scan" else None
 
-    def of_loop(op: Op, at: int) -> _Chain | None:
+    def of_loop(op: TracedOp, at: int) -> _Chain | None:
         carries = op.bodies[0].carries
         if at >= len(carries):
             return None
@@ -141,11 +141,11 @@ def _follow(returned: Value, carry: Value, *, is_strict: bool = False) -> _Chain
     return behind(returned)
 
 
-def _terms_of_scatter(op: Op) -> float:
+def _terms_of_scatter(op: TracedOp) -> float:
     return op.reads[2].size / max(op.reads[0].size, 1)
 
 
-def stuck_averages(program: Program) -> Iterator[StuckAverage]:
+def stuck_averages(program: TracedProgram) -> Iterator[StuckAverage]:
     """Averages `decay * old + (1 - decay) * new` whose updates are lost in the dtype that they are kept in."""
     for body in (body for body in program.bodies if body.is_loop or body.op is None):
         for old in (value for value in body.inputs if str(value.dtype) in LOW):
@@ -162,7 +162,7 @@ def stuck_averages(program: Program) -> Iterator[StuckAverage]:
                         yield StuckAverage(old, *kept, new[1], lost)
 
 
-def _scaled(value: Value) -> tuple[Op, float] | None:
+def _scaled(value: Value) -> tuple[TracedOp, float] | None:
     """(the product with a number that a value is, the number)"""
     op = value.made_by("mul", through=PASSES)
     numbers = [one.literal for one in op.reads if one.literal is not None and not one.shape] if op is not None else []

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.program.index import ELEMENTWISE, KEEPS, Op, Program, Value
+from benchax.program.index import ELEMENTWISE, KEEPS, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import names
 
 SINGULAR = names("sqrt rsqrt cbrt log log1p div pow acos asin atanh acosh integer_pow")
@@ -31,7 +31,7 @@ APART = 0.77, 0.39
 class BadPoint(NamedTuple):
     """Where a result is finite and its gradient is not a number."""
 
-    op: Op
+    op: TracedOp
     """The first operation that has no finite derivative there."""
     varied: str
     point: float
@@ -41,7 +41,7 @@ class BadPoint(NamedTuple):
 class BadWhere(NamedTuple):
     """A choice that a gradient goes through."""
 
-    op: Op
+    op: TracedOp
     points: Sequence[BadPoint]
 
     @property
@@ -50,11 +50,11 @@ class BadWhere(NamedTuple):
         return self.points[0].op.line or self.op.line
 
 
-def differentiated_lines(program: Program) -> set[str]:
+def differentiated_lines(program: TracedProgram) -> set[str]:
     return {op.line for op in program.ops if op.is_backward and op.line}
 
 
-def bad_wheres(program: Program) -> Iterator[BadWhere]:
+def bad_wheres(program: TracedProgram) -> Iterator[BadWhere]:
     """The first of each line."""
     differentiated, told = differentiated_lines(program), set[str]()
     for op in program.find("select_n", "mul", "dot_general"):
@@ -64,10 +64,10 @@ def bad_wheres(program: Program) -> Iterator[BadWhere]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Elementwise:
     """The elementwise operations behind one result, in their order, and the values that they begin with."""
 
-    ops: list[Op]
+    ops: list[TracedOp]
     roots: list[Value]
 
     @property
@@ -75,7 +75,7 @@ class _Part:
         return [root for root in self.roots if root.is_of(jnp.floating)]
 
 
-def _bad_points(choice: Op, differentiated: set[str]) -> list[BadPoint]:
+def _bad_points(choice: TracedOp, differentiated: set[str]) -> list[BadPoint]:
     """The part of the program between the inputs of a choice and its result is computed by itself."""
     deciding = _deciding(choice)
     if deciding is None:
@@ -100,7 +100,7 @@ def _bad_points(choice: Op, differentiated: set[str]) -> list[BadPoint]:
     return found
 
 
-def _deciding(choice: Op) -> Value | None:
+def _deciding(choice: TracedOp) -> Value | None:
     """The condition of a choice; of a product the factor that is a mask of zeros and ones, if one is."""
     if choice.name == "select_n":
         return choice.reads[0]
@@ -114,9 +114,9 @@ def _is_mask(value: Value) -> bool:
     return source.is_of(jnp.bool_) and source.literal is None
 
 
-def _behind(values: Sequence[Value], differentiated: set[str]) -> _Part:
+def _behind(values: Sequence[Value], differentiated: set[str]) -> _Elementwise:
     """What no derivative goes through, such as distances between points that are data, is an input."""
-    taken, roots, waiting = set[Op](), dict[Value, None](), list(values)
+    taken, roots, waiting = set[TracedOp](), dict[Value, None](), list(values)
     while waiting and len(taken) <= MOST_OPS:
         value = waiting.pop().back(SPREADS)
         maker = value.maker
@@ -128,10 +128,10 @@ def _behind(values: Sequence[Value], differentiated: set[str]) -> _Part:
             taken.add(maker)
         elif value.literal is None:
             roots[value] = None
-    return _Part([op for op in values[0].body.ops if op in taken], list(roots))
+    return _Elementwise([op for op in values[0].body.ops if op in taken], list(roots))
 
 
-def _is_elementwise(op: Op) -> bool:
+def _is_elementwise(op: TracedOp) -> bool:
     if op.name in ALONG_FIRST:
         is_one_each = op.name != "concatenate" or all(value.shape[0] == 1 for value in op.reads)
         return is_one_each and op.params[ALONG_FIRST[op.name]] in (0, (0,))
@@ -139,7 +139,7 @@ def _is_elementwise(op: Op) -> bool:
 
 
 def _evaluate(
-    part: _Part, varied: Value, points: list[float], *, are_apart: bool = False
+    part: _Elementwise, varied: Value, points: list[float], *, are_apart: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """(the result at each point of one input, is it finite while a derivative is NaN?). The other inputs are 1, or
     different numbers if they `are_apart`."""
@@ -158,7 +158,7 @@ def _evaluate(
     return np.asarray(value, float), np.isfinite(np.asarray(value, float)) & is_nan
 
 
-def _first_singular(part: _Part, varied: Value, point: float) -> Op | None:
+def _first_singular(part: _Elementwise, varied: Value, point: float) -> TracedOp | None:
     """The first operation whose own derivative is not finite there."""
     known = {root: jnp.full(1, point if root is varied else 1.0, root.dtype) for root in part.floats}
     for op, operands, made in _run(part, known, 1):
@@ -169,7 +169,7 @@ def _first_singular(part: _Part, varied: Value, point: float) -> Op | None:
     return None
 
 
-def _run(part: _Part, known: dict[Value, Any], n: int) -> Iterator[tuple[Op, list[jax.Array], jax.Array]]:
+def _run(part: _Elementwise, known: dict[Value, Any], n: int) -> Iterator[tuple[TracedOp, list[jax.Array], jax.Array]]:
     """Each operation with its operands and its result, at n points; what is not known is 1."""
     known = {root: jnp.ones(n, root.dtype) for root in part.roots} | known
     for op in part.ops:

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.program.evaluate import evaluate, look_up
-from benchax.program.index import Body, Op, Program, Value
+from benchax.program.index import Body, TracedOp, TracedProgram, Value
 
 
 @dataclass(frozen=True)
 class NonFinite:
     """An operation, with what it was given and made at one call."""
 
-    op: Op
+    op: TracedOp
     reads: Sequence[np.ndarray]
     made: np.ndarray
     """The first of its results that is not finite."""
@@ -37,7 +37,7 @@ class NanOrigin:
     infinity: NonFinite | None
     """Where the infinity that it was given was made from finite numbers; None if it was given none, or that is written
     in the program, or comes with its inputs."""
-    given: Op | None = None
+    given: TracedOp | None = None
     """What puts infinity in as a number."""
 
 
@@ -49,7 +49,7 @@ def is_nan(value: Any) -> bool:
     return bool(np.isnan(np.asarray(value)).any())
 
 
-def find_origin(program: Program, inputs: Sequence[Any]) -> NanOrigin | None:
+def find_origin(program: TracedProgram, inputs: Sequence[Any]) -> NanOrigin | None:
     """None if no result is NaN, or one comes from a number that is NaN in the program.
 
     Raises:
@@ -71,7 +71,7 @@ def find_origin(program: Program, inputs: Sequence[Any]) -> NanOrigin | None:
 
 Test = Callable[[Any], Any]
 """jnp.isnan or jnp.isinf."""
-Place = tuple["_Run", Op, tuple[int, ...]]
+Place = tuple["_Run", TracedOp, tuple[int, ...]]
 """An operation in a run of its body, and how many iterations of the loops around it went before."""
 
 
@@ -85,7 +85,7 @@ def _find(body: Body, inputs: Sequence[Any], before: tuple[int, ...], test: Test
     return _inside(op, run, before, test) or (run, op, before)
 
 
-def _is_of_numbers(op: Op) -> bool:
+def _is_of_numbers(op: TracedOp) -> bool:
     """Does it read a number that is not finite in the program, or put one in place of others?"""
     values = op.reads[1:] if op.name == "select_n" else op.reads
     return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
@@ -115,7 +115,7 @@ class _Run:
             return value.is_of(jnp.inexact) and bool(np.any(test(np.asarray(number, float))))
         return bool(self._flags[value][int(test is jnp.isinf)]) if value in self._flags else False
 
-    def first_op(self, value: Value, test: Test) -> Op | None:
+    def first_op(self, value: Value, test: Test) -> TracedOp | None:
         """Back from a value to the operation that was given nothing of the kind; None if it is an input."""
         while (op := value.maker) is not None:
             before = next((one for one in op.reads if self.has(one, test)), None)
@@ -127,7 +127,7 @@ class _Run:
     def values_of(self, values: Sequence[Value]) -> list[Any]:
         return self._compute(lambda known: [look_up(known, value) for value in values])
 
-    def look_at(self, op: Op, before: tuple[int, ...]) -> NonFinite:
+    def look_at(self, op: TracedOp, before: tuple[int, ...]) -> NonFinite:
         n = len(op.reads)
         found = self.values_of([*op.reads, *op.makes])
         floats = (one for one, value in zip(found[n:], op.makes, strict=True) if value.is_of(jnp.inexact))
@@ -138,7 +138,7 @@ def _flags(value: Any) -> Any:
     return jnp.stack([jnp.any(jnp.isnan(value)), jnp.any(jnp.isinf(value))])
 
 
-def _inside(op: Op, run: _Run, before: tuple[int, ...], test: Test) -> Place | None:
+def _inside(op: TracedOp, run: _Run, before: tuple[int, ...], test: Test) -> Place | None:
     """The operation in a loop or branch; None if it isn't found there."""
     if op.name not in ("cond", "scan", "while"):
         return None
@@ -149,7 +149,7 @@ def _inside(op: Op, run: _Run, before: tuple[int, ...], test: Test) -> Place | N
     return _find(op.bodies[0], inputs, (*before, n), test)
 
 
-def _first_bad(op: Op, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
+def _first_bad(op: TracedOp, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
     """The first iteration with a result for which the test holds: how many went before, and the inputs of the body."""
     (consts, start, xs), length = op.split(reads), op.params.get("length", 0)
     for_condition = reads[: op.params.get("cond_nconsts", 0)]

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchax.program.index import ELEMENTWISE, Op, Value
+from benchax.program.index import ELEMENTWISE, TracedOp, Value
 
 FEW = 8
 """What is needed of a stack is at most one byte in eight."""
@@ -27,7 +27,7 @@ class Need(NamedTuple):
     kind: str
     """"rows": some of them; "total": a reduction over them; "each": something small of each; "indexed": a row, which
     the caller takes."""
-    op: Op | None
+    op: TracedOp | None
     """What makes it: a slice, a reduction; None if the function returns it."""
     value: Value
 
@@ -59,10 +59,10 @@ class _Rows(NamedTuple):
 
     axis: int
     stacks: tuple[Stack, ...]
-    made_by: Op | None
+    made_by: TracedOp | None
 
 
-def stacks_of(scan: Op, indexed: Collection[int] = ()) -> list[Stack]:
+def stacks_of(scan: TracedOp, indexed: Collection[int] = ()) -> list[Stack]:
     """The stacked outputs of a scan, with what is read of each.
 
     Args:
@@ -109,7 +109,7 @@ def stacks_of(scan: Op, indexed: Collection[int] = ()) -> list[Stack]:
     return stacks
 
 
-def _axis_after(op: Op, source: Value, rows: dict[Value, _Rows], length: int) -> int | None:
+def _axis_after(op: TracedOp, source: Value, rows: dict[Value, _Rows], length: int) -> int | None:
     """Where the rows are in what an operation makes row by row; None if it does something else."""
     axes = {rows[value].axis for value in op.reads if value in rows}
     if len(op.makes) != 1 or len(axes) != 1:
@@ -134,7 +134,7 @@ def _axis_after(op: Op, source: Value, rows: dict[Value, _Rows], length: int) ->
     return None
 
 
-def _kind(op: Op, read: list[Value]) -> str | None:
+def _kind(op: TracedOp, read: list[Value]) -> str | None:
     """What an operation needs that takes some rows or reduces all of them; None of any other."""
     if op.name in ("slice", "dynamic_slice", "gather"):
         # What chooses the rows is known before the loop, for no other operand is of the loop.

@@ -1,6 +1,6 @@
 """What rules share that query the index of a traced program: their decorator, a finding, and known values.
 
-A rule is a function that gets the index and the evidence, and yields `Found` for each operation that it finds. The
+A rule is a function that gets the index and the evidence, and yields `Match` for each operation that it finds. The
 engine keeps one finding for each line, leaves out operations of reverse-mode derivatives, times the alternative in
 pairs, and names the line.
 """
@@ -21,7 +21,7 @@ from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.model import Severity
 from benchax.program.evaluate import evaluate, look_up
-from benchax.program.index import Op, Program, Value, index
+from benchax.program.index import TracedOp, TracedProgram, Value, index
 from benchax.results.audit import Finding, Where
 from benchax.results.inspection import JaxprFacts
 from benchax.units import size
@@ -45,10 +45,10 @@ class Instead:
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """What a rule found at one operation."""
 
-    op: Op
+    op: TracedOp
     title: str
     seen: Sequence[str]
     advice: str
@@ -63,7 +63,7 @@ class Found:
     """None: the line of the operation."""
 
 
-Query = Callable[[Program, Evidence], Iterable[Found]]
+Query = Callable[[TracedProgram, Evidence], Iterable[Match]]
 
 
 def traced_rule(
@@ -105,7 +105,7 @@ def traced_rule(
     return make
 
 
-def _finding(made: Rule, e: Evidence, found: Found) -> Finding:
+def _finding(made: Rule, e: Evidence, found: Match) -> Finding:
     seen, gain, instead = list(found.seen), found.gain, found.instead
     if instead is not None:
         now, better = (
@@ -121,7 +121,7 @@ def _finding(made: Rule, e: Evidence, found: Found) -> Finding:
     return made.finding(found.title, seen, found.advice, where=where, gain=gain, severity=found.severity)
 
 
-def program_of(e: Evidence) -> Program:
+def program_of(e: Evidence) -> TracedProgram:
     """The index of the function that is audited.
 
     Raises:
@@ -178,7 +178,7 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
     return [np.asarray(one) for one in jax.jit(compute)(*inputs)]
 
 
-def is_written(conversion: Op) -> bool:
+def is_written(conversion: TracedOp) -> bool:
     """Did somebody write this conversion, rather than JAX's promotion? True also if JAX's frames, which it doesn't
     document, cannot be read (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
     try:

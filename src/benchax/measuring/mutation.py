@@ -23,7 +23,7 @@ from benchax.errors import UsageError
 from benchax.measuring import state
 from benchax.measuring.state import Parts, Values
 from benchax.measuring.surroundings import values_of
-from benchax.program.index import Program, Value, index
+from benchax.program.index import TracedProgram, Value, index
 from benchax.program.jaxpr import every_equation, nested_in
 
 WRITES = ("swap", "addupdate")
@@ -63,7 +63,7 @@ def is_carried(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | int | float | complex)
 
 
-def sources(program: Program) -> list[int | None]:
+def sources(program: TracedProgram) -> list[int | None]:
     """Returns, for each output, the place of the input that it is, unchanged; None if it is computed."""
 
     def source(value: Value) -> int | None:

@@ -12,7 +12,7 @@ from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.errors import NotMeasured
-from benchax.program.index import Op, Value
+from benchax.program.index import TracedOp, Value
 from benchax.program.jaxpr import open_program
 
 Apply = Callable[[Any, list[Any]], Sequence[Any]]
@@ -61,7 +61,7 @@ def number_of(literal: Any) -> Any:
     return literal.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(literal.val, dtype)
 
 
-def evaluate(ops: Iterable[Op], known: Mapping[Value, Any]) -> dict[Value, Any]:
+def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value, Any]:
     """What these operations make of known values, in their order. Under jit, XLA leaves out what isn't needed.
 
     Raises:

@@ -70,8 +70,8 @@ class Value:
     """The number, if it is written in the program."""
     const: Any = None
     """The array, if the program holds it."""
-    maker: Op | None = None
-    readers: list[Op] = field(default_factory=list["Op"])
+    maker: TracedOp | None = None
+    readers: list[TracedOp] = field(default_factory=list["TracedOp"])
     """Operations of the same body that read it, each once."""
     outer: Value | None = None
     """What an input of a body is outside; None for carries and rows, which differ from iteration to iteration."""
@@ -135,7 +135,7 @@ class Value:
             else:
                 return value
 
-    def made_by(self, *names: str, through: Collection[str] = MOVES) -> Op | None:
+    def made_by(self, *names: str, through: Collection[str] = MOVES) -> TracedOp | None:
         """The operation that makes it, if it has one of these names."""
         maker = self.back(through).maker
         return maker if maker is not None and maker.name in names else None
@@ -265,7 +265,7 @@ def _kept_axes(before: Sequence[int], after: Sequence[int]) -> tuple[int | None,
 
 
 @dataclass(eq=False)
-class Op:
+class TracedOp:
     """One equation, with inner jits inlined."""
 
     equation: Any
@@ -341,7 +341,7 @@ class Body:
 
     kind: str = "program"
     """"program", "scan", "while", "condition", "branch", or the name of another primitive."""
-    op: Op | None = None
+    op: TracedOp | None = None
     """The loop or branch that runs it."""
     times: float = 1.0
     """Runs in a call."""
@@ -351,7 +351,7 @@ class Body:
     """Iterations of the loop; None for other bodies, and for loops of unknown length."""
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
-    ops: list[Op] = field(default_factory=list[Op])
+    ops: list[TracedOp] = field(default_factory=list[TracedOp])
 
     @property
     def is_loop(self) -> bool:
@@ -384,14 +384,14 @@ class Body:
         return {places[one] for one in value.behind() if one in places}
 
 
-def _in_order(body: Body) -> Iterator[Op]:
+def _in_order(body: Body) -> Iterator[TracedOp]:
     for op in body.ops:
         yield op
         for nested in op.bodies:
             yield from _in_order(nested)
 
 
-class Program:
+class TracedProgram:
     """A traced program. `bodies` begins with the program itself; each body comes before what is nested in it."""
 
     def __init__(self, closed: Any) -> None:
@@ -403,11 +403,11 @@ class Program:
         self.inputs, self.outputs = self.body.inputs, self.body.outputs
 
     @property
-    def ops(self) -> Iterator[Op]:
+    def ops(self) -> Iterator[TracedOp]:
         """All operations, in their order; those in loops and branches follow the loop or branch."""
         return _in_order(self.body)
 
-    def find(self, *names: str) -> Iterator[Op]:
+    def find(self, *names: str) -> Iterator[TracedOp]:
         """Operations of these names, without those of reverse-mode derivatives."""
         return (op for op in self.ops if op.name in names and not op.is_backward)
 
@@ -447,7 +447,7 @@ class Program:
                 made = self._walk(body, inner, inner_consts, reads, _join(scope, equation), (*calls, equation))
                 known.update(zip(equation.outvars, made, strict=True))
                 continue
-            op = Op(equation, body, reads, tuple(of(v) for v in equation.outvars), calls, scope)
+            op = TracedOp(equation, body, reads, tuple(of(v) for v in equation.outvars), calls, scope)
             body.ops.append(op)
             for value in op.makes:
                 value.maker = op
@@ -471,7 +471,7 @@ def _join(scope: str, equation: Any) -> str:
     return f"{scope}/{own}" if scope and own else scope or own
 
 
-def _programs(op: Op) -> Iterator[tuple[str, Any, Sequence[Value | None], int, int | None]]:
+def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], int, int | None]]:
     """(kind, program, what its inputs are outside, inputs that stay the same, iterations) of each body."""
     params, reads = op.params, op.reads
     if op.name in ("scan", "while"):
@@ -545,7 +545,7 @@ def _number_values(bodies: Sequence[Body]) -> _Numbers:
     return numbers
 
 
-def _params(op: Op) -> Hashable:
+def _params(op: TracedOp) -> Hashable:
     params = tuple(sorted(op.params.items()))
     try:
         hash(params)
@@ -554,11 +554,11 @@ def _params(op: Op) -> Hashable:
     return params
 
 
-_indexed: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
+_indexed: weakref.WeakKeyDictionary[Any, TracedProgram] = weakref.WeakKeyDictionary()
 
 
-def index(closed: Any) -> Program:
+def index(closed: Any) -> TracedProgram:
     """The index of a closed jaxpr, made once for each."""
     if closed not in _indexed:
-        _indexed[closed] = Program(closed)
+        _indexed[closed] = TracedProgram(closed)
     return _indexed[closed]

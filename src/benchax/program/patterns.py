@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchax.program.index import MOVES, Op, Value
+from benchax.program.index import MOVES, TracedOp, Value
 
 Arrays = Mapping[Value, Any]
 """What some values are known to be."""
@@ -99,7 +99,7 @@ def _placed(axes: tuple[int | None, ...], found: tuple[int, int] | None) -> tupl
     return (placed[0], placed[1]) if len(placed) == 2 else None
 
 
-def _takes_rows(gather: Op, axis: int) -> bool:
+def _takes_rows(gather: TracedOp, axis: int) -> bool:
     """Is this axis of the result a whole axis of what is indexed?"""
     numbers, sizes = gather.params["dimension_numbers"], gather.params["slice_sizes"]
     kept = [i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims]
@@ -107,7 +107,7 @@ def _takes_rows(gather: Op, axis: int) -> bool:
     return axis in whole
 
 
-def _writes_one_of_each_row(scatter: Op, axis: int, arrays: Arrays) -> bool:
+def _writes_one_of_each_row(scatter: TracedOp, axis: int, arrays: Arrays) -> bool:
     """Does `x.at[arange(n), index].set(1)` write it, with the index along this axis?"""
     numbers, indices = scatter.params["dimension_numbers"], scatter.reads[1].made_by("concatenate", through=())
     written = tuple(numbers.scatter_dims_to_operand_dims)

@@ -16,9 +16,9 @@ from benchax.auditing.forward_passes import find_second_forward
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.syntax import callee_name, last_name, tree_of, where_of
-from benchax.auditing.traced import Found, program_of, traced_rule
+from benchax.auditing.traced import Match, program_of, traced_rule
 from benchax.errors import NotMeasured
-from benchax.program.index import FORWARD, Body, Op, Program, Value
+from benchax.program.index import FORWARD, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import own_line
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
@@ -28,7 +28,7 @@ NOT_MEASURED = "gain not measured, because the function that is differentiated i
 
 
 @traced_rule("where-gradient", "is the gradient of each jnp.where finite?", "warning")
-def where_gradient(program: Program, e: Evidence) -> Iterator[Found]:
+def where_gradient(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` around an operation without a finite derivative: its gradient is NaN where it isn't used."""
     if not differentiated_lines(program):
         raise NotApplicable("no gradient is taken in it")
@@ -39,7 +39,7 @@ def where_gradient(program: Program, e: Evidence) -> Iterator[Found]:
             f"{number(bad.value) if bad.value else '0'} and the gradient NaN (computed here)"
             for bad in found.points
         ]
-        yield Found(
+        yield Match(
             found.op,
             f"the gradient is NaN where jnp.where leaves out {names}",
             list_some([f"jnp.where is{found.op.at}", *seen] if found.op.line != found.line else seen),
@@ -59,7 +59,7 @@ LEAST_WORK = 1 << 20
 
 
 @traced_rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning")
-def derivative_mode(program: Program, e: Evidence) -> Iterator[Found]:
+def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
     for found in (found for body in program.bodies for found in whole_derivatives(body)):
         n, m = found.directions, max(1, found.per_direction)
@@ -86,7 +86,7 @@ def derivative_mode(program: Program, e: Evidence) -> Iterator[Found]:
             "inputs."
         )
         where, called = where_made(found.basis)
-        yield Found(
+        yield Match(
             found.basis,
             f"differentiates {ends[0]} by {ends[1]} in {mode} mode",
             [
@@ -110,7 +110,7 @@ LEAST_COLUMNS, FEW = 32, 4
 
 
 @traced_rule("hessian-vector", "is a Jacobian made only if all of it is used?", "warning", of_each_line=False)
-def hessian_vector(program: Program, e: Evidence) -> Iterator[Found]:
+def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds whole Jacobians and Hessians of which only the product with a vector is used."""
     for body in program.bodies:
         identities = {basis.makes[0]: basis for basis in bases(body)}
@@ -125,7 +125,7 @@ def hessian_vector(program: Program, e: Evidence) -> Iterator[Found]:
                 continue
             what, needs = _needed(vectors, is_of_solver)
             made, last = where_made(basis)[0], matrix.readers[-1]
-            yield Found(
+            yield Match(
                 last,
                 f"makes {matrix.spec} of derivatives {what}",
                 [
@@ -141,7 +141,7 @@ def hessian_vector(program: Program, e: Evidence) -> Iterator[Found]:
             )
 
 
-def _basis(matrix: Value, identities: Mapping[Value, Op]) -> Op | None:
+def _basis(matrix: Value, identities: Mapping[Value, TracedOp]) -> TracedOp | None:
     """The identity that a derivative was taken along; None if something else reads it, or it is no derivative."""
     value = matrix
     while (op := value.maker) is not None and not _is_directional(op):
@@ -160,7 +160,7 @@ def _basis(matrix: Value, identities: Mapping[Value, Op]) -> Op | None:
     return None
 
 
-def _is_directional(op: Op) -> bool:
+def _is_directional(op: TracedOp) -> bool:
     return FORWARD in op.scope and "vmap(" in op.scope
 
 
@@ -182,13 +182,13 @@ LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
 
 
 @traced_rule("per-example-gradients", "is the mean differentiated, not each example?", "warning")
-def per_example_gradients(program: Program, e: Evidence) -> Iterator[Found]:
+def per_example_gradients(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds gradients of each example of a batch of which only the sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
     if not any(OF_EXAMPLES in op.scope for op in program.ops):
         if jax.__version_info__ < (0, 7):
             raise NotMeasured("this JAX doesn't report what a derivative inside of a vmap has made")
         raise NotApplicable("no derivative is taken inside of a vmap")
-    lines: dict[str, list[tuple[Op, Value]]] = defaultdict(list)
+    lines: dict[str, list[tuple[TracedOp, Value]]] = defaultdict(list)
     for op in program.find("reduce_sum"):
         gradients = _gradients_behind(op.reads[0]) if 0 in op.params["axes"] else None
         if gradients is not None and len(gradients.shape) > 1 and gradients.shape[0] >= LEAST_EXAMPLES:
@@ -200,7 +200,7 @@ def per_example_gradients(program: Program, e: Evidence) -> Iterator[Found]:
         summed.sort(key=lambda one: -one[1].size_bytes)
         op, largest = summed[0]
         needed = sum(value.size_bytes // value.shape[0] for _, value in summed)
-        yield Found(
+        yield Match(
             op,
             f"makes a gradient for each of {count(largest.shape[0])} examples and uses their sum",
             [
@@ -234,10 +234,10 @@ LEAST_SHARE, MOST_SAVED = 0.1, 256 << 20
 
 
 @traced_rule("needless-remat", "does what is computed again save memory that is short?", "info", keeps_backward=True)
-def needless_remat(program: Program, e: Evidence) -> Iterator[Found]:
+def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds `jax.checkpoint` that computes much again to save little memory."""
     again: dict[str, float] = defaultdict(float)
-    regions, saved = dict[str, Op](), 0.0
+    regions, saved = dict[str, TracedOp](), 0.0
     for op in (op for op in program.ops if AGAIN in op.scope):
         remat = next(
             (one for one in op.calls if one.primitive.name in REMATS and one.params.get("differentiated")), None
@@ -252,7 +252,7 @@ def needless_remat(program: Program, e: Evidence) -> Iterator[Found]:
     done, total = sum(again.values()), program.body.work
     if done >= LEAST_SHARE * total and saved <= MOST_SAVED:
         line = max(again, key=lambda line: again[line])
-        yield Found(
+        yield Match(
             regions[line],
             f"computes {percent(done / total)} of its operations again, to keep {size(saved)} less",
             [
@@ -339,7 +339,7 @@ def _is_large(work: float, total: float) -> bool:
     return work >= max(SECOND_WORK, SECOND_SHARE * total)
 
 
-def _of_body(e: Evidence, program: Program, body: Body) -> Finding | None:
+def _of_body(e: Evidence, program: TracedProgram, body: Body) -> Finding | None:
     found = find_second_forward(program, body)
     if found is None or not _is_large(found.work, body.work):
         return None

@@ -15,10 +15,10 @@ from benchax.auditing.indexed_results import indexed_results
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.stacks import Need, Stack, stacks_of
 from benchax.auditing.syntax import calls, def_of, tree_of, where_of
-from benchax.auditing.traced import Found, Instead, traced_rule
+from benchax.auditing.traced import Instead, Match, traced_rule
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
-from benchax.program.index import Op, Program
+from benchax.program.index import TracedOp, TracedProgram
 from benchax.program.jaxpr import equations
 from benchax.program.traced_work import COSTLY
 from benchax.results.audit import Finding, Where
@@ -139,7 +139,7 @@ LEAST_SHARE = 0.5
 
 
 @traced_rule("sequential-map", "are small independent items computed at once?", "info", known_on="cpu")
-def sequential_map(program: Program, e: Evidence) -> Iterator[Found]:
+def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds loops over many small items that do not depend on each other, which `jax.vmap` would compute at once."""
     is_derived = any(op.name == "scan" and op.is_backward for op in program.ops)
     most = MOST_FLOPS_DERIVED if is_derived else MOST_FLOPS
@@ -158,7 +158,7 @@ def sequential_map(program: Program, e: Evidence) -> Iterator[Found]:
         products = [one for one in products if one >= LEAST_FLOPS]
         lost_s = LOST_S * n * len(products) * (op.body.trips or 1)
         if is_plain and is_small and sum(products) >= LEAST_SHARE * flops and lost_s >= LEAST_LOST_S:
-            yield Found(
+            yield Match(
                 op,
                 f"loops over {n} small items one by one",
                 [
@@ -198,7 +198,7 @@ HOW = {
 
 
 @traced_rule("stacked-outputs", "do loops stack only what is read?", "warning")
-def stacked_outputs(program: Program, e: Evidence) -> Iterator[Found]:
+def stacked_outputs(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
     held = sum(value.size_bytes for value in (*program.inputs, *program.outputs))
     indexed = indexed_results(where_of(e.called_at), len(program.outputs))
@@ -213,7 +213,7 @@ def stacked_outputs(program: Program, e: Evidence) -> Iterator[Found]:
         row = f"nothing else in it reads them, and its caller takes a row alone, at line {line}"
         read = row if "indexed" in kinds else "nothing else reads them, and they are no results of the function"
         inputs = (f"float32[{max(1, total // op.params['length'] // 4)}]", op.params["length"])
-        yield Found(
+        yield Match(
             op,
             f"stacks {size(total)} in a scan; {size(needed)} would do",
             [
@@ -253,7 +253,7 @@ def _describe(stack: Stack) -> str:
     return f"{stack.value.spec}, {size(stack.value.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
 
 
-def _where_returned(scan: Op) -> Where | None:
+def _where_returned(scan: TracedOp) -> Where | None:
     """Where the body returns it: the user's `return`, or what is in it. None for `jax.lax.map`, and in a JAX that
     doesn't report where a traced function is (0.6 to 0.10.2 do)."""
     info = getattr(scan.params["jaxpr"].jaxpr, "debug_info", None)

@@ -17,9 +17,9 @@ from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
 from benchax.auditing.nan_origins import NanOrigin, NonFinite, find_origin, is_nan
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.syntax import holds, tree_of, where_of
-from benchax.auditing.traced import Found, traced_rule
+from benchax.auditing.traced import Match, traced_rule
 from benchax.errors import NotMeasured
-from benchax.program.index import Op, Program
+from benchax.program.index import TracedOp, TracedProgram
 from benchax.source_files import owner_of
 
 # ---- nan-results -----------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ ADVICE = {
 
 
 @traced_rule("nan-results", "where does NaN come from?", "warning", keeps_backward=True)
-def nan_results(program: Program, e: Evidence) -> Iterator[Found]:
+def nan_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds where NaN comes from in a function whose results are NaN though nothing that it was given is."""
     check_real(e)
     if e.nan_at is None:
@@ -76,7 +76,7 @@ def nan_results(program: Program, e: Evidence) -> Iterator[Found]:
         names = {op.name for op in program.ops if op.name in SINGULAR and op.line == cause.op.line} - {"div"}
         what, key = f"the derivative of {' or '.join(sorted(names)) or 'this line'}", "derivative"
     turns = " of ".join(str(n + 1) for n in reversed(nan.iterations))
-    yield Found(
+    yield Match(
         cause.op,
         f"NaN comes of {what}",
         [
@@ -95,7 +95,7 @@ def nan_results(program: Program, e: Evidence) -> Iterator[Found]:
     )
 
 
-def _find_nan(program: Program, e: Evidence) -> NanOrigin:
+def _find_nan(program: TracedProgram, e: Evidence) -> NanOrigin:
     """Runs it again from the arguments of one call.
 
     Raises:
@@ -152,7 +152,7 @@ class _Outside:
     counts: np.ndarray
 
     @property
-    def op(self) -> Op:
+    def op(self) -> TracedOp:
         return self.access.op
 
     @property
@@ -201,7 +201,7 @@ class _Outside:
         return one.bound >= self.last or one.bound <= 0
 
 
-def _says_mode(op: Op) -> bool:
+def _says_mode(op: TracedOp) -> bool:
     """Does the line say what happens to them: mode="drop"? A package's own line is its own concern."""
     where = where_of(op.line)
     tree = tree_of(where[0]) if where is not None else None
@@ -212,7 +212,7 @@ def _says_mode(op: Op) -> bool:
 
 
 @traced_rule("out-of-bounds-index", "are indices within their axes?", "warning")
-def out_of_bounds_index(program: Program, e: Evidence) -> Iterator[Found]:
+def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
     given = inputs_of_call(e)
     found = KnownIndices(program, [*(value.const for value in program.consts), *given])
@@ -236,7 +236,7 @@ def out_of_bounds_index(program: Program, e: Evidence) -> Iterator[Found]:
         if access.index.is_set and given:
             seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
         begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
-        yield Found(op, f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high))
+        yield Match(op, f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high))
 
 
 def _done(one: _Outside) -> str:

@@ -33,7 +33,7 @@ from benchax.experiments.running_sums import LOW
 from benchax.experiments.variant_rows import scientific
 from benchax.experiments.variants.precision import Accumulated
 from benchax.model import find_why
-from benchax.program.index import CONVERTS, KEEPS, REPEATS, Op, Program, Value
+from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import is_users_own
 from benchax.results.audit import Finding
 from benchax.units import count, size
@@ -244,7 +244,7 @@ def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
         )
 
 
-def _widened_by_scalars(op: Op) -> Iterable[tuple[Op, Op]]:
+def _widened_by_scalars(op: TracedOp) -> Iterable[tuple[TracedOp, TracedOp]]:
     """(the conversion of an array, the operation with a scalar that it is made for)"""
     for value in op.reads if len(op.reads) > 1 else ():
         source = value.maker
@@ -294,7 +294,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _of_inputs(e: Evidence, program: Program) -> Iterable[Finding]:
+def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     """A state of float32 that comes back as float32, and is computed in float64 for what it meets: what float64 gives
     is lost."""
     narrow = [v for v in program.inputs if v.shape and v.is_of(jnp.inexact) and not _is_wide(v)]
@@ -362,7 +362,7 @@ def precision_setting_idle(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _asked(op: Op) -> str:
+def _asked(op: TracedOp) -> str:
     """The precision that a product asks for: "highest"; empty if it asks for none."""
     precision = op.params.get("precision")
     both = precision if isinstance(precision, tuple) else (precision,)

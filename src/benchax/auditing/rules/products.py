@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
-from benchax.auditing.traced import Found, Instead, arrays_of_call, traced_rule
-from benchax.program.index import CONVERTS, Op, Program, Value
+from benchax.auditing.traced import Instead, Match, arrays_of_call, traced_rule
+from benchax.program.index import CONVERTS, TracedOp, TracedProgram, Value
 from benchax.program.patterns import is_one_hot
 from benchax.units import count, size
 
@@ -20,7 +20,7 @@ ONE_HOT_BYTES = 1 << 20
 
 
 @traced_rule("one-hot-matmul", "does it multiply one-hot arrays to look up rows?", "warning")
-def one_hot_matmul(program: Program, e: Evidence) -> Iterator[Found]:
+def one_hot_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products of a one-hot array and a table, which only look up rows of the table."""
     if e.platform == "tpu":
         raise NotApplicable("TPUs multiply by one-hot arrays faster than they index (JAX issue 10891)")
@@ -34,7 +34,7 @@ def one_hot_matmul(program: Program, e: Evidence) -> Iterator[Found]:
                 continue
             inputs = (f"{hot.dtype}[{rows},{table.size // rows}]", jnp.arange(hot.size // rows) * 7 % rows)
             flops = count(2 * op.makes[0].size * rows, "FLOP")
-            yield Found(
+            yield Match(
                 op,
                 f"looks up rows of {table.spec} by a product with a one-hot array",
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
@@ -60,7 +60,7 @@ FEW = 8
 
 
 @traced_rule("broadcast-matmul", "does it broadcast what a matrix product would sum?", "warning")
-def broadcast_matmul(program: Program, e: Evidence) -> Iterator[Found]:
+def broadcast_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds sums over the broadcast product, or the squared differences, of two arrays."""
     for op in program.find("reduce_sum", "dot_general"):
         value, summed, is_squared = _terms(op)
@@ -78,7 +78,7 @@ def broadcast_matmul(program: Program, e: Evidence) -> Iterator[Found]:
         pair = (_subtract_all, _distances) if is_difference else (_multiply_all, _product)
         inputs = (f"{value.dtype}[{n},{d}]", f"{value.dtype}[{m},{d}]")
         elements = n * m * d
-        yield Found(
+        yield Match(
             op,
             f"sums {what} of all pairs, which a matrix product does",
             [
@@ -100,7 +100,7 @@ _OF_DIFFERENCES = (
 )
 
 
-def _terms(op: Op) -> tuple[Value | None, frozenset[int], bool]:
+def _terms(op: TracedOp) -> tuple[Value | None, frozenset[int], bool]:
     """(what is added up, along which axes, are its squares added up?)"""
     if op.name == "reduce_sum":
         return op.reads[0].back({*CONVERTS, "neg"}), frozenset(op.params["axes"]), False
@@ -163,7 +163,7 @@ LEAST_RATIO, LEAST_SAVED = 2.0, 1 << 24
 
 
 @traced_rule("matmul-order", "are chains of products multiplied in the cheaper order?", "warning")
-def matmul_order(program: Program, e: Evidence) -> Iterator[Found]:
+def matmul_order(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products of three matrices that are multiplied in the more expensive of their two orders."""
     for op in program.find("dot_general"):
         for side in (0, 1):
@@ -191,7 +191,7 @@ def matmul_order(program: Program, e: Evidence) -> Iterator[Found]:
             inputs = tuple(f"{op.makes[0].dtype}[{i},{j}]" for i, j in ((n, k), (k, m), (m, p)))
             is_left = (contracted == right) == (side == 0)
             order = "a @ (b @ x) instead of a @ b @ x" if is_left else "(x @ a) @ b instead of x @ (a @ b)"
-            yield Found(
+            yield Match(
                 op,
                 f"multiplies three matrices in an order of {flops / other:.3g} times the work",
                 [f"{count(flops, 'FLOP')} in this order, {count(other, 'FLOP')} in the other"],

@@ -16,7 +16,7 @@ from benchax.auditing.recorder.views import keys_used_twice
 from benchax.auditing.rule import list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import program_of
-from benchax.program.index import KEEPS, Body, Op, Program, Value
+from benchax.program.index import KEEPS, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
 from benchax.results.audit import Finding, Where
 from benchax.units import plural
@@ -39,7 +39,7 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         return
     program = program_of(e)
     yield from _used_twice(e, program)
-    draws: dict[Body, list[Op]] = defaultdict(list)
+    draws: dict[Body, list[TracedOp]] = defaultdict(list)
     for op in program.ops:
         if op.name == "random_bits":
             draws[_loop_around(op.body)].append(op)
@@ -69,8 +69,8 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
             )
 
 
-def _used_twice(e: Evidence, program: Program) -> Iterable[Finding]:
-    uses: dict[Hashable, list[Op]] = defaultdict(list)
+def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
+    uses: dict[Hashable, list[TracedOp]] = defaultdict(list)
     for op in program.ops:
         if op.name in CONSUMES and not any(scope in f"{op.scope}/" for scope in RECOMPUTED):
             uses[program.numbers[op.reads[0].back(SAME_KEY)]].append(op)
@@ -88,13 +88,13 @@ def _used_twice(e: Evidence, program: Program) -> Iterable[Finding]:
             )
 
 
-def _exclude(one: Op, other: Op) -> bool:
+def _exclude(one: TracedOp, other: TracedOp) -> bool:
     """Are they in different branches of one cond?"""
     branches = dict(_branches_around(one.body))
     return any(cond in branches and branches[cond] is not branch for cond, branch in _branches_around(other.body))
 
 
-def _branches_around(body: Body) -> Iterable[tuple[Op, Body]]:
+def _branches_around(body: Body) -> Iterable[tuple[TracedOp, Body]]:
     while body.op is not None:
         if body.kind == "branch":
             yield body.op, body
@@ -108,14 +108,16 @@ def _loop_around(body: Body) -> Body:
     return body
 
 
-def _same_each_time(e: Evidence, body: Body, draws: list[Op], same: Collection[Value], when: str) -> Iterable[Finding]:
+def _same_each_time(
+    e: Evidence, body: Body, draws: list[TracedOp], same: Collection[Value], when: str
+) -> Iterable[Finding]:
     """Names each line that chooses a key, and what is drawn with it: a function that this line calls does what it
     should with the key that it is given.
 
     Args:
         same: inputs of the body that are the same each time, besides what comes from outside.
     """
-    by_line: dict[Where | None, list[Op]] = defaultdict(list)
+    by_line: dict[Where | None, list[TracedOp]] = defaultdict(list)
     for op in draws:
         roots, inside = op.reads[0].roots, {body, op.body, *(branch for _, branch in _branches_around(op.body))}
         varies = any(root.body in inside and root.const is None and root not in same for root in roots)
@@ -132,7 +134,7 @@ def _same_each_time(e: Evidence, body: Body, draws: list[Op], same: Collection[V
         )
 
 
-def _same_each_call(e: Evidence, body: Body, draws: list[Op]) -> Iterable[Finding]:
+def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[Finding]:
     """Names the line that passes the key, once: the function does what it should with the key that it is given."""
     same = [value for i, value in enumerate(body.inputs) if i in e.repeated_inputs]
     # A key that the program holds is the same in each call, too, which is what its author wrote.
@@ -151,9 +153,9 @@ def _same_each_call(e: Evidence, body: Body, draws: list[Op]) -> Iterable[Findin
     )
 
 
-def _same_in_each_row(e: Evidence, program: Program) -> Iterable[Finding]:
+def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     """Names the call of what `jax.vmap` makes. Common random numbers can be wanted, so it is an info."""
-    by_line: dict[str, list[Op]] = defaultdict(list)
+    by_line: dict[str, list[TracedOp]] = defaultdict(list)
     for op in program.ops:
         # Under vmap a key has one axis for each level of it over which it varies.
         if op.name == "random_bits" and op.scope.count("vmap(") > len(op.reads[0].shape):

@@ -26,7 +26,7 @@ from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.measuring.program import program_of as call_of
 from benchax.measuring.surroundings import State, changes, state_of
 from benchax.measuring.tracer_errors import explain
-from benchax.program.index import Body, Op
+from benchax.program.index import Body, TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
 from benchax.results.audit import Finding, Where
@@ -352,7 +352,7 @@ def _is_in_branch(body: Body) -> bool:
     return body.op is not None and (body.kind == "branch" or _is_in_branch(body.op.body))
 
 
-def _library(ops: Sequence[Op]) -> str:
+def _library(ops: Sequence[TracedOp]) -> str:
     """file:line of the first one in an installed package, if all of them are in one; otherwise empty."""
     lines = [line_of(op.equation) for op in ops]
     files = [line.rpartition(":")[0] for line in lines]

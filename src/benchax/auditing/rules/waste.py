@@ -15,8 +15,8 @@ from benchax.auditing.input_names import name_inputs
 from benchax.auditing.rare_reads import rare_reads
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import Found, Instead, jaxpr_facts, traced_rule
-from benchax.program.index import MOVES, Body, Op, Program, Value
+from benchax.auditing.traced import Instead, Match, jaxpr_facts, traced_rule
+from benchax.program.index import MOVES, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
 from benchax.program.patterns import unwrap_index
 from benchax.program.traced_work import COSTLY
@@ -34,7 +34,7 @@ LEAST_COMPARISONS = 1 << 18
 
 
 @traced_rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", known_on="cpu")
-def sort_top_k(program: Program, e: Evidence) -> Iterator[Found]:
+def sort_top_k(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds sorts of which only a few elements at an end are used: `jax.lax.top_k` selects these."""
     for op in program.find("sort"):
         key, axis = op.reads[0], op.params["dimension"]
@@ -47,7 +47,7 @@ def sort_top_k(program: Program, e: Evidence) -> Iterator[Found]:
             continue
         used = " and ".join(f"the {k} {end}" for k, end in zip(ends, ("smallest", "largest"), strict=True) if k)
         inputs = (f"{key.dtype}[{key.size // n},{n}]", max(ends))
-        yield Found(
+        yield Match(
             op,
             f"sorts {n} elements and uses {used}",
             [f"a sort of {key.spec} along its axis {axis}{op.at}"],
@@ -57,7 +57,7 @@ def sort_top_k(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def used_ends(sort: Op, axis: int) -> tuple[int, int] | None:
+def used_ends(sort: TracedOp, axis: int) -> tuple[int, int] | None:
     """How many of the smallest and of the largest elements are read; None if others are, or none."""
     ends, n = [0, 0], sort.reads[0].shape[axis]
     waiting = [(value, axis, False) for value in sort.makes]
@@ -80,7 +80,7 @@ def used_ends(sort: Op, axis: int) -> tuple[int, int] | None:
     return (ends[0], ends[1]) if any(ends) else None
 
 
-def _taken(op: Op, value: Value, axis: int) -> tuple[int, int] | None:
+def _taken(op: TracedOp, value: Value, axis: int) -> tuple[int, int] | None:
     """(start, stop) of the elements along an axis that an operation reads; None if it can read others."""
     if op.reads[0] is not value:
         return None
@@ -129,7 +129,7 @@ class Rarity(NamedTuple):
 
 
 @traced_rule("both-sides-computed", "is expensive work done only when it's needed?", "warning")
-def both_sides_computed(program: Program, e: Evidence) -> Iterator[Found]:
+def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` by one number for all elements, one side of which is costly: both are computed."""
     total = program.body.work
     for selects in (group for body in program.bodies for group in _choices(body)):
@@ -151,7 +151,7 @@ def both_sides_computed(program: Program, e: Evidence) -> Iterator[Found]:
             if rate.period
             else "the expensive one is used when two numbers are equal"
         )
-        yield Found(
+        yield Match(
             op,
             f"computes both sides of a where each time; {use}",
             [
@@ -166,13 +166,13 @@ def both_sides_computed(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _sum(ops: Iterable[Op]) -> float:
+def _sum(ops: Iterable[TracedOp]) -> float:
     return sum(op.work for op in ops)
 
 
-def _choices(body: Body) -> Iterator[list[Op]]:
+def _choices(body: Body) -> Iterator[list[TracedOp]]:
     """The choices by one number that a line of the user's asks for; other functions' choices are their own."""
-    groups: dict[Value, list[Op]] = defaultdict(list)
+    groups: dict[Value, list[TracedOp]] = defaultdict(list)
     for op in body.ops:
         condition = _number_behind(op.reads[0]) if op.name == "select_n" and len(op.reads) == 3 else None
         if condition is not None and not op.is_backward and _is_where(op):
@@ -185,7 +185,7 @@ def _number_behind(value: Value) -> Value | None:
     return None if source.shape or source.literal is not None else source
 
 
-def _is_where(op: Op) -> bool:
+def _is_where(op: TracedOp) -> bool:
     """Does it come from a call of `where` or `select` in the user's own file? JAX keeps the trace of the jit inside of
     `where` from another call: then its equation tells."""
     caller = op.calls[-1] if op.calls and op.calls[-1].params.get("name") == "_where" else op.equation
@@ -194,7 +194,7 @@ def _is_where(op: Op) -> bool:
     return called in selects or (called in ("map", "tree_map") and bool(names & selects))
 
 
-def only_for(selects: Sequence[Op], side: int) -> Iterator[Op]:
+def only_for(selects: Sequence[TracedOp], side: int) -> Iterator[TracedOp]:
     """Operations whose results reach nothing but this side of the choices. What a backward pass reads of them is for
     this side too: if the other one was chosen, its gradient is zero."""
     body = selects[0].body
@@ -210,14 +210,14 @@ def only_for(selects: Sequence[Op], side: int) -> Iterator[Op]:
             others.update(op.reads)
 
 
-def _side(selects: Sequence[Op], is_true: bool) -> list[Op]:
+def _side(selects: Sequence[TracedOp], is_true: bool) -> list[TracedOp]:
     """What is computed for nothing but this side, and what a backward pass makes of that."""
     ops = list(only_for(selects, 2 if is_true else 1))
     made = {value for op in ops for value in op.makes}
     return ops + [op for op in selects[0].body.ops if op.is_backward and made.intersection(op.reads)]
 
 
-def _changes(selects: Sequence[Op], is_true: bool) -> bool:
+def _changes(selects: Sequence[TracedOp], is_true: bool) -> bool:
     """XLA can make what is the same in each iteration once, before the loop."""
     body = selects[0].body
     sources = {i for select in selects for i in body.sources(select.reads[2 if is_true else 1])}
@@ -240,7 +240,7 @@ def _rarity(condition: Value) -> Rarity | None:
     return _of_comparison(op) if op.name in ("eq", "ne") else None
 
 
-def _of_comparison(op: Op) -> Rarity | None:
+def _of_comparison(op: TracedOp) -> Rarity | None:
     if not all(value.is_of(jnp.integer) for value in op.reads):
         return None
     remainders = [maker for value in op.reads for maker in _scalar_makers(value) if maker.name == "rem"]
@@ -252,7 +252,7 @@ def _of_comparison(op: Op) -> Rarity | None:
     return Rarity(op.name == "eq", body.trips) if body.is_loop and sum(varying) == 1 else None
 
 
-def _scalar_makers(value: Value, depth: int = 4) -> Iterator[Op]:
+def _scalar_makers(value: Value, depth: int = 4) -> Iterator[TracedOp]:
     """What a number is made of, a few operations back: `%` is a remainder whose sign is corrected."""
     if value.maker is not None and depth and not any(read.shape for read in value.maker.reads):
         yield value.maker
@@ -276,10 +276,10 @@ FEW_ROWS = 10.0
 
 
 @traced_rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning")
-def vmapped_cond(program: Program, e: Evidence) -> Iterator[Found]:
+def vmapped_cond(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
     for body in program.bodies:
-        groups: dict[tuple[Value, bool], list[Op]] = defaultdict(list)
+        groups: dict[tuple[Value, bool], list[TracedOp]] = defaultdict(list)
         for op in body.ops:
             if op.name == "select_n" and not op.is_backward and _is_of_cond(op):
                 groups[op.reads[0].view().source, not op.reads[0].varying].append(op)
@@ -300,7 +300,7 @@ def vmapped_cond(program: Program, e: Evidence) -> Iterator[Found]:
                 "jax.vmap turns a cond whose condition has a batch axis into a jnp.where",
                 "gain not measured, because it depends on how often each branch is needed",
             ]
-            yield Found(
+            yield Match(
                 op,
                 "runs all branches of lax.cond for each row"
                 + ", though the condition is the same in all" * is_one_for_all,
@@ -315,7 +315,7 @@ def vmapped_cond(program: Program, e: Evidence) -> Iterator[Found]:
             )
 
 
-def _is_of_cond(op: Op) -> bool:
+def _is_of_cond(op: TracedOp) -> bool:
     """Did the rule that batches `cond` make it? JAX doesn't document its frames (jax 0.10.2)."""
     names = {frame.function_name.rpartition(".")[2] for frame in frames_of(op.equation)}
     return "vmap(" in op.scope and any("cond" in name and "batching" in name for name in names)
@@ -343,13 +343,13 @@ class _Depends(NamedTuple):
 class _Part(NamedTuple):
     """What one operation does in a whole call."""
 
-    op: Op
+    op: TracedOp
     work: float
     fixed: frozenset[int]
 
 
 @traced_rule("fixed-work", "is work on arguments that never change done once?", "warning")
-def fixed_work(program: Program, e: Evidence) -> Iterator[Found]:
+def fixed_work(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
     fixed, n = e.repeated_inputs, len(program.inputs)
     if not fixed or max(fixed) >= n:
@@ -372,7 +372,7 @@ def fixed_work(program: Program, e: Evidence) -> Iterator[Found]:
     is_open = any(body.kind == "while" for body in program.bodies)
     open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
     same = list_some([f"{names[i]} {program.inputs[i].spec}" for i in used])
-    yield Found(
+    yield Match(
         again[0].op,
         f"computes {again[0].op.name} in each call from what never changes",
         [
@@ -419,7 +419,7 @@ SPARE_SHARE, SPARE = 0.2, 1 << 18
 
 
 @traced_rule("rarely-read-results", "are results read as often as they are computed?", "warning")
-def rarely_read_results(program: Program, e: Evidence) -> Iterator[Found]:
+def rarely_read_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds work for results that a loop reads in few iterations: metrics of each step, printed in every hundredth."""
     carried, outputs = {result for _, result in e.carried.positions}, program.outputs
     if not carried or e.carried.calls < OFTEN or len(carried) == len(outputs):
@@ -436,7 +436,7 @@ def rarely_read_results(program: Program, e: Evidence) -> Iterator[Found]:
     spare = sorted((op for op in program.body.ops if op not in needed), key=lambda op: -op.work)
     total, saved = program.body.work, _sum(spare)
     if saved >= max(SPARE, SPARE_SHARE * total):
-        yield Found(
+        yield Match(
             spare[0],
             f"{percent(saved / total)} of its operations are for results that are read in few steps",
             [
@@ -450,7 +450,7 @@ def rarely_read_results(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _line_in_function(program: Program, op: Op) -> Where | None:
+def _line_in_function(program: TracedProgram, op: TracedOp) -> Where | None:
     """The line of the function itself that asks for an operation: behind what all operations have in common, which is
     the way to the function."""
     here, every = own_frames(op.outermost), [own_frames(each.outermost) for each in program.body.ops]

@@ -14,12 +14,12 @@ import numpy as np
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable, rule, try_variant
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import Found, compute_values, jaxpr_facts, program_of, traced_rule
+from benchax.auditing.traced import Match, compute_values, jaxpr_facts, program_of, traced_rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments.functions import CallArguments, change_arrays
 from benchax.measuring.inputs import make_inputs
-from benchax.program.index import ELEMENTWISE, MOVES, TAKES, Op, Program, Value
+from benchax.program.index import ELEMENTWISE, MOVES, TAKES, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import frames_of, is_users_own, names, nested_in
 from benchax.results.audit import Finding
 from benchax.source_files import is_generated, owner_of
@@ -51,7 +51,7 @@ elements: a variance that is 0 in some columns belongs to what never changes."""
 
 
 @traced_rule("cancelling-variance", "are variances taken of what is centered?", "warning", pack=PACK)
-def cancelling_variance(program: Program, e: Evidence) -> Iterator[Found]:
+def cancelling_variance(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds variances as the mean of squares less the square of the mean, of which rounding leaves nothing."""
     found = [op for op in program.ops if op.name in ("sub", "add") and _is_variance(op)]
     if not found:
@@ -65,7 +65,7 @@ def cancelling_variance(program: Program, e: Evidence) -> Iterator[Found]:
         if lost < LEAST_SHARE:
             continue
         typical, dtype = float(np.median(sizes)), op.makes[0].dtype
-        yield Found(
+        yield Match(
             op,
             f"the mean of squares less the square of the mean leaves no digits in {dtype}",
             [
@@ -82,7 +82,7 @@ def cancelling_variance(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _is_variance(op: Op) -> bool:
+def _is_variance(op: TracedOp) -> bool:
     sides = _difference(op) if op.makes[0].is_of(jnp.floating) and is_users_own(*op.inwards) else ()
     squares, squared = (value.view(scaled=True).source for value in sides) if sides else (op.makes[0], op.makes[0])
     if not sides or not _is_square(squared) or _is_square(squares):
@@ -92,7 +92,7 @@ def _is_variance(op: Op) -> bool:
     return all(map(_adds, windows)) and any(map(_is_square, behind))
 
 
-def _difference(op: Op) -> tuple[Value, ...]:
+def _difference(op: TracedOp) -> tuple[Value, ...]:
     """(a, b) of a - b, which `-b + a` is, too; nothing for other operations."""
     if op.name == "sub":
         return op.reads
@@ -103,7 +103,7 @@ def _difference(op: Op) -> tuple[Value, ...]:
     return next(found, ())
 
 
-def _adds(window: Op) -> bool:
+def _adds(window: TracedOp) -> bool:
     """`jax.lax.reduce_window` with a first value that is computed keeps the name of what it does inside."""
     return [inner.primitive.name for body in nested_in(window.equation) for inner in body.eqns] == ["add"]
 
@@ -117,7 +117,7 @@ NEXT_TO_NOTHING = 1e-6
 
 
 @traced_rule("underflowing-product", "do long products stay in range?", "warning", pack=PACK)
-def underflowing_product(program: Program, e: Evidence) -> Iterator[Found]:
+def underflowing_product(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products of many factors that leave the range of their dtype: likelihoods that become 0."""
     # The last operation of each first: in a tree of products it is the product of all factors.
     found = [
@@ -137,7 +137,7 @@ def underflowing_product(program: Program, e: Evidence) -> Iterator[Found]:
         if not np.any(out) or not np.all(np.isfinite(values)) or np.any(values == 0):
             continue
         sizes, info = np.abs(values.astype(np.float64)), jnp.finfo(op.makes[0].dtype)
-        yield Found(
+        yield Match(
             op,
             f"a product of {n} factors is {float(np.atleast_1d(made)[np.atleast_1d(out)][0]):g}, and none of them is",
             [
@@ -153,7 +153,7 @@ def underflowing_product(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _factors(op: Op) -> tuple[Value, int, bool] | None:
+def _factors(op: TracedOp) -> tuple[Value, int, bool] | None:
     """(the factors of a long product, how many, is there a product of each beginning?)"""
     if len(op.makes) != 1 or not op.makes[0].is_of(jnp.floating):
         return None
@@ -240,7 +240,7 @@ OWN_FILES = ("/nn/", "/scipy/", "/ops/", "random", "/image/", "special")
 
 
 @traced_rule("unstable-exponential", "do exponentials stay finite?", "warning", pack=PACK)
-def unstable_exponential(program: Program, e: Evidence) -> Iterator[Found]:
+def unstable_exponential(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds exponentials that overflow, and logarithms of what has underflown, if JAX has a function that doesn't."""
     found = [(op, *form) for op in program.find("log", "log1p", "div") if _is_by_hand(op) and (form := _form(op))]
     if not found:
@@ -259,7 +259,7 @@ def unstable_exponential(program: Program, e: Evidence) -> Iterator[Found]:
         info = jnp.finfo(dtype)
         over, under, one = (abs(math.log(float(x))) for x in (info.max, info.tiny, info.eps / 4))
         threshold = form.threshold.format(over=f"{over:.0f}", under=f"{under:.0f}", one=f"{one:.0f}")
-        yield Found(
+        yield Match(
             op,
             f"{form.written} {'is not finite' if shown else 'overflows or underflows for large x'}",
             [shown or why, f"{form.written} of {exponents[0].spec} is {threshold}"],
@@ -268,7 +268,7 @@ def unstable_exponential(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _show(e: Evidence, op: Op, exponent: Value, weights: Sequence[Value]) -> str:
+def _show(e: Evidence, op: TracedOp, exponent: Value, weights: Sequence[Value]) -> str:
     """What comes out, if it is not finite though the exponent is; else empty."""
     given, result, *factors = (
         np.asarray(one, np.float64) for one in compute_values(e, [exponent, op.makes[0], *weights])
@@ -283,7 +283,7 @@ def _show(e: Evidence, op: Op, exponent: Value, weights: Sequence[Value]) -> str
     )
 
 
-def _is_by_hand(op: Op) -> bool:
+def _is_by_hand(op: TracedOp) -> bool:
     """Did a line of the user's ask for this very operation? A call of `jax.nn.softmax` asks for another."""
     files = (frame.file_name for each in op.inwards for frame in frames_of(each))
     inside = takewhile(lambda file: is_generated(file) or owner_of(file) not in ("user", "package"), files)
@@ -291,7 +291,7 @@ def _is_by_hand(op: Op) -> bool:
     return is_users_own(*op.inwards) and not any(part in file for file in of_jax for part in OWN_FILES)
 
 
-def _form(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
+def _form(op: TracedOp) -> tuple[_Form, list[Value], list[Value]] | None:
     """(the form, its exponents, factors of the exponentials)"""
     if op.name == "div":
         return _form_of_division(op)
@@ -323,7 +323,7 @@ def _form(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
     return (_SUM, [exps[0][1].reads[0]], [one for one in sides if one is not exps[0][0]]) if len(exps) == 1 else None
 
 
-def _form_of_division(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
+def _form_of_division(op: TracedOp) -> tuple[_Form, list[Value], list[Value]] | None:
     above, below = op.reads[0].made_by("exp"), op.reads[1].back().maker
     if above is None or below is None or not _is_by_hand(above):
         return None
@@ -334,12 +334,12 @@ def _form_of_division(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
     return (_SIGMOID, [above.reads[0]], []) if is_plus_1 and is_same else None
 
 
-def _is_sum_of(value: Value, exp: Op) -> bool:
+def _is_sum_of(value: Value, exp: TracedOp) -> bool:
     summed = value.made_by("reduce_sum")
     return summed is not None and _is_same(summed.reads[0], exp)
 
 
-def _is_same(value: Value, exp: Op) -> bool:
+def _is_same(value: Value, exp: TracedOp) -> bool:
     made = value.made_by("exp")
     return made is not None and (made is exp or made.reads[0] is exp.reads[0])
 
@@ -370,7 +370,7 @@ BITWISE = names(
 
 
 @traced_rule("integer-overflow", "do integers stay within their range?", "warning", pack=PACK)
-def integer_overflow(program: Program, e: Evidence) -> Iterator[Found]:
+def integer_overflow(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds integers that wrap around with the arguments of a call: 3 - 7 is 252 in uint8."""
     ops = [op for op in program.body.ops if _can_wrap(op) and _is_by_hand(op) and not _is_meant(op.makes[0], op.name)]
     if not ops:
@@ -388,7 +388,7 @@ def integer_overflow(program: Program, e: Evidence) -> Iterator[Found]:
             [str(np.atleast_1d(np.broadcast_to(one, result.shape))[at]) for one in operands] if op.name in SIGNS else []
         )
         example = f" {SIGNS.get(op.name, '')} ".join(terms) or what
-        yield Found(
+        yield Match(
             op,
             f"{what} in {dtype} wraps around",
             [
@@ -407,7 +407,7 @@ def integer_overflow(program: Program, e: Evidence) -> Iterator[Found]:
         raise NotMeasured(f"more than {MOST_COMPUTED} operations are too many to be computed again")
 
 
-def _can_wrap(op: Op) -> bool:
+def _can_wrap(op: TracedOp) -> bool:
     """uint32 is what random numbers are made of; in int32, sums and differences of two are indices, nearly always."""
     dtype = str(op.makes[0].dtype) if op.name in OPERATIONS else ""
     return dtype in NARROW or (dtype == "int32" and op.name not in ("add", "sub"))
@@ -437,7 +437,7 @@ def _is_meant(value: Value, name: str) -> bool:
     return False
 
 
-def _exact(op: Op, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _exact(op: TracedOp, operands: Sequence[np.ndarray]) -> np.ndarray:
     """What it would be without a limit; in float64 if int64 might not hold it."""
     wide, floats = [one.astype(np.int64) for one in operands], operands[0].astype(np.float64)
     match op.name:
@@ -467,7 +467,7 @@ def integer_default(e: Evidence) -> Iterable[Finding]:
     integers = [value for value in inputs if value.is_of(jnp.integer) and value.size >= LARGE_ELEMENTS]
     if not integers:
         raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
-    converted: dict[Value, Op] = {}
+    converted: dict[Value, TracedOp] = {}
     for op in program_of(e).body.ops:
         is_float = op.name == "convert_element_type" and op.makes[0].is_of(jnp.floating)
         kept = (ELEMENTWISE & {"neg", "abs", "add", "sub", "mul"}) | MOVES | {"slice"}

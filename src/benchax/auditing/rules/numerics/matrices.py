@@ -14,8 +14,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from benchax.auditing.derivatives import FORWARD, REVERSE, scope_behind
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
-from benchax.auditing.traced import Found, Instead, arrays_of_call, traced_rule
-from benchax.program.index import ELEMENTWISE, MOVES, Op, Program, Value
+from benchax.auditing.traced import Instead, Match, arrays_of_call, traced_rule
+from benchax.program.index import ELEMENTWISE, MOVES, TracedOp, TracedProgram, Value
 from benchax.program.patterns import Arrays, counted_axis, diagonal_axes, identity_axes, unwrap_index
 from benchax.units import count, percent, size
 
@@ -33,7 +33,7 @@ LEAST_SHARE = 0.05
 
 
 @traced_rule("explicit-inverse", "are systems solved without an inverse?", "warning", pack=PACK)
-def explicit_inverse(program: Program, e: Evidence) -> Iterator[Found]:
+def explicit_inverse(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds inverses that are made only to be multiplied by a few columns, which a solve needs no inverse for."""
     for op in program.find("triangular_solve", "custom_linear_solve"):
         solves, factor = _solves_of_identity(op), _factor(op)
@@ -51,7 +51,7 @@ def explicit_inverse(program: Program, e: Evidence) -> Iterator[Found]:
         kind = factor.name if factor and solves > 1 else "cholesky" if solves > 1 else "triangular"
         dtype, what = op.makes[0].dtype, "one column" if columns == 1 else f"{count(columns)} columns"
         advice, now, better = _SOLVES[kind]
-        yield Found(
+        yield Match(
             op,
             f"inverts a matrix, {op.makes[0].spec}, to multiply it by {what}",
             [
@@ -64,7 +64,7 @@ def explicit_inverse(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _solves_of_identity(op: Op) -> int:
+def _solves_of_identity(op: TracedOp) -> int:
     """How many triangular solves have made an inverse from an identity; 0 if it is none."""
     shape, made = op.makes[0].shape, op.reads[-1].back()
     # The work of an iterative solver, which has no factor, is not known.
@@ -76,16 +76,16 @@ def _solves_of_identity(op: Op) -> int:
     return before + 1 if before and made.uses == 1 else 0
 
 
-def _factor(op: Op) -> Op | None:
+def _factor(op: TracedOp) -> TracedOp | None:
     """The factorization that a solve reads, perhaps with its other triangle masked."""
     behind = (one.maker for read in op.reads[:-1] for one in read.behind(MOVES | {"select_n", "mul"}))
     return next((maker for maker in behind if maker is not None and maker.name in ("lu", "cholesky")), None)
 
 
-def _products_of(inverse: Value) -> list[Op] | None:
+def _products_of(inverse: Value) -> list[TracedOp] | None:
     """The products that read it; None if anything else does, or if it is squared or summed over both axes. A derivative
     reads it for the derivative of the inverse, which a solve doesn't have."""
-    found, waiting = list[Op](), [inverse]
+    found, waiting = list[TracedOp](), [inverse]
     for value in waiting:
         for reader in (reader for reader in value.readers if not reader.is_backward):
             sides = [i for i, read in enumerate(reader.reads) if read is value]
@@ -166,7 +166,7 @@ OF_RESULT = (
 
 
 @traced_rule("diagonal-matmul", "are diagonals taken and scaled by without a whole matrix?", "warning", pack=PACK)
-def diagonal_matmul(program: Program, e: Evidence) -> Iterator[Found]:
+def diagonal_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products with a diagonal matrix, and products of which only the diagonal is used."""
     for op, matrix, rows, is_factor in _diagonals(program):
         if rows < LEAST_DIAGONAL or op.work < LEAST_SAVED:
@@ -181,7 +181,7 @@ def diagonal_matmul(program: Program, e: Evidence) -> Iterator[Found]:
             else (f"{dtype}[{rows},{k}]", f"{dtype}[{k},{rows}]")
         )
         pair = (_multiply_diagonal, _scale) if is_factor else (_trace_product, _sum_products)
-        yield Found(
+        yield Match(
             op,
             f"multiplies by a diagonal matrix, {matrix.spec}"
             if is_factor
@@ -197,7 +197,7 @@ def diagonal_matmul(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _diagonals(program: Program) -> Iterator[tuple[Op, Value, int, bool]]:
+def _diagonals(program: TracedProgram) -> Iterator[tuple[TracedOp, Value, int, bool]]:
     """(a product, the matrix, rows of its diagonal, is the matrix a factor of it?)"""
     for op in program.find("dot_general"):
         for side, matrix in enumerate(op.reads):
@@ -213,12 +213,12 @@ def _diagonals(program: Program) -> Iterator[tuple[Op, Value, int, bool]]:
             yield from ((product, product.makes[0], rows, False) for product in _products_behind(value))
 
 
-def _identity_behind(value: Value) -> Op | None:
+def _identity_behind(value: Value) -> TracedOp | None:
     behind = (one.maker for one in value.behind(MOVES | {"mul", "div", "neg", "select_n"}))
     return next((maker for maker in behind if maker is not None and maker.name == "eq"), None)
 
 
-def _diagonal_of(op: Op) -> Iterator[tuple[Value, int]]:
+def _diagonal_of(op: TracedOp) -> Iterator[tuple[Value, int]]:
     """(what it takes the diagonal of, how long that is)"""
     made, readers = op.makes[0], op.makes[0].readers
     if op.name == "cond":  # `jnp.diagonal` has one way on each platform, one of them by a mask
@@ -239,7 +239,7 @@ def _diagonal_of(op: Op) -> Iterator[tuple[Value, int]]:
         yield from ((read, made.shape[axes[0]]) for read in op.reads if is_summed)
 
 
-def _products_behind(value: Value) -> Iterator[Op]:
+def _products_behind(value: Value) -> Iterator[TracedOp]:
     """Products that nothing else reads, also behind elementwise operations: `jnp.diag(k - a @ b)`."""
     waiting = [value]
     for one in waiting:
@@ -273,7 +273,7 @@ LEAST_ELEMENTS, LEAST_TIMES = 1 << 16, 4
 
 
 @traced_rule("kronecker-identity", "are small matrices applied along their axis?", "warning", pack=PACK)
-def kronecker_identity(program: Program, e: Evidence) -> Iterator[Found]:
+def kronecker_identity(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products with `jnp.kron(a, jnp.eye(n))`, which apply the small matrix along one axis."""
     arrays = arrays_of_call(e)
     for op in program.find("dot_general"):
@@ -284,7 +284,7 @@ def kronecker_identity(program: Program, e: Evidence) -> Iterator[Found]:
                 continue
             small, columns = rows // n, other.size // rows
             given = (jnp.ones((small, small), matrix.dtype), jnp.ones((rows, columns), matrix.dtype))
-            yield Found(
+            yield Match(
                 op,
                 f"multiplies by {matrix.spec}, the Kronecker product of {count(small)} rows with identities",
                 [
@@ -327,7 +327,7 @@ to 4000 rows, 1 to 64 columns)."""
 
 
 @traced_rule("sparse-matmul", "are products with sparse matrices done on what is not zero?", "warning", pack=PACK)
-def sparse_matmul(program: Program, e: Evidence) -> Iterator[Found]:
+def sparse_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products with a matrix that is nearly all zeros: an adjacency, a finite difference, an incidence."""
     if len(e.data) != len(program.inputs):
         raise NotApplicable("its arguments were not kept")
@@ -345,7 +345,7 @@ def sparse_matmul(program: Program, e: Evidence) -> Iterator[Found]:
             columns, dense = op.reads[1 - side].size // matrix.shape[contracted[side][0]], np.asarray(known[source])
             rows, places = np.nonzero(dense)
             x, kept = np.ones((dense.shape[1], columns), dense.dtype), dense[rows, places]
-            yield Found(
+            yield Match(
                 op,
                 f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is not zero",
                 [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
@@ -378,7 +378,7 @@ FACTOR_FLOPS = 1 << 22
 
 
 @traced_rule("unused-factors", "are factors only made if they are used?", "warning", known_on="cpu", pack=PACK)
-def unused_factors(program: Program, e: Evidence) -> Iterator[Found]:
+def unused_factors(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds factorizations of which only the singular values, the eigenvalues or the first columns are used."""
     # Not eigh, which JAX has no cheaper form of: `jnp.linalg.eigvalsh` takes as long (jaxlib 0.10.2, CPU).
     for op in program.find("svd", "eig", "qr"):
@@ -389,7 +389,7 @@ def unused_factors(program: Program, e: Evidence) -> Iterator[Found]:
         title, advice, now, better = _FACTORS[kind]
         most, matrix = min(op.reads[0].shape[-2:]), op.reads[0]
         specs, read = " and ".join(value.spec for value in unused), "which are never read"
-        yield Found(
+        yield Match(
             op,
             title.format(spec=unused[0].spec, n=most),
             [
@@ -409,7 +409,7 @@ def unused_factors(program: Program, e: Evidence) -> Iterator[Found]:
         )
 
 
-def _needed(op: Op) -> set[Value]:
+def _needed(op: TracedOp) -> set[Value]:
     """Values of its body that the outputs depend on, or something with effects."""
     found = set(op.body.outputs)
     for one in reversed(op.body.ops):
@@ -418,7 +418,7 @@ def _needed(op: Op) -> set[Value]:
     return found
 
 
-def _unused(op: Op, needed: set[Value]) -> tuple[str, float, list[Value]] | None:
+def _unused(op: TracedOp, needed: set[Value]) -> tuple[str, float, list[Value]] | None:
     """(what is not used of it, FLOP for that, the factors)"""
     (*batches, m, n), first, rest = op.reads[0].shape, op.makes[0], list(op.makes[1:])
     batch, least, most = math.prod(batches), min(m, n), max(m, n)

@@ -13,8 +13,8 @@ from jax.scipy.signal import fftconvolve
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
-from benchax.auditing.traced import Found, Instead, traced_rule
-from benchax.program.index import Body, Op, Program, Value
+from benchax.auditing.traced import Instead, Match, traced_rule
+from benchax.program.index import Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import is_users_own, names
 from benchax.units import count, percent, seconds, size
 
@@ -30,7 +30,7 @@ FFT_ELEMENTS, FFT_SHARE = 1 << 14, 0.05
 
 
 @traced_rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", pack=PACK)
-def fft_length(program: Program, e: Evidence) -> Iterator[Found]:
+def fft_length(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds Fourier transforms of lengths with large prime factors, which take much longer than slightly longer
     ones."""
     if not any(op.name == "fft" for op in program.ops):
@@ -49,7 +49,7 @@ def fft_length(program: Program, e: Evidence) -> Iterator[Found]:
             max(1, op.reads[0].size // length),
             "is prime" if prime == length else f"has the prime factor {prime}",
         )
-        yield Found(
+        yield Match(
             op,
             f"transforms a length of {length}, which {factors}",
             [
@@ -92,7 +92,7 @@ smaller part of the machine's peak, and how many more they are."""
 
 
 @traced_rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", pack=PACK)
-def long_convolution(program: Program, e: Evidence) -> Iterator[Found]:
+def long_convolution(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds direct convolutions with long kernels, which the FFT does in far fewer operations."""
     for op in program.find("conv_general_dilated"):
         params, (signal, kernel), made = op.params, op.reads, op.makes[0]
@@ -113,7 +113,7 @@ def long_convolution(program: Program, e: Evidence) -> Iterator[Found]:
         if op.work < max(LEAST_RATIO * by_fft, by_fft + LEAST_SAVED):
             continue
         inputs = tuple(f"{made.dtype}[{','.join(map(str, shape))}]" for shape in (length, taps))
-        yield Found(
+        yield Match(
             op,
             f"convolves directly with {' × '.join(map(str, taps))} taps: {op.work / by_fft:.3g} times the operations "
             "of the FFT",
@@ -145,7 +145,7 @@ GUMBEL = names("neg log max add sub mul bitcast_convert_type or shift_right_logi
 """What makes Gumbel numbers of random bits in `jax.random.gumbel` (jax 0.6 to 0.12)."""
 
 
-def _is_done_once(e: Evidence, op: Op) -> bool:
+def _is_done_once(e: Evidence, op: TracedOp) -> bool:
     """What a program does once, as to make its data, can cost a few random numbers more."""
     return bool(e.why_not_called) and not e.carried.calls and not op.body.is_repeated
 
@@ -153,7 +153,7 @@ def _is_done_once(e: Evidence, op: Op) -> bool:
 @traced_rule(
     "categorical-draws", "are draws of one distribution made with one random number each?", "warning", pack=PACK
 )
-def categorical_draws(program: Program, e: Evidence) -> Iterator[Found]:
+def categorical_draws(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds many draws of one categorical distribution that make a random number for each draw and each category."""
     for op in program.find("argmax"):
         added = op.reads[0].made_by("add")
@@ -167,7 +167,7 @@ def categorical_draws(program: Program, e: Evidence) -> Iterator[Found]:
         if len(logits) != 1 or min(draws, categories) < MANY:
             continue
         inputs = (jax.random.PRNGKey(0), jnp.linspace(0.0, 1.0, categories), draws)
-        yield Found(
+        yield Match(
             op,
             f"{count(draws)} draws of {count(categories)} categories make a random number for each pair",
             [
@@ -200,7 +200,7 @@ def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
 
 
 @traced_rule("permuted-draw", "are a few random rows drawn without a permutation of all?", "warning", pack=PACK)
-def permuted_draw(program: Program, e: Evidence) -> Iterator[Found]:
+def permuted_draw(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds permutations of all rows of which a few are used: drawing some numbers does the same."""
     for op in program.find("sort"):
         is_random = op.params.get("num_keys", 1) == 1 and op.reads[0].made_by("random_bits") and op.makes[1:]
@@ -209,7 +209,7 @@ def permuted_draw(program: Program, e: Evidence) -> Iterator[Found]:
         n, ends = op.reads[0].shape[op.params["dimension"]], used_ends(op, op.params["dimension"])
         if ends is None or FEW_USED * sum(ends) > n:
             continue
-        yield Found(
+        yield Match(
             op,
             f"permutes {count(n)} rows to use {count(sum(ends))} of them",
             [f"jax.random.permutation, or choice without replacement, sorts {count(n)} random numbers{op.at}"],
@@ -237,7 +237,7 @@ UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
 
 
 @traced_rule("recomputed-prefix", "does a loop that writes a sequence go on from where it is?", "warning", pack=PACK)
-def recomputed_prefix(program: Program, e: Evidence) -> Iterator[Found]:
+def recomputed_prefix(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds loops that compute a whole sequence in each iteration, to use one position of it and write the next."""
     for body in (body for body in program.bodies if body.is_loop):
         counters = {v for v in body.inputs[body.constants :] if not v.shape and v.is_of(jnp.integer)}
@@ -252,7 +252,7 @@ def recomputed_prefix(program: Program, e: Evidence) -> Iterator[Found]:
                 behind = {one.maker for one in whole.behind() if one in depending and one.maker is not None}
                 work = sum(one.work for one in behind)
                 if is_one and work >= max(LEAST_WORK, LEAST_SHARE * body.work):
-                    yield Found(
+                    yield Match(
                         op,
                         f"computes {length} positions in each iteration of a loop, to use one",
                         [
@@ -297,7 +297,7 @@ FEW = 8
 
 
 @traced_rule("shifted-buffer", "do loops write new rows without moving old ones?", "warning", known_on="cpu", pack=PACK)
-def shifted_buffer(program: Program, e: Evidence) -> Iterator[Found]:
+def shifted_buffer(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds buffers of past values that a loop moves by a row in each step, when a ring buffer writes one row."""
     for body in (body for body in program.bodies if body.is_loop):
         for _, old, new in body.carries:
@@ -309,7 +309,7 @@ def shifted_buffer(program: Program, e: Evidence) -> Iterator[Found]:
             rows = old.shape[own[0].params["dimension"]]
             inputs = (f"float32[{rows},{max(1, n // rows // 4)}]", int(body.times))
             text = f"estimated: at least {seconds(least_s)} per call, at {size(int(FASTEST))} a second"
-            yield Found(
+            yield Match(
                 own[0],
                 f"moves {size(n)} in each step of a loop, to append to a buffer",
                 [
@@ -328,13 +328,13 @@ def shifted_buffer(program: Program, e: Evidence) -> Iterator[Found]:
             )
 
 
-def _shift(old: Value, new: Value) -> list[Op] | None:
+def _shift(old: Value, new: Value) -> list[TracedOp] | None:
     """The operations that make the new buffer from the old one, the concatenation first; None if it is no shift."""
 
     def is_small(value: Value) -> bool:
         return FEW * value.size_bytes <= old.size_bytes
 
-    writes, value = list[Op](), new
+    writes, value = list[TracedOp](), new
     while (op := value.maker) is not None and op.name in UPDATES and is_small(op.reads[UPDATES[op.name]]):
         writes.append(op)
         value = op.reads[0]
