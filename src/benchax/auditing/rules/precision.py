@@ -89,7 +89,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _seen_in_loops(e: Evidence, program: Program, why: str) -> Iterable[Finding]:
+def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Finding]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
     sums = (*low_sums(program), *sums_of_calls(program, e.carried))
     yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
