@@ -22,10 +22,10 @@ if not ON_GPU:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: a compilation inside an example takes what it takes. In CI the same examples every time, and more;
+# No deadline: a compilation inside an example takes what it takes. In CI the same examples every time;
 # elsewhere each run has others.
 IN_CI = "CI" in os.environ
-settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=60 if IN_CI else 40)
+settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=25)
 settings.load_profile("benchax")
 
 

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_line import Benchax
 
 from benchax.cli.compare import _run
@@ -48,9 +49,7 @@ class Project:
     def benchax(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from benchax.cli.main import main; main()", *arguments]
         environ = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
-        return subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, check=False
-        )
+        return warm_python.run(command, cwd=self.folder, env=environ)
 
     def baseline(self, name: str = "v1") -> None:
         done = self.benchax("run", "--stages", "build")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import psutil
 import pytest
+import warm_python
 
 import benchax
 from benchax.store.load import load
@@ -213,6 +213,6 @@ def test_no_backend_starts_in_this_program_for_a_grid(tmp_path: Path) -> None:
         "import benchax; g = benchax.grid([abs], ['f32[4]', 'f32[8]'], store=False); "
         "import jax._src.xla_bridge as b; print(b.backends_are_initialized(), g.is_ok)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = warm_python.run([sys.executable, "-c", code], cwd=tmp_path, timeout=120)
 
     assert done.stdout.split() == ["False", "True"], done.stderr

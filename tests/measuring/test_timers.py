@@ -1,7 +1,6 @@
 """The contract of timers, once over all of them; then what is peculiar to each."""
 
 import os
-import subprocess
 import sys
 from statistics import median
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from jax_versions import tells_runs
 
 from benchax.clock import handlers, tier
@@ -489,6 +489,6 @@ m = benchax.bench(lambda x: x * 2, x, timer="in_graph", store="off", memory=Fals
 print(m.why_absent("samples.in_graph"))
 """
     environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    out = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    out = warm_python.run([sys.executable, "-c", program], env=environ, check=True)
 
     assert out.stdout == "its inputs are sharded over devices, and reading the clock would gather them\n"
