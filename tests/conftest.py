@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -66,6 +68,29 @@ def optimized() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="module")
+def one_zygote() -> Iterator[None]:
+    """Processes of comparisons are forks of one that has imported JAX, for the whole file instead of for each call."""
+    from benchax.paired_runs import session
+    from benchax.workers.pool import Pool
+
+    kept: dict[str, Pool] = {}
+
+    @contextlib.contextmanager
+    def keep(**options: Any) -> Iterator[Pool]:
+        pool = kept.setdefault(repr(options), Pool(**options))
+        try:
+            yield pool
+        finally:
+            pool.renew()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "Pool", keep)
+        yield
+    for pool in kept.values():
+        pool.close()
 
 
 @pytest.fixture

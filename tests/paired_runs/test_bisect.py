@@ -16,6 +16,8 @@ from benchax.paired_runs.bisect import NEIGHBOURS, bisect
 from benchax.paired_runs.judges import list_commits, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
 
+pytestmark = pytest.mark.usefixtures("one_zygote")
+
 
 class Judge:
     """Knows which is the first bad one, and says nothing of some."""
