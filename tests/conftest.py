@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
@@ -71,26 +70,26 @@ def optimized() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def one_zygote() -> Iterator[None]:
-    """Processes of comparisons are forks of one that has imported JAX, for the whole file instead of for each call."""
+def kept_pools() -> Iterator[None]:
+    """Pools that commands and comparisons open live as long as the file: importing JAX takes each of them a second."""
     from benchax.paired_runs import session
-    from benchax.workers.pool import Pool
+    from benchax.workers import pool
 
-    kept: dict[str, Pool] = {}
+    class KeptPool(pool.Pool):
+        def __exit__(self, *_: object) -> None:
+            self.renew()
 
-    @contextlib.contextmanager
-    def keep(**options: Any) -> Iterator[Pool]:
-        pool = kept.setdefault(repr(options), Pool(**options))
-        try:
-            yield pool
-        finally:
-            pool.renew()
+    kept: dict[str, KeptPool] = {}
+
+    def keep(**options: Any) -> KeptPool:
+        return kept.setdefault(repr(options), KeptPool(**options))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "Pool", keep)
+        patch.setattr(pool, "Pool", keep)
         yield
-    for pool in kept.values():
-        pool.close()
+    for each in kept.values():
+        each.close()
 
 
 @pytest.fixture

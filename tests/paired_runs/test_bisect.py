@@ -16,7 +16,7 @@ from benchax.paired_runs.bisect import NEIGHBOURS, bisect
 from benchax.paired_runs.judges import list_commits, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
 
-pytestmark = pytest.mark.usefixtures("one_zygote")
+pytestmark = pytest.mark.usefixtures("kept_pools")
 
 
 class Judge:

@@ -26,7 +26,7 @@ from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
 
-pytestmark = pytest.mark.usefixtures("one_zygote")
+pytestmark = pytest.mark.usefixtures("kept_pools")
 
 BENCH = """
 import benchax, jax
