@@ -26,7 +26,7 @@ import types
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 # No package that a plugin of pytest is a part of: a session in a fork would warn that it cannot rewrite its asserts.
 IMPORTED = (
@@ -42,11 +42,12 @@ def run(
     *,
     cwd: str | Path | None = None,
     env: Mapping[str, str] | None = None,
-    input: str = "",
+    input: str | bytes = "",
     timeout: float = 120,
     check: bool = False,
-) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run` with captured text, for a command of this Python: a file, `-m` or `-c`, and its arguments.
+) -> subprocess.CompletedProcess[Any]:
+    """As `subprocess.run`, for a command of this Python: a file, `-m` or `-c`, and its arguments. What it writes is
+    captured, as text where the input is text.
 
     Variables that are read while Python or JAX start, and differ from those of this session, need a new Python.
     """
@@ -55,21 +56,24 @@ def run(
     is_program = words[0] in ("-c", "-m") or not words[0].startswith("-")
     if python != sys.executable or not is_program or _at_start(environ) != _at_start(SESSION):
         options = {"cwd": cwd, "env": environ, "input": input, "timeout": timeout, "check": check}
-        return subprocess.run(command, **options, capture_output=True, encoding="utf-8")
+        return subprocess.run(command, **options, capture_output=True, text=isinstance(input, str))
     with contextlib.ExitStack() as stack:
         given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-        given.write(input.encode())
+        given.write(input if isinstance(input, bytes) else input.encode())
         given.seek(0)
         status = _server().run(
             [words, str(cwd or Path.cwd()), environ], [f.fileno() for f in (given, out, err)], timeout
         )
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode())
+        written = [_content(file, isinstance(input, str)) for file in (out, err)]
     if check and status:
-        raise subprocess.CalledProcessError(status, command, *texts)
-    return subprocess.CompletedProcess(list(command), status, *texts)
+        raise subprocess.CalledProcessError(status, command, *written)
+    return subprocess.CompletedProcess(list(command), status, *written)
+
+
+def _content(file: IO[bytes], is_text: bool) -> str | bytes:
+    file.seek(0)
+    content = file.read()
+    return content.decode() if is_text else content
 
 
 SESSION = dict(os.environ)

@@ -199,7 +199,7 @@ def test_the_same_seed_gives_the_same_inputs_in_any_worker(project: Path) -> Non
         return jax.random.normal(key, (n,))
 
     first = benchax.grid([fine], [4, 8], make=make, trials=2, seed=7, store=False)
-    shared_pool().close()
+    shared_pool().renew()
     second = benchax.grid([fine], [8], make=make, trials=2, seed=7, store=False)
     other = benchax.grid([fine], [8], make=make, trials=2, seed=8, store=False)
 
