@@ -1,6 +1,6 @@
 # Every target sets up what it needs, once, in .venv (bench: .venv-bench, .venv-peers); a change of what is installed sets it up again.
 # `make matrix` has environments of its own, which it throws away.
-# Needs make and Python >= 3.11. Another interpreter: make PYTHON=/path/to/python3 test
+# Needs make and Python >= 3.11; takes the newest tested one (.ci/find_python). Another: make PYTHON=/path/to/python3 test
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -9,7 +9,7 @@ PEERS_VENV := .venv-peers
 WORKERS ?= 3
 BASE ?= main
 
-.PHONY: help demo quick test test-slow test-postgres test-all lint docs pictures charts dist matrix bench verify-gpu clean
+.PHONY: help demo quick test test-slow test-postgres test-all goldens goldens-compare lint prose docs pictures charts dist matrix bench verify-gpu clean
 # Images for containers set it, and then each of the hundreds of processes that tests start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.base ## measure a small model and compare two functions, in some seconds
 	@$(VENV)/bin/benchax demo
@@ -35,7 +35,11 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
 UNOPTIMIZED := $(if $(TEST_ON_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
 
+PRINT_VERSIONS := import platform; from importlib.metadata import version; \
+	print(f'Python {platform.python_version()}, JAX {version(\"jax\")}, jaxlib {version(\"jaxlib\")}', flush=True)
+
 test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=3 processes)
+	@$(VENV)/bin/python -c "$(PRINT_VERSIONS)"
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
 
@@ -48,10 +52,22 @@ test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server
 
 test-all: test test-slow test-postgres ## run all tests
 
-lint: $(VENV)/.lint ## format, lint and types: ruff and pyright
+# For instance: make goldens-compare GOLDENS='--only contract,codec,printed'
+goldens-compare: $(VENV)/.goldens ## compare findings, printed output, documents and the public contract with the record
+	$(VENV)/bin/python tests/goldens compare $(GOLDENS)
+
+goldens: $(VENV)/.goldens ## record them again; read the differences first
+	$(VENV)/bin/python tests/goldens record $(GOLDENS)
+
+lint: $(VENV)/.lint ## format, rules, layers, prose and types: ruff, import-linter, .ci/prose.py and pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/pyright
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python .ci/prose.py
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+prose: $(VENV)/.created ## write the lower counts of .ci/prose.txt, after you rewrote sentences
+	$(VENV)/bin/python .ci/prose.py --lower
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html: its pages are executed, and a warning is an error
 	$(VENV)/bin/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs docs/_build/html
@@ -93,13 +109,18 @@ clean: ## remove the environments and everything generated; stored measurements 
 # Stamps. Each is touched last, so that an interrupted installation starts again.
 
 # What is installed: a change of any of these installs again.
-INSTALLED := pyproject.toml setup.py src/benchax/clock/handlers.c
+INSTALLED := pyproject.toml setup.py src/benchax/clock/handlers.c .ci/jax.txt
 
 $(VENV)/.base: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.)
 
 $(VENV)/.test: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[test])
+
+# Programs that are audited use the libraries that benchmarks use. A variable, since a comma would end an argument.
+TEST_AND_BENCHMARKS := .[test,benchmarks]
+$(VENV)/.goldens: $(VENV)/.created $(INSTALLED)
+	$(call install,$(VENV),$(TEST_AND_BENCHMARKS))
 
 $(VENV)/.docs: $(VENV)/.created $(INSTALLED)
 	$(call install,$(VENV),.[docs])
@@ -120,27 +141,26 @@ $(PEERS_VENV)/.peers: $(PEERS_VENV)/.created benchmarks/peers.txt
 	@$(PEERS_VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --requirement benchmarks/peers.txt
 	@touch $@
 
+# .venv gets the JAX of .ci/jax.txt. What the peers of .venv-bench accept is for pip to find.
 define install
 	@echo "installing benchax and what it needs into $(1) (once; a minute or two)" >&2
-	@$(1)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --editable '$(2)'
+	@$(1)/bin/python -m pip --quiet --quiet --disable-pip-version-check install \
+		$(if $(filter $(VENV),$(1)),--constraint .ci/jax.txt) --editable '$(2)'
 	@touch $@
 endef
 
-# Tries the interpreters by running them: a version manager's shim may be there and lead nowhere. No --clear: what
-# venv makes over a half-made environment is whole. The .gitignore keeps git and ruff out (Python does it since 3.13).
-$(VENV)/.created $(BENCH_VENV)/.created $(PEERS_VENV)/.created:
-	@old=; bare=; \
-	for python in $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3); do \
-		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { old="$$old $$python"; continue; }; \
-		"$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare="$$python"; continue; }; \
-		"$$python" -m venv $(@D) && echo '*' > $(@D)/.gitignore && touch $@; \
-		exit; \
-	done; \
-	if test -n "$$bare"; then \
-		echo "$$bare cannot make virtual environments: it has no ensurepip"; \
-		echo "on Debian and Ubuntu: apt install python3-venv (or, for one version, python3.11-venv)"; \
-	else \
-		echo "no Python >= 3.11 among:$$old"; \
-		echo "install one, or name it: make PYTHON=/path/to/python3 ..."; \
-	fi >&2; \
-	exit 1
+# Each run looks again: a new Python on this machine, or another PYTHON=, makes the environment again and says so. A stamp
+# that is left alone keeps its time, so nothing is installed twice. The .gitignore keeps git and ruff out (Python does it
+# since 3.13).
+$(VENV)/.created $(BENCH_VENV)/.created $(PEERS_VENV)/.created: FORCE
+	@python=$$(.ci/find_python $(if $(PYTHON),"$(PYTHON)")) || exit; \
+	version='import sys; print("%d.%d" % sys.version_info[:2])'; \
+	wanted=$$("$$python" -c "$$version"); \
+	found=$$($(@D)/bin/python -c "$$version" 2>/dev/null); \
+	if test "$$found" = "$$wanted" && test -e $@; then exit; fi; \
+	if test -n "$$found" && test "$$found" != "$$wanted"; then \
+		echo "$(@D) has Python $$found: making it again with $$python, which is $$wanted" >&2; rm -rf $(@D); \
+	fi; \
+	"$$python" -m venv $(@D) && echo '*' > $(@D)/.gitignore && touch $@
+
+FORCE:

@@ -3,8 +3,9 @@
     python .ci/matrix.py                                   every pair
     python .ci/matrix.py --python 3.12 --jax 0.6,newest    these pairs
     python .ci/matrix.py --list                            the pairs, and whether their Python is on this machine
+    python .ci/matrix.py --jax newest --skip-pinned        only if that JAX is newer than the one of .ci/jax.txt
 
-The last lines say what became of each pair: passed, failed in which step, or that its Python is not there.
+The last lines list for each pair whether it passed, in which step it failed, or why it did not run.
 
     0  every pair has passed
     1  a pair has failed
@@ -14,8 +15,9 @@ The last lines say what became of each pair: passed, failed in which step, or th
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +47,11 @@ SUBSET = (
 )
 
 
+LEFT_OUT = "not slow and not serial"
+UNOPTIMIZED = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+"""As in the Makefile: compiling without them takes less time, and no test that is left asks for more."""
+
+
 class Pair(NamedTuple):
     python: str
     jax: str
@@ -56,7 +63,7 @@ class Pair(NamedTuple):
 class Outcome(NamedTuple):
     pair: Pair
     word: str
-    """passed, failed or missing."""
+    """passed, skipped, failed or missing."""
     text: str
 
 
@@ -70,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="benchax-matrix-") as folder:
         sdist = build_sdist(Path(folder)) if any(interpreters.values()) else None
-        outcomes = [run_pair(pair, interpreters[pair.python], sdist, options.tests) for pair in pairs]
+        outcomes = [run_pair(pair, interpreters[pair.python], sdist, options) for pair in pairs]
     print("\nmatrix:")
     for outcome in outcomes:
         print(f"  {outcome.pair}: {outcome.word}, {outcome.text}")
@@ -89,21 +96,19 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tests", type=split, default=SUBSET, help="files and folders, with commas (default: a subset)"
     )
+    parser.add_argument("--workers", default="2", help="processes of pytest (default: 2)")
+    parser.add_argument(
+        "--skip-pinned", action="store_true", help="skip a pair whose JAX is no newer than the pinned one"
+    )
     parser.add_argument("--permit-missing", action="store_true", help="a Python that is not there is no failure")
     parser.add_argument("--list", action="store_true", help="list the pairs, and run nothing")
     return parser.parse_args(arguments)
 
 
 def find_interpreter(version: str) -> str | None:
-    """The first that runs: python3.12 on PATH, then those of pyenv. A version manager's shim may lead nowhere."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    candidates = [f"python{version}", *map(str, sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True))]
-    ask = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
-    for candidate in filter(shutil.which, candidates):
-        answer = subprocess.run([candidate, "-c", ask], capture_output=True, text=True, check=False)
-        if answer.stdout.strip() == version:
-            return candidate
-    return None
+    """The first that runs: python3.12 on PATH, then those of pyenv."""
+    found = subprocess.run([ROOT / ".ci" / "find_python", version], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
 
 
 def describe_missing(python: str) -> str:
@@ -118,25 +123,43 @@ def build_sdist(folder: Path) -> Path:
     return next(folder.glob("*.tar.gz"))
 
 
-def run_pair(pair: Pair, interpreter: str | None, sdist: Path | None, tests: Sequence[str]) -> Outcome:
+def run_pair(pair: Pair, interpreter: str | None, sdist: Path | None, options: argparse.Namespace) -> Outcome:
     if interpreter is None or sdist is None:
         return Outcome(pair, "missing", describe_missing(pair.python))
     print(f"\n==== {pair}", flush=True)
-    started = time.perf_counter()
+    took = ""
     with tempfile.TemporaryDirectory(prefix="benchax-matrix-") as folder:
         python = str(Path(folder, "bin", "python"))
         jax = "jax" if pair.jax == NEWEST else f"jax=={pair.jax}.*"
         pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        parallel = ["-n", options.workers, "--dist", "worksteal"] if options.workers != "0" else []
+        pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", LEFT_OUT, "--reruns", "2", "-rR"]
         steps = {
             "making the environment": [interpreter, "-m", "venv", folder],
             "installing": [*pip, str(sdist), jax, *TEST_PACKAGES],
-            "the tests": [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reruns", "2", *tests],
+            "the tests": [*pytest, *parallel, *options.tests],
         }
         for name, command in steps.items():
-            if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            if name == "installing" and options.skip_pinned and find_version(pip, jax) == read_pinned():
+                return Outcome(pair, "skipped", f"because JAX {read_pinned()} is the pinned one (.ci/jax.txt)")
+            started = time.perf_counter()
+            if subprocess.run(command, cwd=ROOT, env=os.environ | UNOPTIMIZED, check=False).returncode != 0:
                 return Outcome(pair, "failed", f"in {name}")
+            took += f", {name} {time.perf_counter() - started:.0f} s"
         versions = read_versions(python)
-    return Outcome(pair, "passed", f"{versions}, in {time.perf_counter() - started:.0f} s")
+    return Outcome(pair, "passed", f"{versions}{took}")
+
+
+def read_pinned() -> str:
+    """The version of JAX in .ci/jax.txt."""
+    return re.findall(r"^jax==([\w.]+)", (ROOT / ".ci" / "jax.txt").read_text(encoding="utf-8"), re.MULTILINE)[0]
+
+
+def find_version(pip: Sequence[str], jax: str) -> str | None:
+    """The version that pip would install; None if it finds none, as without a network."""
+    command = [*pip, "--dry-run", "--no-deps", "--ignore-installed", "--report", "-", jax]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return json.loads(answer.stdout)["install"][0]["metadata"]["version"] if answer.returncode == 0 else None
 
 
 def read_versions(python: str) -> str:

@@ -1,4 +1,4 @@
-"""`make quick`: ruff, and the tests of the folders that belong to what changed since main, without the slow ones.
+"""`make quick`: ruff, layers, prose, and the tests of the folders that belong to what changed, without the slow ones.
 
 Changed is what `git diff` shows against the commit where the branch left main, and every new file that git does not
 ignore. Which tests belong to a file is told by its path (`find_tests`), not by what imports it: a change of `model`
@@ -15,11 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ALWAYS = [
-    "tests/test_imports.py",
-    "tests/test_layers.py",
-    "tests/test_style.py",
-]  # what any change of a module can break
+ALWAYS = ["tests/test_imports.py", "tests/test_style.py"]  # what any change of a module can break
 NAMED_OTHERWISE = {
     "pytest_jax_bench": "ptjb",
     "benchax/__init__": "exports",
@@ -108,7 +104,9 @@ def main() -> int:
         print(f"no tests are named after these, nor name them: {', '.join(without)}")
     print(f"left out: all other folders, tests marked slow or serial (`make test`, `make test-slow`)\n{'-' * 80}")
     pytest = ["-m", "pytest", "-x", "-q", "-n", chosen.workers, "--dist", "worksteal", "-m", LEFT_OUT, *choose(changed)]
-    for command in (["-m", "ruff", "format", "--check", "."], ["-m", "ruff", "check", "."], pytest):
+    ruff = [["-m", "ruff", "format", "--check", "."], ["-m", "ruff", "check", "."]]
+    layers = [str(Path(sys.executable).with_name("lint-imports"))]
+    for command in (*ruff, layers, [".ci/prose.py"], pytest):
         print("$ python", *command, flush=True)
         if code := subprocess.run([sys.executable, *command], cwd=ROOT).returncode:
             return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -218,3 +219,22 @@ def test_grids_inside_a_compiled_program_run_as_the_page_shows_them(project: Pat
 
     assert len(examples) == 2
     assert done.returncode == 0, done.stderr
+
+
+GLOSSARY = (DOCS / "glossary.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("where", sorted(set(re.findall(r"`(benchax\.[\w.]+)`", GLOSSARY))))
+def test_what_the_glossary_points_at_exists(where: str) -> None:
+    parts = where.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n:]:
+            # A field without a default is no attribute of its class.
+            found = getattr(found, part, None) or getattr(found, "__annotations__", {}).get(part)
+            assert found is not None, f"{where}: there is no {part}"
+        return
+    pytest.fail(where)

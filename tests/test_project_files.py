@@ -20,7 +20,8 @@ import yaml
 from benchax.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, TOOLS = CONFIGURATION["project"], CONFIGURATION["tool"]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 # In two parts: this file is searched, too.
@@ -119,10 +120,17 @@ def test_the_pairs_of_the_workflow_are_pairs_of_the_matrix(matrix: ModuleType) -
     assert [pair for pair in pairs if f"| {pair[0]} | {pair[1]} |" not in page] == []
 
 
+def test_the_table_for_contributors_names_every_layer() -> None:
+    layers = TOOLS["importlinter"]["contracts"][0]["layers"]
+    rows = re.findall(r"^\| \d+ \|.*$", read("CONTRIBUTING.md"), re.MULTILINE)
+
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == set(re.findall(r"\w+", " ".join(layers)))
+
+
 def test_hooks_before_a_commit_are_those_of_make_lint() -> None:
     hooks = [hook for repo in load(ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
 
-    assert [hook["id"] for hook in hooks] == ["ruff-format", "ruff-check", "pyright"]
+    assert [hook["id"] for hook in hooks] == ["ruff-format", "ruff-check", "layers", "prose", "pyright"]
     for hook in hooks:
         assert hook["language"] == "system"
         assert "make --silent .venv/.lint && .venv/bin/" in hook["entry"]
@@ -178,7 +186,9 @@ def test_a_pair_that_failed_outweighs_one_that_is_missing(matrix: ModuleType) ->
 
 def test_a_step_that_fails_is_named(matrix: ModuleType, tmp_path: Path) -> None:
     """An sdist that is not there cannot be installed."""
-    outcome = matrix.run_pair(matrix.Pair("3.11", "0.6"), shutil.which("false"), tmp_path / "none.tar.gz", [])
+    outcome = matrix.run_pair(
+        matrix.Pair("3.11", "0.6"), shutil.which("false"), tmp_path / "none.tar.gz", matrix.parse_arguments([])
+    )
 
     assert outcome[1:] == ("failed", "in making the environment")
 
@@ -193,3 +203,52 @@ def test_a_shim_that_leads_nowhere_is_no_python(
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "no-pyenv"))
 
     assert matrix.find_interpreter("3.12") is None
+
+
+def test_a_newest_jax_that_is_the_pinned_one_is_skipped(
+    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "find_version", lambda pip, jax: matrix.read_pinned())
+    pair, options = matrix.Pair("3.13", "newest"), matrix.parse_arguments(["--skip-pinned"])
+
+    outcome = matrix.run_pair(pair, shutil.which("true"), tmp_path / "none.tar.gz", options)
+
+    assert outcome[1:] == ("skipped", f"because JAX {matrix.read_pinned()} is the pinned one (.ci/jax.txt)")
+    assert matrix.exit_code([outcome], False) == 0
+
+
+# ---- environments ---------------------------------------------------------------------------------------------------
+
+
+def write_program(file: Path, script: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
+def test_the_newest_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
+    """The program of that name on PATH is a shim, which runs only where pyenv is told to use that version."""
+    write_program(tmp_path / "bin" / "python3.13", "exit 127")
+    write_program(tmp_path / "bin" / "python3.12", "exit 0")
+    newest = write_program(tmp_path / "pyenv" / "versions" / "3.13.1" / "bin" / "python3.13", "exit 0")
+    environment = {"PATH": str(tmp_path / "bin"), "PYENV_ROOT": str(tmp_path / "pyenv")}
+
+    found = subprocess.run([ROOT / ".ci" / "find_python"], env=environment, capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == str(newest)
+
+
+def test_an_environment_of_another_python_is_named_and_made_again(tmp_path: Path) -> None:
+    prints = "case $1$2 in -c*print*) echo {};; -mvenv) mkdir -p $3/bin && cp $0 $3/bin/python;; esac"
+    python = write_program(tmp_path / "python", prints.format("3.13"))
+    environment, left = tmp_path / "venv", tmp_path / "venv" / "left"
+    write_program(environment / "bin" / "python", prints.format("3.11"))
+    left.touch()
+    command = ["make", "-s", f"VENV={environment}", f"PYTHON={python}", f"{environment}/.created"]
+
+    first, second = (subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(2))
+
+    assert f"{environment} has Python 3.11: making it again with {python}, which is 3.13" in first.stderr
+    assert not left.exists()
+    assert second.stderr == ""

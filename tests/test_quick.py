@@ -33,7 +33,7 @@ def test_a_change_belongs_to_the_tests_named_after_it(changed: str, tests: list[
 @pytest.mark.parametrize(
     ("changed", "test"),
     [
-        ("tests/source_tree.py", "tests/test_layers.py"),
+        ("tests/source_tree.py", "tests/test_style.py"),
         ("tests/golden/measurement-v1.json", "tests/test_codec.py"),
         ("src/benchax/protobuf.py", "tests/profiling/test_events.py"),
         ("examples/gitlab-ci.yml", "tests/test_ci_recipes.py"),
@@ -51,7 +51,7 @@ def test_every_module_has_tests() -> None:
 
 
 def test_nothing_runs_twice() -> None:
-    chosen = choose(["src/benchax/store/schema.py", "tests/store/test_schema.py", "tests/test_layers.py"])
+    chosen = choose(["src/benchax/store/schema.py", "tests/store/test_schema.py", "tests/test_style.py"])
 
     assert chosen == ["tests/store", *ALWAYS]
 

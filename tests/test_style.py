@@ -10,6 +10,22 @@ from pathlib import Path
 import pytest
 from source_tree import PACKAGE, files, parse
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Words in names, and what they are called instead (docs/glossary.md).
+OTHER_WORDS = {
+    r"slopes": "gradient",
+    r"hindrance": "skip_reason",
+    r"born": "with_env",
+    r"unjitted": "eager",
+    r"wish|wished": "GridSpec, request",
+    r"duel|duels": "pair",
+    r"met": "recorded",
+    r"drawn|shown|told|said": "render, describe",
+    r"dice": "rng",
+    r"moods|luck": "drift, variation",
+    r"begun": "start",
+}
+
 
 def without_docstring(package: Path = PACKAGE) -> list[str]:
     return [_relative(file, package) for file in files(package) if not ast.get_docstring(parse(file))]
@@ -34,15 +50,35 @@ def rewritten_by_pytest(package: Path = PACKAGE) -> list[str]:
 
 def called_utils(package: Path = PACKAGE) -> list[str]:
     """A name that attracts everything and tells nothing."""
-    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     named = [_relative(f, package) for f in files(package) if "utils" in f.relative_to(package).with_suffix("").parts]
     return named + [
         f"{_relative(file, package)}:{node.lineno}"
         for file in files(package)
         if re.search(r"\butils\b", file.read_text(encoding="utf-8"))
         for node in ast.walk(parse(file))
-        if isinstance(node, definitions) and node.name == "utils"
+        if isinstance(node, DEFINITIONS) and node.name == "utils"
     ]
+
+
+def named_by_other_words(package: Path = PACKAGE) -> list[str]:
+    """Definitions whose name has a word that the field does not use: `_told_twice` has told and twice."""
+    return [
+        f"{_relative(file, package)}:{node.lineno}: {node.name}; say {say}"
+        for file in files(package)
+        for node in ast.walk(parse(file))
+        if isinstance(node, DEFINITIONS)
+        for word, say in OTHER_WORDS.items()
+        if any(re.fullmatch(word, part, re.IGNORECASE) for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", node.name))
+    ]
+
+
+def sharing_a_name(package: Path = PACKAGE) -> list[str]:
+    """Classes of one name in two files."""
+    where: dict[str, list[str]] = {}
+    for file in files(package):
+        for name in re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE):
+            where.setdefault(name, []).append(_relative(file, package))
+    return [f"{name}: {', '.join(found)}" for name, found in where.items() if len(found) > 1]
 
 
 def _below(part: str, package: Path) -> list[Path]:
@@ -69,6 +105,14 @@ def test_nothing_is_called_utils() -> None:
     assert called_utils() == []
 
 
+def test_names_use_the_words_of_the_field() -> None:
+    assert named_by_other_words() == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    assert sharing_a_name() == []
+
+
 @pytest.mark.parametrize(
     ("rule", "name", "text", "offender"),
     [
@@ -84,6 +128,19 @@ def test_nothing_is_called_utils() -> None:
         (called_utils, "utils/text.py", '"""Does."""', "utils/text.py"),
         (called_utils, "store/utils.py", '"""Does."""', "store/utils.py"),
         (called_utils, "store/base.py", '"""Does."""\nclass utils: ...', "store/base.py:2"),
+        (
+            named_by_other_words,
+            "store/base.py",
+            "def _told_twice(): ...",
+            "store/base.py:1: _told_twice; say render, describe",
+        ),
+        (
+            named_by_other_words,
+            "store/base.py",
+            "class GridWish: ...",
+            "store/base.py:1: GridWish; say GridSpec, request",
+        ),
+        (sharing_a_name, "store/base.py", "class A: ...\nclass A: ...", "A: store/base.py, store/base.py"),
     ],
 )
 def test_a_rule_names_what_breaks_it(

@@ -20,7 +20,7 @@ def expressions(target: str) -> list[str]:
 
 
 def in_ci() -> list[str]:
-    targets = re.findall(r"^make (\S+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^step make (\S+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     return [expression for target in targets for expression in expressions(target)]
 
 

@@ -13,18 +13,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["value"])
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Static:
     """A node without children. JAX compiles again for another `value`, as for a static argument."""
 
     value: Any
+
+    # Python takes 1, 1.0, and True for equal, and a function can do something else for each.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Static) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+jax.tree_util.register_pytree_node(Static, lambda static: ((), static), lambda static, _: static)
 
 
 def hide(tree: Any) -> Any:

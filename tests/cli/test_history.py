@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Benchax
@@ -48,25 +49,14 @@ def three(project: Path) -> None:
 # ---- shown ------------------------------------------------------------------------------------------------------
 
 
-def test_one_case_is_shown_with_its_changes_the_newest_last(history: Benchax, three: None) -> None:
-    done = history("matmul[n=256]")
+@pytest.mark.parametrize("words", [("matmul[n=256]",), (), ("--metric", "peak")], ids=["a case", "all", "by peak"])
+def test_one_case_is_shown_with_its_changes_and_several_as_a_list(
+    words: tuple[str, ...], history: Benchax, three: None, snapshot: Any
+) -> None:
+    done = history(*words)
 
     assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[:2] == ["matmul[n=256]", "run time against v1.2 · 40 comparisons"]
-    assert lines[3].startswith("▁" * 20 + "█" * 20)
-    assert [commit_of(39)[:8] in line for line in lines].index(True) == len(lines) - 5
-    assert f"from {commit_of(20)[:8]} on 12 % slower (p < 0.001); the last before it is {commit_of(19)[:8]}" in lines
-    assert lines[-1].endswith("not judged")
-
-
-def test_without_a_case_all_are_listed(history: Benchax, three: None) -> None:
-    done = history()
-
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["case", "fft", "matmul[n=256]", "matmul[n=512]"]
-    assert lines[2].rstrip().endswith(f"12 % slower from {commit_of(20)[:8]} on")
+    assert done.out == snapshot
 
 
 @pytest.mark.parametrize("pattern", ["matmul", "mat*", "*[n=*"])
@@ -74,13 +64,6 @@ def test_a_name_of_several_cases_lists_them(pattern: str, history: Benchax, thre
     done = history(pattern)
 
     assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["matmul[n=256]", "matmul[n=512]"]
-
-
-def test_another_metric_can_be_asked_for(history: Benchax, three: None) -> None:
-    done = history("--metric", "peak")
-
-    assert (done.code, done.err) == (0, "")
-    assert f"from {commit_of(1)[:8]} on 2.00 MiB in place of 1.00 MiB" in done.out
 
 
 def test_the_baseline_of_the_newest_comparison_is_taken_and_others_are_named(history: Benchax, project: Path) -> None:

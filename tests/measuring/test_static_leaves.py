@@ -24,6 +24,7 @@ from benchax.measuring.prepare import prepare
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Measurement
 from benchax.modes import in_mode
+from benchax.static_leaves import hide_all, reveal
 
 X, KEY = "f32[4,8]", "key"
 
@@ -259,3 +260,12 @@ def test_what_cannot_be_jitted_is_named_in_one_sentence(
     assert failure is not None
     assert failure.message == message
     assert failure.advice.count(". ") == 0
+
+
+def test_a_setting_of_another_type_is_another_program() -> None:
+    def scaled(x: Any, setting: Any) -> Any:
+        return x / 2 if setting is True else x // 2 if isinstance(setting, int) else x * 0
+
+    jitted = jax.jit(lambda *call: scaled(*reveal(call)))
+
+    assert [float(jitted(*hide_all((jnp.float32(3), setting)))) for setting in (1, True, 1.0)] == [1.0, 1.5, 0.0]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import audits_by_hand as made
 
@@ -16,46 +17,14 @@ from benchax.reporting.pages.page import render_page
 from benchax.results.audit import Audit, Checked
 
 
-def test_a_finding_shows_its_place_evidence_gain_and_advice(project: Path) -> None:
-    shown = str(made.audit(project)).splitlines()
-
-    at = next(i for i, line in enumerate(shown) if line.startswith("warning"))
-    assert [line.split(maxsplit=1) for line in shown[at : at + 6]] == [
-        ["warning", "the title of not-jitted  a dir/träin.py:12"],
-        ["seen", "seen one"],
-        ["seen", "two"],
-        ["gain", "measured: 2 ms → 1 ms per call (2×)"],
-        ["do", "do this"],
-        ["rule", "not-jitted (docs/reference/rules/not-jitted.md)"],
-    ]
-
-
-def test_what_did_not_look_says_why_and_equal_reasons_stand_together(project: Path) -> None:
-    shown = terminal.to_text(document(made.audit(project), is_full=True))
-
-    assert "fine            donation-unused\n" in shown
-    assert "not applicable  small-batch, mesh-mismatch: it has no batch\n" in shown
-    assert "not checked     numpy-inputs: the time was used up\n" in shown
-    assert "partly          branch-on-value: only one branch was seen\n" in shown
-
-
-def test_what_is_fine_does_not_apply_or_only_informs_is_behind_verbose(project: Path) -> None:
+def test_findings_come_with_place_evidence_gain_and_advice_and_the_rest_is_behind_verbose(
+    project: Path, snapshot: Any
+) -> None:
     informed = replace(made.audit(project), remarks=(Remark("a", "info", "it ran once"), Remark("b", "warning", "oh")))
 
-    shown = terminal.to_text(document(informed))
-
-    assert "not checked  numpy-inputs: the time was used up\n" in shown
-    assert "partly       branch-on-value: only one branch was seen\n" in shown
-    assert not [text for text in ("donation-unused", "it has no batch", "it ran once") if text in shown]
-    assert "! oh" in shown
-    assert "(-v lists them)" in shown
+    assert terminal.to_text(document(informed)) == snapshot(name="as the command prints it")
+    assert terminal.to_text(document(informed, is_full=True)) == snapshot(name="with --verbose")
     assert "(.checked lists them)" in str(informed)
-
-
-def test_what_is_suppressed_is_listed_with_its_reason(project: Path) -> None:
-    expected = "cache-off    the title of cache-off: new machines ([tool.benchax.audit] of pyproject.toml)"
-
-    assert expected in str(made.audit(project))
 
 
 def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> None:

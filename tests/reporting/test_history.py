@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, counted, series, stepping
@@ -10,7 +11,7 @@ from comparisons_by_hand import BASELINE, CASE, HOST, commit_of, compared, count
 from benchax.comparing.history import History, history
 from benchax.model import Comparison, Numerics, Version
 from benchax.reporting import terminal
-from benchax.reporting.document import BARS
+from benchax.reporting.document import BARS, Document
 from benchax.reporting.history import describe_changes, document, grid, overview, span, sparkline
 
 ELSEWHERE = replace(HOST, host="node-18")
@@ -71,38 +72,22 @@ def test_what_the_bars_span_is_said(listed: list[Comparison], expected: str) -> 
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_a_line_holds_what_a_comparison_says_the_newest_last() -> None:
-    table = grid(history(series([1.0, 1.05])))
-
-    assert table.names == ("when (UTC)", "commit", "change", "verdict", "time then", "remarks")
-    assert table.lines[1] == (
-        "2026-01-02 03:15", commit_of(1)[:8], "+5.0 % (+4.0 to +6.0 %)", "slower", "10.5 µs", "",
-    )  # fmt: skip
+def test_a_line_holds_what_a_comparison_says_the_newest_last(snapshot: Any) -> None:
+    assert shown(series([1.0, 1.05])) == snapshot
 
 
-def test_what_a_call_gets_done_is_a_rate_of_its_own_time_then() -> None:
-    table = grid(history([replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])]))
-
-    assert table.names[-2:] == ("tokens/s then", "remarks")
-    assert [line[-2] for line in table.lines] == ["800 k", "400 k"]
+def test_what_a_call_gets_done_is_a_rate_of_its_own_time_then(snapshot: Any) -> None:
+    assert shown([replace(c, work={"tokens": 8.0}) for c in series([1.0, 2.0])]) == snapshot
 
 
-def test_what_happened_stands_beside_the_comparison_where_it_did() -> None:
+def test_what_happened_is_next_to_the_comparison_where_it_did(snapshot: Any) -> None:
     listed = series(stepping([(10, 1.0), (10, 1.12)], sd=0.001))
     listed[15:] = [replace(c, environment=ELSEWHERE) for c in listed[15:]]
     listed[17] = compared(17, None, why="timeout in compile", environment=ELSEWHERE)
     listed[18] = replace(listed[18], numerics=Numerics("baseline", False, why="out[0] differs"))
 
-    table = grid(history(listed))
-
-    assert [(i, line[-1]) for i, line in enumerate(table.lines) if line[-1]] == [
-        (10, "from here on 12 % slower"),
-        (15, "host node-17, then node-18"),
-        (17, "timeout in compile"),
-        (18, "outputs differ"),
-    ]
-    assert table.lines[18][table.names.index("verdict")].startswith("result differs (")
-    assert [table.rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
+    assert shown(listed) == snapshot
+    assert [grid(history(listed)).rows[i][0].style for i in (9, 10, 17)] == ["", "bad", "faint"]
 
 
 @pytest.mark.parametrize(
@@ -125,51 +110,33 @@ def test_of_a_long_history_the_newest_are_listed_and_the_rest_is_not_kept_quiet(
     assert commit_of(70)[:8] in text
 
 
-def test_the_overview_has_a_line_for_each_case() -> None:
+def test_the_overview_has_a_line_for_each_case(snapshot: Any) -> None:
     slower = history(series(stepping([(10, 1.0), (10, 1.12)], sd=0.001)))
     other = history([counted(0, 2.0**20)])
 
     table = overview([slower, other])
 
-    assert table.lines[0][:2] == ("matmul[n=256]", "v1.2")
-    assert table.lines[0][-1] == f"12 % slower from {commit_of(10)[:8]} on"
-    assert table.lines[1][2:] == ("▅", "1.00 MiB", "same", commit_of(0)[:8], "")
+    assert terminal.to_text(Document((table,))) == snapshot
     assert [row[0].style for row in table.rows] == ["bad", ""]
 
 
 # ---- sentences --------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_a_sentence_with_both_its_commits() -> None:
-    found = history(series(stepping([(20, 1.0), (20, 1.12), (20, 0.9)], sd=0.001)))
-
-    one, two, three = (commit_of(n)[:8] for n in (20, 19, 40))
-    assert sentences(found) == [
-        f"from {one} on 12 % slower (p < 0.001); the last before it is {two}",
-        f"from {three} on 20 % less time (p < 0.001); the last before it is {commit_of(39)[:8]}",
-    ]
-
-
-def test_a_count_is_a_sentence_without_a_probability() -> None:
-    found = history([counted(n, size) for n, size in enumerate([2.0**20, 2.0**21])])
-
-    assert sentences(found) == [
-        f"from {commit_of(1)[:8]} on 2.00 MiB in place of 1.00 MiB; the last before it is {commit_of(0)[:8]}"
-    ]
+SENTENCES: dict[str, list[Comparison]] = {
+    "a change with both its commits": series(stepping([(20, 1.0), (20, 1.12), (20, 0.9)], sd=0.001)),
+    "a count without a probability": [counted(n, size) for n, size in enumerate([2.0**20, 2.0**21])],
+    "many comparisons without a change": series([1.0] * 12),
+    "two numbers": series([1.0, None, 1.0]),
+    "one number": series([1.0]),
+    "one count": [counted(0, 8.0)],
+    "no number": series([None]),
+}
 
 
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        (series([1.0] * 12), "no change point"),
-        (series([1.0, None, 1.0]), "no change point: 2 points can show great changes only"),
-        (series([1.0]), "no change point: 1 point can show great changes only"),
-        ([counted(0, 8.0)], "no change point"),
-        (series([None]), "no comparison has a number: the remarks say why"),
-    ],
-)
-def test_that_nothing_was_found_is_said_with_what_could_have_been(listed: list[Comparison], expected: str) -> None:
-    assert sentences(history(listed)) == [expected]
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_change_is_a_sentence_and_that_nothing_was_found_is_said(name: str, snapshot: Any) -> None:
+    assert sentences(history(SENTENCES[name])) == snapshot
 
 
 def test_a_newest_comparison_that_stands_out_is_a_warning() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchax.model import Remark
@@ -22,42 +24,23 @@ from benchax.reporting.document import (
 )
 from benchax.reporting.markdown import escape, render
 
-
-def text(*blocks: Block) -> str:
-    return render(Document(blocks))
-
-
-def test_headings_sentences_and_lists() -> None:
-    listed = list_lines(["one", "two"])
-
-    assert text(Heading("f", 1, ("cpu", "jax 0.10.2")), Heading("why", aside="a.py:3"), Paragraph("a\nb"), *listed) == (
-        "# f\n\ncpu  \njax 0.10.2\n\n## why a.py&#58;3\n\na  \nb\n\n- one\n- two\n"
-    )
-
-
-def test_numbers_of_a_table_end_at_the_right_and_names_are_code() -> None:
-    table = tabulate(
-        (TableColumn("case", "names"), "wall", TableColumn("why", "words")), [("f[n=8]", "1 s", "")], note="n"
-    )
-
-    assert text(table) == "| case | wall | why |\n| --- | ---: | --- |\n| `f[n=8]` | 1 s |  |\n\nn\n"
+TABLE = tabulate((TableColumn("case", "names"), "wall", TableColumn("why", "words")), [("f[n=8]", "1 s", "")], note="n")
+FACTS = (TextRow("compile", "250 ms", "missed\nthe cache"), TextRow("", "and more"))
+SHOWN: dict[str, tuple[Block, ...]] = {
+    "headings, sentences, and lists": (
+        Heading("f", 1, ("cpu", "jax 0.10.2")), Heading("why", aside="a.py:3"), Paragraph("a\nb"),
+        *list_lines(["one", "two"]),
+    ),
+    "numbers of a table end at the right, and names are code": (TABLE,),
+    "facts and remarks are lists": (Facts((Section("once", FACTS),)), Remarks((Remark("x", "warning", "noisy"),))),
+    "a program is in a fence that it cannot close": (Code("hlo", "a ```` b\n  c", "HLO"), Code("diff", "+a")),
+    "a chart is a line of bars": (Sparkline((1.0, 2.0), "1 to 2"),),
+}  # fmt: skip
 
 
-def test_facts_and_remarks_are_lists() -> None:
-    rows = (TextRow("compile", "250 ms", "missed\nthe cache"), TextRow("", "and more"))
-
-    assert text(Facts((Section("once", rows),)), Remarks((Remark("x", "warning", "noisy"),))) == (
-        "**once**\n\n- **compile**: 250 ms, missed the cache\n- and more\n\n- ! noisy\n"
-    )
-
-
-def test_a_program_stands_in_a_fence_that_it_cannot_close() -> None:
-    assert text(Code("hlo", "a ```` b\n  c", "HLO")) == "**HLO**\n\n`````hlo\na ```` b\n  c\n`````\n"
-    assert text(Code("diff", "+a")) == "```diff\n+a\n```\n"
-
-
-def test_a_chart_is_a_line_of_bars() -> None:
-    assert text(Sparkline((1.0, 2.0), "1 to 2")) == "▁█ 1 to 2\n"
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_kind_of_block_has_its_markdown(name: str, snapshot: Any) -> None:
+    assert render(Document(SHOWN[name])) == snapshot
 
 
 @pytest.mark.parametrize(

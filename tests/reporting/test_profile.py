@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,30 +43,8 @@ FULL = Profile(
 )
 
 
-def test_the_hottest_operation_comes_with_its_time_share_calls_and_place() -> None:
-    line = next(line for line in str(FULL).splitlines() if line.startswith("fusion.3"))
-
-    assert line.split() == ["fusion.3", "3.00", "ms", "75", "%", "30", "100", "µs", "model.py:12", "layer0/dot"]
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        "f, 3 runs",
-        "cpu · 2 runs of programs · 100 events",
-        "%fusion.3 = f32[8] fusion(%a)",
-        "busy 4.00 ms, 80 % of 5.00 ms",
-        "idle 1.00 ms",
-        "between fusion.3 and copy.1",
-        "3.00 ms  2.00 ms to 4.00 ms, 2 runs",
-        "all passes",
-        "float32[3,5]",
-        "2 ×, 120 B",
-        "/tmp/x/vm.xplane.pb",
-    ],
-)
-def test_everything_that_was_found_is_shown(word: str) -> None:
-    assert word in str(FULL)
+def test_everything_that_was_found_is_shown_the_hottest_operation_first(snapshot: Any) -> None:
+    assert str(FULL) == snapshot
 
 
 def test_without_operations_there_is_a_reason_and_no_table() -> None:
@@ -109,22 +88,13 @@ def test_a_profile_is_data() -> None:
     assert OP.per_call_s == pytest.approx(1e-4)
 
 
-def test_lines_and_scopes_say_how_fast_their_work_was_done() -> None:
+def test_lines_and_scopes_say_how_fast_their_work_was_done(snapshot: Any) -> None:
+    """No rate of a line with a custom call in it."""
     product = replace(OP, flops=6e9, bytes_accessed=3e6, named_scope="layer0")
     library = replace(OP, name="qr", self_s=0.002, named_scope="layer1", source="/home/me/model.py:14")
     beside = replace(library, name="add", flops=1.0, bytes_accessed=8.0, self_s=0.001)
 
-    text = str(replace(FULL, ops=(product, library, beside)))
-
-    def row(title: str, name: str) -> list[str]:
-        table = text.partition(f"\n{title}\n")[2]
-        return next(line for line in table.splitlines() if line.startswith(name)).split()[1:]
-
-    # 6 GFLOP and 3 MB in 3 ms; of a line with a custom call there is no rate.
-    assert row("by line", "model.py:12") == ["3.00", "ms", "75", "%", "2.00", "TFLOP/s", "1.00", "GB/s", "1"]
-    assert row("by line", "model.py:14") == ["3.00", "ms", "150", "%", "2"]
-    assert row("by scope", "layer0")[4:6] == ["2.00", "TFLOP/s"]
-    assert "no rate is told of what has a custom call in it" in " ".join(text.split())
+    assert str(Profile("f", "cpu", (product, library, beside))) == snapshot
 
 
 @pytest.mark.parametrize(

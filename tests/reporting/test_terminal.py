@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measurement_strategies import RICH, measured
@@ -174,20 +175,6 @@ def grid(*lines: tuple[str, ...]) -> Document:
     return Document((tabulate((CASE, "wall", REMARKS), lines),))
 
 
-def said_by(*blocks: Block, width: int | None = None) -> list[str]:
-    return terminal.to_text(Document(blocks), width).splitlines()
-
-
-def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
-    text = terminal.to_text(grid(("f", "1.00 s", "busy"), ("matmul", "20.0 ms", "")))
-
-    assert text.splitlines() == [
-        "case       wall  remarks",
-        "f        1.00 s  busy",
-        "matmul  20.0 ms",
-    ]
-
-
 def test_in_a_pipe_each_row_is_one_line_however_long_its_name() -> None:
     text = terminal.to_text(grid(("f" * 300, "1.00 s", "busy"), ("g", "1.00 s", "busy, not-steady")))
 
@@ -203,25 +190,6 @@ def test_in_a_narrow_window_names_are_folded_and_numbers_are_not() -> None:
     assert too_wide(text, 38) == []
 
 
-def test_where_columns_do_not_fit_each_row_becomes_a_block() -> None:
-    text = terminal.to_text(grid(("matmul[n=8]", "1.00 s", "busy"), ("f", "", "in trace")), 24)
-
-    assert text.splitlines() == [
-        "case     matmul[n=8]",
-        "wall     1.00 s",
-        "remarks  busy",
-        "",
-        "case     f",
-        "remarks  in trace",
-    ]
-
-
-def test_a_line_break_in_a_cell_stays_in_its_column() -> None:
-    text = terminal.to_text(grid(("two\nlines", "1.00 s", ""), ("one", "2.00 s", "")))
-
-    assert text.splitlines()[1:] == ["two    1.00 s", "lines", "one    2.00 s"]
-
-
 def test_wide_characters_do_not_shift_the_columns() -> None:
     text = terminal.to_text(grid(("数学", "1.00 s", ""), ("f", "1.00 s", "")))
 
@@ -232,29 +200,13 @@ def test_names_in_a_grid_are_no_markup() -> None:
     assert "[bold]x[/bold]" in terminal.to_text(grid(("[bold]x[/bold]", "1.00 s", "")))
 
 
-def test_the_overview_explains_failures_and_warnings_below() -> None:
-    warned = replace(measured("f"), remarks=(Remark("busy", "warning", "too much"), Remark("x", "info", "by the way")))
-
-    text = terminal.to_text(list_measurements([warned, FAILED, measured("h")]))
-
-    assert text.splitlines()[5:] == [
-        "f",
-        "  ! too much",
-        "",
-        "slow",
-        "  out of memory in first run: no 3 TiB here",
-        "  buy memory",
-    ]
-
-
-def test_a_busy_machine_is_said_once_for_all_cases_and_takes_no_column() -> None:
+def test_the_overview_explains_failures_and_warnings_below_and_a_busy_machine_once(snapshot: Any) -> None:
     busy = Remark("busy", "warning", "too much")
-    listed = [replace(measured(name), remarks=(busy,)) for name in ("f", "g", "h")]
+    one = [replace(measured("f"), remarks=(busy, Remark("x", "info", "by the way"))), FAILED, measured("h")]
 
-    text = terminal.to_text(list_measurements(listed))
-
-    assert "remarks" not in text.splitlines()[0]
-    assert text.splitlines()[4:] == ["", "remarks", "  ! busy: all 3 cases; too much"]
+    assert terminal.to_text(list_measurements(one)) == snapshot(name="one case")
+    every = [replace(measured(name), remarks=(busy,)) for name in ("f", "g", "h")]
+    assert terminal.to_text(list_measurements(every)) == snapshot(name="all cases")
 
 
 def test_a_failure_is_red_in_the_overview_and_below() -> None:
@@ -279,49 +231,52 @@ def test_the_overview_loses_nothing_in_a_narrow_window(width: int) -> None:
 # ---- sections and sentences -------------------------------------------------------------------------------------
 
 
-def test_texts_fold_in_their_own_column() -> None:
-    section = Section("environment", (TextRow("flags", "XLA_FLAGS=--one --two", "set by you"), TextRow("host", "h")))
-
-    assert said_by(Facts((section,), "words"), width=22) == [
-        "environment",
-        "  flags",
-        "    XLA_FLAGS=--one",
-        "    --two  set by you",
-        "  host   h",
-    ]
-
-
-def test_a_sentence_is_no_markup() -> None:
-    assert said_by(Paragraph("f[n=8]: pays")) == ["f[n=8]: pays"]
-
-
-def test_blocks_stand_apart_and_what_is_below_a_heading_is_indented() -> None:
-    sentence = Paragraph("a sentence")
-    table = tabulate(("n",), [("8",)], note="a note")
-
-    said = said_by(Heading("title", 1, ("where",)), sentence, Heading("part"), sentence, table, Heading("part"), table)
-
-    assert said == [
-        "title", "where", "a sentence", "", "part", "  a sentence", "", "n", "8", "a note", "", "part", "n", "8",
-        "a note",
-    ]  # fmt: skip
-
-
-def test_a_list_stands_close_together_and_each_item_has_its_style() -> None:
-    items = List((Paragraph("one"), Paragraph("two", "bad")))
-
-    assert said_by(Heading("why"), items) == ["why", "  one", "  two"]
-    assert f"{RED}two" in on_terminal(Document((items,)))
-
-
-def test_a_table_whose_columns_have_no_names_has_no_head() -> None:
-    columns = (TableColumn("", "words"), TableColumn("", "words", 8))
-
-    assert said_by(tabulate(columns, [("a", "one"), ("", "two")])) == ["a  one", "   two"]
+SECTION = Section("environment", (TextRow("flags", "XLA_FLAGS=--one --two", "set by you"), TextRow("host", "h")))
+SENTENCE = Paragraph("a sentence")
+NOTED = tabulate(("n",), [("8",)], note="a note")
+BLOCKS: dict[str, tuple[int | None, tuple[Block, ...]]] = {
+    "words begin at the left and numbers end at the right": (
+        None, grid(("f", "1.00 s", "busy"), ("matmul", "20.0 ms", "")).blocks
+    ),
+    "where columns do not fit, each row becomes a block": (
+        24, grid(("matmul[n=8]", "1.00 s", "busy"), ("f", "", "in trace")).blocks
+    ),
+    "a line break in a cell stays in its column": (
+        None, grid(("two\nlines", "1.00 s", ""), ("one", "2.00 s", "")).blocks
+    ),
+    "texts fold in their own column": (22, (Facts((SECTION,), "words"),)),
+    "a sentence is no markup": (None, (Paragraph("f[n=8]: pays"),)),
+    "blocks are apart, and what is below a heading is indented": (
+        None,
+        (
+            Heading("title", 1, ("where",)), SENTENCE, Heading("part"), SENTENCE, NOTED, Heading("part"), NOTED,
+        ),
+    ),
+    "items of a list are close together": (None, (Heading("why"), List((Paragraph("one"), Paragraph("two", "bad"))))),
+    "a table whose columns have no names has no head": (
+        None, (tabulate((TableColumn("", "words"), TableColumn("", "words", 8)), [("a", "one"), ("", "two")]),)
+    ),
+    "names of columns are no markup": (None, (tabulate(("f[bold]",), [("1 s",)]),)),
+    "a chart is a line of bars with what they span": (
+        None,
+        (
+            Sparkline((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,)),
+            Sparkline((0.0, 50.0, 99.0, None), "to 99", is_linear=True),
+        ),
+    ),
+    "nothing takes no line": (None, ()),
+}  # fmt: skip
 
 
-def test_names_of_columns_are_no_markup() -> None:
-    assert said_by(tabulate(("f[bold]",), [("1 s",)]))[0] == "f[bold]"
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_are_laid_out(name: str, snapshot: Any) -> None:
+    width, blocks = BLOCKS[name]
+
+    assert terminal.to_text(Document(blocks), width) == snapshot
+
+
+def test_an_item_of_a_list_has_its_style() -> None:
+    assert f"{RED}two" in on_terminal(Document((List((Paragraph("one"), Paragraph("two", "bad"))),)))
 
 
 @pytest.mark.parametrize("style", ["good", "bad", "warning", "info", "faint", "title"])
@@ -334,15 +289,6 @@ def test_a_program_keeps_its_lines_tabs_and_spaces() -> None:
 
     assert terminal.to_text(Document((Paragraph("before"), code)), 40) == f"before\n\nhlo\n{code.text}"
     assert solid("[red]x" * 50) in on_terminal(Document((code,)), 40).splitlines()
-
-
-def test_a_chart_is_a_line_of_bars_with_what_they_span() -> None:
-    assert said_by(Sparkline((1.0, 2.0, None, 1.0), "1 to 2", breaks=(3,))) == ["▁█·┊▁  1 to 2"]
-    assert said_by(Sparkline((0.0, 50.0, 99.0, None), "to 99", is_linear=True)) == ["▁▅█·  to 99"]
-
-
-def test_nothing_takes_no_line() -> None:
-    assert said_by() == []
 
 
 def test_a_measurement_of_any_kind_can_be_printed() -> None:

@@ -264,6 +264,8 @@ def test_what_equinox_takes_as_static_is_told_by_the_users_names():
 
 def test_attributes_of_flax_modules_are_told_by_their_whole_path():
     nnx = pytest.importorskip("flax.nnx")
+    if not hasattr(nnx, "List"):
+        pytest.skip("this flax has no lists of modules")
 
     class Net(nnx.Module):
         def __init__(self) -> None:

@@ -120,7 +120,10 @@ class Unrolled:
         # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
         # turn came to are one fewer.
         fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
-        return max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
+        found = max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
+        # A package and its derivative can run most places twice. The parts of the array then number the iterations.
+        parts = self.slices.starts if self.slices is not None else 0
+        return parts if found == 2 * parts and fits.get(parts, 0) > fits[found] else found
 
     @property
     def size(self) -> int:

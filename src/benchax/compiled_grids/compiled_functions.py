@@ -135,7 +135,8 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
         return [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in outputs]
 
     program = jax.make_jaxpr(flat)(*inputs)
-    shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.out_avals)
+    avals: tuple[Any, ...] = tuple(program.out_avals)  # JAX 0.12 types them as values without a shape
+    shapes = tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)
     return program, OutputForm(seen[0], shapes, seen[1])
 
 

@@ -36,6 +36,19 @@ def test_a_sum_that_a_loop_adds_up_is_found(ask_about: Any) -> None:
     assert finding.seen[0] == "largest error against a run in float64: 9.7e-1 → 0 of the largest value"
 
 
+def test_a_carry_that_no_run_in_float64_fits_is_found_by_its_terms_and_the_reason_is_shown(ask_about: Any) -> None:
+    """The function begins its sum in bf16 whatever its inputs are, so JAX refuses it float64 terms."""
+
+    def from_literal(x: Any) -> Any:
+        return jax.lax.scan(lambda total, one: (total + one, None), jnp.zeros((), jnp.bfloat16), x)[0]
+
+    finding = ask_about(ID, from_literal, "bf16[1000]").one
+
+    assert finding.title == "a loop adds up 1000 terms in bfloat16"
+    assert "the run in float64 failed (TypeError: scan body function carry" in finding.seen[-1]
+    assert finding.gain is None
+
+
 def test_products_that_the_device_accumulates_in_float32_are_fine(ask_about: Any) -> None:
     """XLA:CPU does (jaxlib 0.10.2)."""
     assert ask_about(ID, lambda a, b: a @ b, "bf16[16,1024]", "bf16[1024,16]").outcome == "fine"

@@ -26,6 +26,7 @@ from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.running_sums import LOW
 from benchax.experiments.variant_rows import scientific
 from benchax.experiments.variants.precision import Accumulated
+from benchax.model import find_why
 from benchax.program.jaxpr import is_users_own
 from benchax.results.audit import Finding
 
@@ -51,18 +52,20 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     if not any(str(value.dtype) in LOW for value in values):
         raise NotApplicable("it computes nothing in bf16 or f16")
     if e.why_not_called:
-        yield from _seen_in_loops(e)
+        yield from _seen_in_loops(e, e.why_not_called)
         return
     try:
         variant = Accumulated().change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
-    now, wide = (seen.errors for seen in probe(e, "accumulated in float32", variant))
-    if now is None or wide is None or now.max_rel is None or wide.max_rel is None:
-        raise NotMeasured("the errors against a run in float64 could not be taken")
-    # Errors against the function itself say nothing of how exact it is.
-    if now.reference != "float64":
-        raise NotMeasured("the run in float64 failed, so that errors cannot be told")
+    as_it_is, widened = probe(e, "accumulated in float32", variant)
+    now, wide = as_it_is.errors, widened.errors
+    # Errors against the function itself show nothing about how exact it is.
+    if now is None or wide is None or now.max_rel is None or wide.max_rel is None or now.reference != "float64":
+        why = find_why((*as_it_is.absent, *widened.absent), "errors") or "its errors in float64 are not known"
+        # A carry that the function makes in bf16 itself fits no run in float64, and adds up its terms all the same.
+        yield from _seen_in_loops(e, why)
+        return
     # An error of nothing cannot be made smaller: 0 is no more than twice 0.
     is_better = now.max_rel > 0 and now.max_rel >= LEAST_GAIN * wide.max_rel
     if not is_better and not now.overflows > wide.overflows:
@@ -82,19 +85,19 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     )
 
 
-def _seen_in_loops(e: Evidence) -> Iterable[Finding]:
-    """What may not be called cannot be compared with float64; how often a loop adds is known all the same."""
+def _seen_in_loops(e: Evidence, why: str) -> Iterable[Finding]:
+    """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
     closed = closed_jaxpr(e)
     for each in (*low_sums(closed), *sums_of_calls(closed, e.carried)):
         if each.terms >= MANY:
-            yield _finding_of_sum(e, each)
+            yield _finding_of_sum(e, each, why)
     for average in stuck_averages(closed):
         if is_users_own(*average.multiplied.inwards):
             yield _finding_of_average(e, average)
-    raise NotMeasured(e.why_not_called)
+    raise NotMeasured(why)
 
 
-def _finding_of_sum(e: Evidence, each: LowSum) -> Finding:
+def _finding_of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
     dtype, added, start = each.dtype, each.added.line, each.start
     begun, what = _beginning(e, each.body, start)
     if start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
@@ -108,9 +111,10 @@ def _finding_of_sum(e: Evidence, each: LowSum) -> Finding:
     if made and (made != begun or written not in (None, where_of(made))):
         is_only = "the only line of that file which makes an array of" if made != begun else "begun in"
         seen.append(f"{is_only} {dtype}: {made}")
+    reason = "the function was not called" if e.why_not_called else why
     seen.append(
         f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after "
-        f"{2 ** BITS[dtype]}; the error was not measured, because the function was not called"
+        f"{2 ** BITS[dtype]}; the error was not measured, because {reason}"
     )
     return low_precision_accumulation.finding(
         f"{_count(each)} in {dtype}",
