@@ -119,7 +119,8 @@ def test_the_nearest_marker_wins_keyword_by_keyword(pytester) -> None:
             @pytest.mark.ptjb(timer="auto")
             def test_a(self):
                 pass
-        """
+        """,
+        ("-p", "no:syrupy"),  # it ends a session that never began
     )
     (item,) = pytester.genitems([module])
 
