@@ -56,7 +56,8 @@ def keep_measurement(
     # One process of a JAX cluster writes: all of them run the test.
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
-        old = baseline.find_reference(row, context.csv, context.settings)
+        with measure.warnings_into(notes):
+            old = baseline.find_reference(row, context.csv, context.settings)
         verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += graphs.save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
