@@ -126,7 +126,7 @@ def _make_record(
         "notes": notes,
         "codes": _codes(measured),
         "ranges": _ranges(measured) | _eager_peaks(measured.eager, row["eager_peak_bytes"]),
-        "readings": _readings(measured) if wanted.shows_statistics else None,
+        "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],

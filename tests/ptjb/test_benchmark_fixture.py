@@ -111,6 +111,47 @@ def test_what_people_write_runs_unchanged(ptjb) -> None:
     assert "Compile" not in session.text
 
 
+HOOKS = """
+from pathlib import Path
+
+def pytest_benchmark_update_machine_info(config, machine_info):
+    machine_info["cpu"]["x"] = config.rootpath.name
+
+def pytest_benchmark_generate_commit_info(config):
+    return {"id": "r17"}
+
+def pytest_benchmark_group_stats(config, benchmarks, group_by):
+    return [(f"{group_by} {one['name']}", [one]) for one in benchmarks if one.stats.min <= one["mean"]]
+
+def pytest_benchmark_update_json(config, benchmarks, output_json):
+    output_json["foo"] = [one["extra_info"]["k"] for one in benchmarks]
+
+def pytest_benchmark_scale_unit(config, unit, benchmarks, best, worst, sort):
+    return "m", 1e3
+"""
+
+
+def test_hooks_of_pytest_benchmark_are_called_with_what_they_expect(ptjb) -> None:
+    ptjb.pytester.makeconftest(HOOKS)
+    ptjb.write(
+        test_one="""
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_one(benchmark, n):
+            benchmark.extra_info["k"] = n
+            benchmark(jax.jit(double), jnp.ones(n))
+        """
+    )
+
+    session = ptjb.run(*ALONE, "--benchmark-json=out.json")
+
+    document = json.loads((ptjb.path / "out.json").read_text())
+    assert document["foo"] == [1, 2]
+    assert document["commit_info"] == {"id": "r17"}
+    assert document["machine_info"]["cpu"]["x"] == ptjb.path.name
+    assert "group group test_one[2]: 1 measurement" in session.text
+    assert "benchax: the hook pytest_benchmark_scale_unit isn't called" in session.text
+
+
 WRONG = """
 x = jnp.ones(3)
 f = jax.jit(lambda x: x + 1)
