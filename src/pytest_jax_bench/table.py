@@ -23,6 +23,7 @@ Row = Mapping[str, Any]
 TITLES = {
     "compile": "Compile",
     "jit": "Jit-Run",
+    "run": "Run",
     "eager": "Eager-Run",
     "jit_peak_bytes": "Jit-Peak",
     "jit_constants_bytes": "Jit-Const",
@@ -73,6 +74,11 @@ def _commit_run(record: Record) -> str:
 
 
 def _number(record: Record, metric: str) -> TableCell:
+    # A function that isn't jitted is a run of its own kind where nobody called it eager.
+    if metric in ("run", "eager"):
+        if (metric == "run") is not bool(record.get("is_run")):
+            return TableCell("")
+        metric = "eager"
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
     if new is None:
         return TableCell("")
@@ -144,6 +150,7 @@ DOUBTS: dict[str, tuple[str, Style]] = {
     "state-dropped": ("state dropped", "bad"),
     "recompiled": ("compiled while timed", "warning"),
     "impure": ("impure", "warning"),
+    "kept-program": ("nothing compiled", "warning"),
 }
 """By the code of a remark: what stands in the last column of a row that has its numbers. Red: a check failed."""
 SEE_BELOW: tuple[str, Style] = ("see below", "warning")

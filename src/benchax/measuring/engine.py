@@ -193,6 +193,7 @@ def _stages(built: BuiltProgram, cold: Cold) -> Stages:
 def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
     """The first run, and whether it is right."""
     first = prepared.call_first()
+    record.first_call_s, record.first_compiles = first.elapsed_s, first.compiles
     if first.compiles:
         why = f"the first call compiled {plural(first.compiles, 'program')} itself"
         record.absent.append(Absent("stages.first_run_s", why))
