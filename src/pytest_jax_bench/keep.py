@@ -68,6 +68,8 @@ def keep_measurement(
         verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += graphs.save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
+        if old and (judged := _judge(old, measured, verdicts, gated, rounds, context)):
+            verdicts["jit"] = judged
         notes += gated.notes if gated else ()
         context.keep(_make_record(call, row, old, verdicts, gated, notes, measured, context))
     return BenchData(complete(row), measured.jit, measured.eager, context.nodeid, tuple(notes))
@@ -109,6 +111,27 @@ def _run_gate(
 
     case = None if call.fn_jit is None else measure.make_case_of(call, call.fn_jit, context, jit=True)
     return fail_slower.check(old, new, measured.jit, case, limits)
+
+
+def _judge(
+    old: dict[str, Any],
+    measured: StepResults,
+    verdicts: dict[str, MetricVerdict],
+    gated: fail_slower.GateResult | None,
+    rounds: Rounds,
+    context: BenchContext,
+) -> MetricVerdict | None:
+    """What the two programs say of the run time; None where stored times decide, or the programs may not run."""
+    if gated is not None and gated.verdict is not None:
+        return MetricVerdict(gated.verdict, gated.text)
+    settings, known = context.settings, verdicts.get("jit")
+    is_left_out = settings.no_judge or settings.fail_slower is not None or rounds.calls_per_round is not None
+    if known is None or known.verdict != "unclear" or is_left_out or measured.jit is None or measured.error:
+        return None
+    from pytest_jax_bench import side_by_side
+
+    judged = side_by_side.judge(old, measured.jit, measured.leaves)
+    return judged if judged.verdict != "unclear" else MetricVerdict("unclear", f"{known.why}; {judged.why}")
 
 
 def _make_record(

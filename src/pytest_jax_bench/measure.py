@@ -116,6 +116,8 @@ class StepResults:
     out: Any = None
     hlo: str = ""
     lowered: Any = None
+    leaves: list[Any] | None = None
+    """What the jitted function's program is given; None where that stayed in another process."""
     error: BaseException | None = None
     """What the function raised, or why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
@@ -201,6 +203,7 @@ def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchConte
     measured_program = _run(case, options, {"timer": "wall", "verify": "off"}, context, built)
     if built.error is None:
         measured.jit, measured.hlo, measured.lowered = measured_program, built.hlo, built.lowered
+        measured.leaves = built.leaves
         measured.kept += built.kept
 
 
@@ -317,7 +320,7 @@ def _run(
         into.out = heard["outputs"]
     elif resolved.stages != "build":
         into.out = call_once(case.fn, *case.inputs())  # in another process, where they stayed
-    into.hlo, into.lowered = heard.get("hlo", ""), heard.get("lowered")
+    into.hlo, into.lowered, into.leaves = heard.get("hlo", ""), heard.get("lowered"), heard.get("leaves")
     return row
 
 

@@ -125,6 +125,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, note_first_uses(built, cold))
     subject = replace(prepared.subject, hlo=prepared.hlo)
+    if case.listen is not None:
+        _tell(case, "leaves", subject.dynamic_leaves)
     if not examines:
         return subject
     if is_stored:
