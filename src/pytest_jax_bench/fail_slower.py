@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchax import units
 from benchax.case import Case
 from benchax.comparing import gate
 from benchax.comparing.sequential import RUN, TIMES, Effort
@@ -47,6 +48,8 @@ class GateResult:
     """What exceeds its limit."""
     notes: tuple[str, ...] = ()
     """What must be known of the comparison, or that there is none."""
+    change: str = ""
+    """Of the run time: +32 %."""
     unjudged: tuple[str, ...] = ()
     """The metrics that have a limit and no verdict."""
 
@@ -74,7 +77,8 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     alarms = tuple(gate.describe_alarm(c, limit) for c, limit in of_limits.alarms(found))
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return GateResult(labels[0], run.verdict, text, alarms, notes, tuple(of_limits.unjudged(found)))
+    change = "" if run.ratio is None else units.change(run.ratio)
+    return GateResult(labels[0], run.verdict, text, alarms, notes, change, tuple(of_limits.unjudged(found)))
 
 
 def label(row: Row) -> str:

@@ -123,7 +123,7 @@ def _judge(
 ) -> MetricVerdict | None:
     """What the two programs say of the run time; None where stored times decide, or the programs may not run."""
     if gated is not None and gated.verdict is not None:
-        return MetricVerdict(gated.verdict, gated.text)
+        return MetricVerdict(gated.verdict, gated.text, gated.change)
     settings, known = context.settings, verdicts.get("jit")
     is_left_out = settings.no_judge or settings.fail_slower is not None or rounds.calls_per_round is not None
     if known is None or known.verdict != "unclear" or is_left_out or measured.jit is None or measured.error:
@@ -153,6 +153,7 @@ def _make_record(
         "row": row,
         "reference": old,
         "verdicts": {metric: [judged.verdict, judged.why] for metric, judged in verdicts.items()},
+        "changes": {metric: judged.change for metric, judged in verdicts.items() if judged.change},
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "codes": _codes(measured),

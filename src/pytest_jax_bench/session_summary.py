@@ -111,9 +111,10 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
 
 
 def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
-    """By pytest's writer, which knows how wide this terminal is and whether it shows colours."""
+    """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
-    for line in layout.fit(found, writer.fullwidth, lambda text, style: writer.markup(text, **MARKUP[style])):
+    width = writer.fullwidth if reporter.isatty else None
+    for line in layout.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
 
 
@@ -147,6 +148,8 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
     if settings.fail_slower is not None and unmatched:
         lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
+    if gray := table.unjudged(records):
+        lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict" + ("" if verbosity >= 1 else " (-v says why)"))
     if verbosity >= 1:
         lines += reasons(records)
     return lines

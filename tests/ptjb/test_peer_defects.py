@@ -123,7 +123,7 @@ def test_compile_times_that_differ_by_chance_have_no_colour(old: float, new: flo
 
     found = table.tabulate_records([record])
     compile_cell = found.rows[0][found.names.index("Compile")]
-    assert (compile_cell.text.rpartition(" ")[2], compile_cell.style) == ("unclear", "faint")
+    assert (compile_cell.text.rpartition(" ")[2], compile_cell.style) == ("ms", "faint")
 
 
 def test_two_sessions_at_once_are_two_runs(ptjb) -> None:
