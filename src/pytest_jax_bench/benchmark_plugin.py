@@ -39,6 +39,12 @@ def benchmark(request: pytest.FixtureRequest) -> Iterator[BenchmarkFixture]:
     fixture.finish()
 
 
+@pytest.fixture
+def benchmark_weave(benchmark: BenchmarkFixture) -> Any:
+    """`benchmark.weave`, as in pytest-benchmark."""
+    return benchmark.weave
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in _marks(item):
         if why := _problem(mark):

@@ -70,10 +70,11 @@ def pytest_configure(config: pytest.Config) -> None:
     values = config.stash[VALUES] = options.values_of(config)
     others = other_plugins(config)
     if not others and config.getoption("benchmark_only", None) is not None:
-        from pytest_jax_bench import benchmark_options
+        from pytest_jax_bench import benchmark_hooks, benchmark_options
 
         values["benchmark"] = benchmark_options.values_of(config)
         values |= benchmark_options.for_ours(config)
+        config.pluginmanager.add_hookspecs(benchmark_hooks)
     if "fixture" in values and not others:
         from pytest_jax_bench import benchmark_plugin
 
@@ -201,9 +202,9 @@ class SessionReporter:
             switches = " ".join(off[name] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
         if "benchmark" in values:
-            from pytest_jax_bench import benchmark_options
+            from pytest_jax_bench import benchmark_hooks, benchmark_options
 
-            lines += benchmark_options.ignored(self.config)
+            lines += benchmark_options.ignored(self.config) + benchmark_hooks.uncalled(self.config)
         return [f"benchax: {line}" for line in lines]
 
     # First of all: what other plugins deselect is gone from the list then.
