@@ -14,6 +14,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -126,6 +127,8 @@ class StepResults:
     """What became of storing them."""
     observed: Observed | None = None
     is_build: bool = False
+    folder: Path | None = None
+    """The folder of the test file."""
 
     @property
     def timed(self) -> dict[str, Measurement]:
@@ -150,7 +153,7 @@ def run_steps(
     Raises:
         UsageError: an option that is not permitted. What the functions do wrong is in the answer.
     """
-    measured = StepResults(is_build=overrides.is_build)
+    measured = StepResults(is_build=overrides.is_build, folder=context.folder)
     try:
         _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:

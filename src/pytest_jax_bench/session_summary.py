@@ -147,6 +147,11 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         )
     if busy := [r for r in records if BUSY in r.get("codes", ())]:
         lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
+    if any("no-commit" in r.get("codes", ()) for r in records):
+        lines.append(
+            "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
+            "trust it)"
+        )
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
