@@ -240,6 +240,8 @@ class BenchmarkFixture:
                 "fullname": self.fullname,
                 "param": self.param,
                 "params": self.params,
+                # Of what JSON has no word for, such as a module.
+                "param_names": {name: getattr(v, "__name__", str(v)) for name, v in (self.params or {}).items()},
                 "extra_info": self.extra_info,
                 "has_error": self.has_error,
             }

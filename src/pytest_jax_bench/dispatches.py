@@ -103,7 +103,7 @@ def _is_operation(fn: Any) -> bool:
 
 @contextmanager
 def watch_dispatches() -> Iterator[list[Dispatch]]:
-    """Yields the calls of the user's own jitted functions in this thread, in order. Empty where JAX has no such hook."""
+    """Yields the calls of the user's own jitted functions in this thread; none where JAX has no such hook."""
     found: list[Dispatch] = []
 
     def note(fn: Any, args: Any, kwargs: Any, output: Any) -> None:

@@ -27,8 +27,9 @@ from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
+from benchax.stats.verdicts import Verdict
 from pytest_jax_bench import side_by_side
-from pytest_jax_bench.baseline import Row
+from pytest_jax_bench.baseline import Row, has
 
 Limits = Mapping[Metric, gate.Limit]
 SAME_PROGRAM = f"same: {side_by_side.SAME_PROGRAM}"
@@ -40,7 +41,7 @@ class GateResult:
 
     against: str
     """The reference, as --ptjb-pin takes it."""
-    verdict: str | None
+    verdict: Verdict | None
     """The verdict on the run time; None: not compared."""
     text: str
     """The verdict with its numbers, or why there is none."""
@@ -62,6 +63,8 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     """
     labels = (label(old), label(new))
     try:
+        if measured is not None and not has(new, "jit"):
+            raise NotMeasured("its run time was not measured")
         paired_run = _pair_programs(old, labels, measured, case)
         if is_same_program(*(side.program or b"" for side in paired_run.sides)):
             return GateResult(labels[0], "same", SAME_PROGRAM)

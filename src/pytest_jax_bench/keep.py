@@ -9,6 +9,7 @@ A row of the CSV file has milliseconds, bytes, NaN and -1 for what was not measu
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ KEPT_NOTE = (
     "JAX kept the compiled program, so this is the time to look it up. benchmark.compilation(f, x) times each build, "
     "and the Compile column of benchmark(f, x) shows one"
 )
+NO_COMMIT = "no-commit"
+"""The code of a repository that git says nothing about."""
 BUSY = "busy"
 """The code of the remark that other processes used the machine meanwhile."""
 
@@ -217,7 +220,16 @@ def _codes(measured: StepResults) -> list[str]:
     busy."""
     found = [r.code for r in _doubtful(measured)]
     found += [r.code for m in measured.rows for r in m.remarks if r.code == BUSY]
+    found += [NO_COMMIT] if _is_commit_hidden(measured) else []
     return list(dict.fromkeys([*found, KEPT] if measured.observed and measured.observed.is_lookup else found))
+
+
+def _is_commit_hidden(measured: StepResults) -> bool:
+    """Is there a repository that git says nothing about?"""
+    folder = measured.folder
+    if folder is None or not measured.rows or measured.rows[0].environment.commit is not None:
+        return False
+    return shutil.which("git") is not None and any((each / ".git").exists() for each in (folder, *folder.parents))
 
 
 def _ranges(measured: StepResults) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ that say nothing; a row that's still too long goes on in a further line. Colours
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -26,9 +27,10 @@ def fit(table: Table, width: int | None, markup: Markup = lambda text, style: te
         markup: puts the colours of a style on a text.
     """
     forms = list(_forms(table))
+    width = width or sys.maxsize
     for form in forms:
         widths = _widths(form)
-        if width is None or _total(widths) <= width:
+        if _total(widths) <= width:
             return [_line(row, widths, markup) for row in form]
     below = [[row[1:] for row in form] for form in forms]
     values = next((form for form in below if _total(_widths(form)) <= width - len(GAP)), below[-1])

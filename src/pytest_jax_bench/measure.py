@@ -14,6 +14,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -52,7 +53,7 @@ def whole_number(name: str, value: Any, least: int) -> int:
     Raises:
         UsageError: it's no whole number, or below `least`.
     """
-    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    number: Any = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(number, bool) or not hasattr(number, "__index__") or operator.index(number) < least:
         raise UsageError(f"invalid {name}={value!r}", f"a whole number from {int(least)} up")
     return operator.index(number)
@@ -126,6 +127,8 @@ class StepResults:
     """What became of storing them."""
     observed: Observed | None = None
     is_build: bool = False
+    folder: Path | None = None
+    """The folder of the test file."""
 
     @property
     def timed(self) -> dict[str, Measurement]:
@@ -150,7 +153,7 @@ def run_steps(
     Raises:
         UsageError: an option that is not permitted. What the functions do wrong is in the answer.
     """
-    measured = StepResults(is_build=overrides.is_build)
+    measured = StepResults(is_build=overrides.is_build, folder=context.folder)
     try:
         _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:
@@ -167,10 +170,11 @@ def _take_steps(
     measured: StepResults,
 ) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
-        if call.is_observed and can_be_observed(call.fn):
-            call, measured.observed = _observe(call, rounds)
+        fn = call.fn
+        if call.is_observed and can_be_observed(fn):
+            fn = measured.observed = _observe(fn, rounds)
         options = base | _eager_options(rounds)
-        case = make_case_of(call, call.fn, context, jit=False)
+        case = make_case_of(call, fn, context, jit=False)
         case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         measured.eager = _run(case, options, {}, context, measured)
         _build_observed(call, base, context, measured)
@@ -184,11 +188,10 @@ def _take_steps(
         measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
 
 
-def _observe(call: MeasureCall, rounds: Rounds) -> tuple[MeasureCall, Observed]:
-    """The same call of an observed function. Its second call is a warm-up, or one in which memory is observed."""
+def _observe(fn: Callable[..., Any], rounds: Rounds) -> Observed:
+    """The second call is a warm-up, or one in which memory is observed, except where few calls are asked for."""
     is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
-    observed = Observed(call.fn, 1 if is_timed else 2)  # pyright: ignore[reportArgumentType]
-    return replace(call, fn=observed), observed
+    return Observed(fn, 1 if is_timed else 2)
 
 
 def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchContext, measured: StepResults) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jax_bench import options
+from pytest_jax_bench import load, options
 from pytest_jax_bench.stash import MARKED, MEASURED, SESSION, VALUES
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ MARKER_LINE = (
 def __getattr__(name: str) -> Any:
     # Where pytest-jax-bench 0.5.0 has it. Loaded when asked for, since it needs JAX.
     if name == "JaxBench":
-        from pytest_jax_bench.fixture import JaxBench
-
-        return JaxBench
+        return load("fixture").JaxBench
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -140,9 +138,7 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def jax_bench(request: pytest.FixtureRequest) -> Factory:
     """Makes benchmarks: `jax_bench(jit_rounds=20, jit_warmup=1).measure(fn_jit=f, x=x)`, or just `jax_bench(f, x)`."""
-    from pytest_jax_bench.fixture import Factory
-
-    return Factory(request)
+    return load("fixture").Factory(request)
 
 
 # The outermost wrapper: what follows its yield comes after all others have changed the report.
@@ -239,6 +235,4 @@ class SessionReporter:
             terminalreporter.write_line(line, yellow=True)
         values = self.config.stash[VALUES]
         if self.records or values.keys() & {"json", "disable", "benchmark"}:
-            from pytest_jax_bench import session_summary
-
-            session_summary.report(self.config, terminalreporter, self.records)
+            load("session_summary").report(self.config, terminalreporter, self.records)

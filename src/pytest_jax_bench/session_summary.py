@@ -90,7 +90,11 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         from pytest_jax_bench import benchmark_hooks
 
         hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
-    if not hooked and wanted == BenchmarkSettings() and not any((r.get("benchmark") or {}).get("group") for r in records):
+    if (
+        not hooked
+        and wanted == BenchmarkSettings()
+        and not any((r.get("benchmark") or {}).get("group") for r in records)
+    ):
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
@@ -143,13 +147,19 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         )
     if busy := [r for r in records if BUSY in r.get("codes", ())]:
         lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
+    if any("no-commit" in r.get("codes", ()) for r in records):
+        lines.append(
+            "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
+            "trust it)"
+        )
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
     if settings.fail_slower is not None and unmatched:
         lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
     if gray := table.unjudged(records):
-        lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict" + ("" if verbosity >= 1 else " (-v says why)"))
+        hint = "" if verbosity >= 1 else " (-v says why)"
+        lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict{hint}")
     if verbosity >= 1:
         lines += reasons(records)
     return lines

@@ -1,7 +1,7 @@
 """Judges a run time in its own test: the stored program of the reference runs side by side with the one of now.
 
-Times of two sessions tell no change below a factor of 2.5. Two programs that take turns in one process tell
-15 % and more in half a second; each call of one follows a call of the other, so the machine's pace divides out. What's left is
+Times of two sessions tell no change below a factor of 2.5. Two programs that take turns in one process tell 15 % and
+more in half a second: each call of one follows a call of the other, so the machine's pace divides out. What's left is
 the luck of two executables, which recordings put below 12 % (`MARGIN`). Smaller changes need fresh processes, which
 take longer: `--ptjb-fail-slower` (`fail_slower.py`).
 
@@ -26,6 +26,7 @@ from benchax.measuring.exported import ImportedProgram
 from benchax.measuring.jax_settings import keep_programs
 from benchax.model import Measurement
 from benchax.stats.intervals import median_interval
+from benchax.stats.verdicts import Verdict
 from benchax.store import baselines
 from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key
@@ -42,6 +43,7 @@ MARGIN = 0.15
 LEVEL = 0.98
 LEAST_PAIRS, MOST_PAIRS = 8, 200
 SAMPLE_S = 200e-6
+_DIRECTIONS: tuple[tuple[int, Verdict], ...] = ((1, "slower"), (-1, "faster"))
 SAME_PROGRAM = "the program is the same"
 
 
@@ -54,7 +56,7 @@ def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVer
     """
     try:
         store, reference = find_reference(old, new)
-        if reference.program.sha256 == new.program.sha256:
+        if new.program is not None and reference.program.sha256 == new.program.sha256:
             return MetricVerdict("same", SAME_PROGRAM)
         if leaves is None:
             raise NotMeasured("its inputs are in another process")
@@ -111,7 +113,7 @@ def _compare(programs: Sequence[Any], leaves: Sequence[Any], limit_s: float) -> 
         count = max(1, int(SAMPLE_S / max(taken_s, 1e-9)))
         if 2 * LEAST_PAIRS * taken_s > limit_s:
             raise NotMeasured(f"half a second isn't enough to call each {LEAST_PAIRS} times")
-        ratios, rng = list[tuple[float, float]](), random.Random(0)
+        ratios, rng = list[tuple[float, ...]](), random.Random(0)
         while len(ratios) < LEAST_PAIRS or (perf_counter() < until and len(ratios) < MOST_PAIRS):
             order = [0, 1] if rng.random() < 0.5 else [1, 0]
             times = {i: _time(calls[i], count) for i in order}
@@ -150,7 +152,7 @@ def decide(wall: Sequence[float], processor: Sequence[float] | None = None) -> M
     change = units.change(math.exp(median(wall)))
     why = f"side by side {change}, {len(wall)} pairs"
     for interval in intervals:
-        for sign, verdict in ((1, "slower"), (-1, "faster")):
+        for sign, verdict in _DIRECTIONS:
             # A neighbour that comes or goes half way is no change of the program: both halves must agree.
             halves = [median(half) for half in (wall[: len(wall) // 2], wall[len(wall) // 2 :])]
             if interval and min(sign * each for each in (*interval, *halves)) > math.log1p(MARGIN):
