@@ -102,7 +102,9 @@ def _path(text: str) -> Path:
 OPTIONS = (
     Option("output_dir", f"Folder of CSV files, database, plots and graphs (default: {OUTPUT_DIR})", _path, "DIR"),
     Option("no_compare", "Do not compare (default: with the first run of this commit, or the previous one)"),
-    Option("no_judge", "Do not run stored programs side by side where stored times can't decide (default: 0.5 s a test)"),
+    Option(
+        "no_judge", "Do not run stored programs side by side where stored times can't decide (default: 0.5 s a test)"
+    ),
     Option("pin", "Compare with this commit, and this run of it (default: none)", _pin, "COMMIT[:RUN]"),
     Option("save_graph", "Save compiled graphs as SVG if they differ from the last saved (default: off)"),
     Option("plot", "Draw plots at the end; needs matplotlib (default: off)"),

@@ -90,7 +90,11 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         from pytest_jax_bench import benchmark_hooks
 
         hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
-    if not hooked and wanted == BenchmarkSettings() and not any((r.get("benchmark") or {}).get("group") for r in records):
+    if (
+        not hooked
+        and wanted == BenchmarkSettings()
+        and not any((r.get("benchmark") or {}).get("group") for r in records)
+    ):
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
@@ -149,7 +153,9 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
     if settings.fail_slower is not None and unmatched:
         lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
     if gray := table.unjudged(records):
-        lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict" + ("" if verbosity >= 1 else " (-v says why)"))
+        lines.append(
+            f"ptjb: {plural(gray, 'value')} in gray: no verdict" + ("" if verbosity >= 1 else " (-v says why)")
+        )
     if verbosity >= 1:
         lines += reasons(records)
     return lines
