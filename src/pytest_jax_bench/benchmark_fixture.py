@@ -3,8 +3,8 @@
     benchmark(f, x)                                     20 rounds, or as the marker and the options say
     benchmark.pedantic(f, args=(x,), rounds=50)         so many rounds, of so many calls
 
-A function that does nothing but call a jitted one and wait is measured as that one, with its inputs on the device and
-its compilation apart; any other as it stands, with the very arguments that it was given. Its outputs are waited for.
+A jitted function is measured with its inputs on the device and its compilation apart; any other function as it stands,
+with the very arguments that it was given (`dispatches.py`). Its outputs are waited for.
 """
 
 from __future__ import annotations
