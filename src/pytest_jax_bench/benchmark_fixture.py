@@ -3,8 +3,8 @@
     benchmark(f, x)                                     20 rounds, or as the marker and the options say
     benchmark.pedantic(f, args=(x,), rounds=50)         so many rounds, of so many calls
 
-A function that does nothing but call a jitted one and wait is measured as that one, with its inputs on the device and
-its compilation apart; any other as it stands, with the very arguments that it was given. Its outputs are waited for.
+A jitted function is measured with its inputs on the device and its compilation apart; any other function as it stands,
+with the very arguments that it was given (`dispatches.py`). Its outputs are waited for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_jax_bench import forks
 from pytest_jax_bench.benchmark_stats import BenchmarkStats
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
-from pytest_jax_bench.fixture import JaxBench
+from pytest_jax_bench.fixture import JaxBench, measure_observed
 from pytest_jax_bench.measure import Overrides, Rounds
 from pytest_jax_bench.settings import settings_of
 from pytest_jax_bench.stash import MEASURED
@@ -197,10 +197,10 @@ class BenchmarkFixture:
         fn, args, kwargs = unwrap(fn, args, kwargs)
         try:
             if is_jitted(fn):
-                res, out = self._bench(calls, renew).measure_observed(None, fn, *args, kwargs=kwargs)
+                res, out = measure_observed(self._bench(calls, renew), fn, args, kwargs)
             else:
                 bench = self._bench(calls, renew and (lambda: ((Held(*renew()),), {})))
-                res, out = bench.measure_observed(_call_with_held(fn), None, Held(args, kwargs), kwargs={})
+                res, out = measure_observed(bench, _call_with_held(fn), (Held(args, kwargs),), {})
         except BaseException:
             self.has_error = True
             raise

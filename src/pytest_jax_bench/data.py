@@ -79,7 +79,7 @@ def last_entries_with(data: np.ndarray, keys: Iterable[str] = ("tag",)) -> np.nd
     return data[[last[values] for values in sorted(last, key=_sortable)]]
 
 
-def _load(path: Path) -> np.ndarray | None:
+def _load(path: Path) -> np.ndarray:
     if path.is_dir():
         files = sorted(f for f in path.rglob("*.csv") if f.is_file() and is_ours(f))
         if not files:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchax.amounts import check_work
 from benchax.errors import FormatError, StoreError, UsageError
 from benchax.keywords import takes
-from pytest_jax_bench import context, keep, measure
+from pytest_jax_bench import context, keep, limits, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
@@ -124,12 +124,6 @@ class JaxBench:
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
         return self._measure(_call(fn, fn_jit, args, tag, kwargs, named), write)
 
-    def measure_observed(self, fn: Any, fn_jit: Any, *args: Any, **named: Any) -> tuple[BenchData, Any]:
-        """As `measure`, but `fn` is jitted work where it calls jitted functions, however it does that."""
-        __tracebackhide__ = True
-        call = _call(fn, fn_jit, args, None, named.pop("kwargs"), named)
-        return self._measure(replace(call, is_observed=True), True)
-
     def _measure(self, call: MeasureCall, write: bool) -> tuple[BenchData, Any]:
         __tracebackhide__ = True
         if write and self.context.csv is None:
@@ -149,7 +143,12 @@ class JaxBench:
         # Only now: the row of a function that failed is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error
+        limits.check(measured.timed, self.context.marker)
         return res, measured.out
+
+
+MEASURING = JaxBench._measure.__code__
+"""Where programs are compiled to be measured."""
 
 
 class Factory:
@@ -169,9 +168,17 @@ class Factory:
         fn, *rest = args
         work = {"work": named.pop("work")} if "work" in named and not takes(fn, "work") else {}
         bench = JaxBench(self.request, **vars(ROUNDS))
-        fn, args, kwargs = unwrap(fn, tuple(rest), named)
-        call = (None, fn) if is_jitted(fn) else (fn, None)
-        return bench.measure_observed(*call, *args, kwargs=kwargs, **work)[1]
+        return measure_observed(bench, *unwrap(fn, tuple(rest), named), **work)[1]
+
+
+def measure_observed(
+    bench: JaxBench, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **work: Any
+) -> tuple[BenchData, Any]:
+    """As `bench.measure`, of a jitted function, or of any other one: that is jitted work where it calls jitted
+    functions, however it does that."""
+    __tracebackhide__ = True
+    both = (None, fn) if is_jitted(fn) else (fn, None)
+    return bench._measure(replace(_call(*both, args, None, kwargs, work), is_observed=True), write=True)
 
 
 def _call(

@@ -25,10 +25,12 @@ ATTRIBUTE = "ptjb"
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
-    "verify=None, max_compiles=None): how a benchmark is measured and drawn. plot: a function of the data of this test"
+    "verify=None, max_compiles=None, max_time_ms=None, min_time_ms=None): "
+    "how a benchmark is measured and drawn. plot: a function of the data of this test"
     "; plot_summary: of the merged data of all its parameters; only_last: these get only the newest run; save_graph: "
     "save the compiled graph as SVG; timeout_s: for each stage (2.5, '500ms', '2min'); timer, verify: as --ptjb-timer "
-    "and --ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this"
+    "and --ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this; "
+    "max_time_ms, min_time_ms: the test fails where a run time is beyond these for sure"
 )
 
 
@@ -126,10 +128,10 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
         return
     from benchax.errors import NotMeasured
     from benchax.watching.assertions import RecompileError, max_compiles
-    from pytest_jax_bench.fixture import JaxBench
+    from pytest_jax_bench.fixture import MEASURING
 
     try:
-        with max_compiles(limit, ignored=frozenset({JaxBench.measure.__code__})):
+        with max_compiles(limit, ignored=frozenset({MEASURING})):
             yield
     except (RecompileError, NotMeasured) as error:
         pytest.fail(str(error), pytrace=False)
