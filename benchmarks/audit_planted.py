@@ -5,8 +5,8 @@
     python benchmarks/audit_planted.py --only key        # those whose name contains it
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
-A pitfall is found where a finding of one of the expected rules names one of the lines marked `# here` or `# or here`,
-and the program with its remedy has that finding no more. Times are of the program after its imports, the best of three
+A pitfall is found if a finding of one of the expected rules names one of the lines marked `# here` or `# or here`, as
+its own line or a related one, and the program with its remedy has that finding no more. Times are of the program after its imports, the best of three
 runs in turns.
 """
 
@@ -73,8 +73,8 @@ def audit_text(text: str, devices: int = 1) -> tuple[Finding, ...]:
         return found.audit.findings
 
 
-def located(findings: tuple[Finding, ...]) -> list[tuple[str, int | None]]:
-    return [(finding.rule, finding.where[1] if finding.where else None) for finding in findings]
+def located(findings: tuple[Finding, ...]) -> list[tuple[str, int]]:
+    return [(finding.rule, line) for finding in findings for _, line in finding.lines]
 
 
 def best_s(text: str, devices: int) -> float:

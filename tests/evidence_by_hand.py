@@ -9,7 +9,7 @@ from typing import Any
 from comparisons_by_hand import compared
 from measurement_strategies import RICH
 
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.case import Case, make_case
 from benchax.model import Comparison, Measurement, Samples, Stages
 
@@ -17,7 +17,7 @@ from benchax.model import Comparison, Measurement, Samples, Stages
 class ScriptedEvidence:
     """Evidence of which some parts are given; the others are those of a live one. Keeps what was to be compared."""
 
-    def __init__(self, live: LiveEvidence, *, compare: Callable[[str], Comparison] | None = None, **parts: Any) -> None:
+    def __init__(self, live: Evidence, *, compare: Callable[[str], Comparison] | None = None, **parts: Any) -> None:
         vars(self).update(parts)
         self._live, self._compare = live, compare
         self.pairs: list[tuple[Case, Case]] = []
@@ -42,7 +42,7 @@ def evidence(
     """Of a function that takes so long; `comparison` is the answer to every one that is asked for, None: there is no
     time for any."""
     return ScriptedEvidence(
-        LiveEvidence(make_case(fn, args), max_time_s=0.0),
+        Evidence(make_case(fn, args), max_time_s=0.0),
         compare=None if comparison is None else lambda name: comparison,
         eager=measured(eager_s),
         measurement=measured(jitted_s, build_s),

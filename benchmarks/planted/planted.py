@@ -45,7 +45,7 @@ class Planted:
         return text
 
 
-def is_found(planted: Planted, findings: list[tuple[str, int | None]]) -> bool:
+def is_found(planted: Planted, findings: list[tuple[str, int]]) -> bool:
     return any(rule in planted.rules and line in planted.lines for rule, line in findings)
 
 

@@ -14,7 +14,6 @@ import benchax
 from benchax.auditing import audit as audits
 from benchax.auditing.audit import ask, run_rules
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
@@ -37,7 +36,7 @@ def made(check: Callable[[Evidence], Iterable[Finding]] | None = None, id: str =
 
 
 def evidence() -> Evidence:
-    return LiveEvidence(make_case(double, (jnp.arange(3.0),)))
+    return Evidence(make_case(double, (jnp.arange(3.0),)))
 
 
 def raises(error: Exception) -> Rule:

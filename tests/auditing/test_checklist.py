@@ -14,7 +14,7 @@ from evidence_by_hand import evidence, judged
 import benchax
 from benchax.auditing import checklist as lists
 from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured
 from benchax.results.audit import Checked, Finding
@@ -105,7 +105,7 @@ def test_comparisons_none_of_which_was_decided_validate_nothing() -> None:
 
 def test_low_precision_parameters_are_named() -> None:
     e = known()
-    low = Known(LiveEvidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
+    low = Known(Evidence(make_case(double, (jnp.ones(4, jnp.bfloat16),))), {}, None)
 
     (item,) = (item for item in ITEMS if item.text == "Keep parameters in fp32")
 
@@ -123,7 +123,7 @@ def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> N
 
 
 def test_variants_are_not_tried_where_the_time_that_is_left_is_not_enough() -> None:
-    e = LiveEvidence(make_case(double, (1.0,)))
+    e = Evidence(make_case(double, (1.0,)))
     e.process_s = 4.0
 
     with pytest.raises(NotMeasured, match=r"the 10 s were used up \(--max-time\)"):
@@ -133,7 +133,7 @@ def test_variants_are_not_tried_where_the_time_that_is_left_is_not_enough() -> N
 def test_variants_have_the_time_that_rules_have_left_and_begin_no_process_too_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    e = LiveEvidence(make_case(double, (1.0,)))
+    e = Evidence(make_case(double, (1.0,)))
     e.process_s = 1.0
     monkeypatch.setattr(lists, "perf_counter", lambda: 104.0)
     monkeypatch.setattr(lists, "run_experiment", lambda case, names, lab: lab)

@@ -6,8 +6,8 @@ import pytest
 from evidence_by_hand import judged
 
 import benchax
-from benchax.auditing import live_evidence
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing import evidence as module
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules import rules as every_rule
 from benchax.case import make_case
@@ -27,8 +27,8 @@ def branch(x):
     return x if x > 0 else -x
 
 
-def of(fn, *args, **options) -> LiveEvidence:
-    return LiveEvidence(make_case(fn, args, **options))
+def of(fn, *args, **options) -> Evidence:
+    return Evidence(make_case(fn, args, **options))
 
 
 def test_a_function_that_does_not_trace_has_a_failure_with_the_remedies() -> None:
@@ -91,7 +91,7 @@ def test_a_watch_calls_the_function_as_it_was_given_and_survives_donation() -> N
 
 
 def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
-    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=0.0)
+    e = Evidence(make_case(double, (1.0,)), max_time_s=0.0)
 
     with pytest.raises(NotMeasured, match="the 0 s for comparisons were used up"):
         e.compare("itself", e.case)
@@ -99,8 +99,8 @@ def test_no_comparison_is_begun_when_the_time_is_used_up() -> None:
 
 def test_no_comparison_is_begun_that_would_take_longer_than_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 0.0, 0.0, 0.0, 9.0])
-    monkeypatch.setattr(live_evidence, "perf_counter", lambda: next(now, 9.0))
-    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=16.0)
+    monkeypatch.setattr(module, "perf_counter", lambda: next(now, 9.0))
+    e = Evidence(make_case(double, (1.0,)), max_time_s=16.0)
     made = Comparison(e.case.id, "run", Version("a"), Version("b"), "same")
     monkeypatch.setattr(WorkerLab, "time_pairs", lambda lab, pairs: {pairs[0].name: made})
 
@@ -110,7 +110,7 @@ def test_no_comparison_is_begun_that_would_take_longer_than_what_is_left(monkeyp
 
 
 def test_the_first_comparison_is_not_begun_where_its_processes_would_take_longer_than_what_is_left() -> None:
-    e = LiveEvidence(make_case(double, (1.0,)), max_time_s=60.0)
+    e = Evidence(make_case(double, (1.0,)), max_time_s=60.0)
     e.process_s = 31.0
 
     with pytest.raises(NotMeasured, match="used up"):
@@ -118,7 +118,7 @@ def test_the_first_comparison_is_not_begun_where_its_processes_would_take_longer
 
 
 def test_a_trial_says_how_long_a_process_takes() -> None:
-    e = LiveEvidence(make_case(double, (1.0,)), timeout_s=60.0)
+    e = Evidence(make_case(double, (1.0,)), timeout_s=60.0)
 
     e.trial("compiled")
 
@@ -181,11 +181,11 @@ def test_a_comparison_of_a_large_effect_that_is_unclear_goes_on(monkeypatch: pyt
     efforts: list[Effort] = []
     answers = [judged(0.04, verdict="unclear"), judged(0.04)]
 
-    def time(self: LiveEvidence, pair: object, effort: Effort) -> Comparison:
+    def time(self: Evidence, pair: object, effort: Effort) -> Comparison:
         efforts.append(effort)
         return answers[len(efforts) - 1]
 
-    monkeypatch.setattr(LiveEvidence, "_time", time)
+    monkeypatch.setattr(Evidence, "_time", time)
     e = of(double, "f32[8]")
 
     found = e.compare("jax.jit", e.case, e.case)
@@ -197,7 +197,7 @@ def test_a_comparison_of_a_large_effect_that_is_unclear_goes_on(monkeypatch: pyt
 def test_a_comparison_of_a_small_effect_that_is_unclear_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Effort] = []
     unclear = judged(1.1, verdict="unclear")
-    monkeypatch.setattr(LiveEvidence, "_time", lambda self, pair, effort: asked.append(effort) or unclear)
+    monkeypatch.setattr(Evidence, "_time", lambda self, pair, effort: asked.append(effort) or unclear)
     e = of(double, "f32[8]")
 
     assert e.compare("jax.jit", e.case, e.case).verdict == "unclear"

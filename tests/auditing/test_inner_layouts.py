@@ -14,7 +14,7 @@ HEAD = """
 import json
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves, note_layouts
+from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves
 
 mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("d",), (None, "d"), ()))
@@ -26,7 +26,7 @@ parts = jax.shard_map(jnp.sin, mesh=mesh, in_specs=P("d"), out_specs=P("d"))
 def moves(f, given, calls=3):
     x, seen = jax.device_put(array, given), ArgumentLayouts(["batch['x']"])
     for _ in range(calls):
-        note_layouts(seen, [x])
+        seen.seen[0, x.sharding] += 1
     return [[m["name"], m["count"], m["from"], m["to"]] for m in find_moves("f", f.trace(x).jaxpr, seen)]
 """
 FOUND = ["batch['x']", 3, "P(None, 'd') over {'d': 4}", "P('d',) over {'d': 4}"]

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.dataflow import bodies
-from benchax.auditing.kept_values import compute_values
+from benchax.auditing.traced import compute_values
 from benchax.errors import NotMeasured
+from benchax.program.index import index
 
 
 def both(x: Any, y: Any, key: Any) -> Any:
@@ -22,9 +22,8 @@ def both(x: Any, y: Any, key: Any) -> Any:
 
 def asked(data: list[Any], output: int) -> np.ndarray:
     closed = jax.make_jaxpr(both)(jnp.ones(2), jnp.ones(3), jax.random.key(0))
-    body = next(bodies(closed))
     evidence: Any = SimpleNamespace(closed_jaxpr=closed, data=data)
-    return compute_values(evidence, body, [body.program.outputs[output]])[0]
+    return compute_values(evidence, [index(closed).outputs[output]])[0]
 
 
 def test_only_what_a_value_is_made_of_has_to_be_kept() -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax_versions import shows_calls
 
-from benchax.auditing.call_counter import CallCounter
-from benchax.auditing.host_calls import HostCalls
 from benchax.auditing.lost_digits import find_lost_digits
 
 RNG = np.random.default_rng(0)
@@ -76,48 +71,3 @@ def test_integers_that_do_not_fit_are_found_and_their_limit_is_told() -> None:
 
     assert lost is not None
     assert lost.sentences == ["the numbers go from 1.09951162778e+12 to 1.09951162788e+12; i32 ends at 2147483647"]
-
-
-@pytest.fixture
-def noted() -> Iterator[HostCalls]:
-    calls = HostCalls()
-    yield calls
-    calls.close()
-
-
-@pytest.mark.parametrize(
-    "put",
-    [
-        lambda x: jnp.asarray(x), lambda x: jax.device_put(x), lambda x: jnp.array(list(x)),
-        lambda x: jnp.asarray(x, jnp.float32),
-        lambda x: jax.device_put({"t": x, "y": np.ones(3)}), lambda x: jax.jit(lambda: jnp.asarray(x).sum())(),
-    ],
-)  # fmt: skip
-def test_a_line_that_puts_them_on_a_device_is_noted_once(noted: HostCalls, put: Any) -> None:
-    for _ in range(3):
-        put(DATES)
-
-    (line,) = noted.lost.asdict()
-    assert "test_lost_digits.py:" in line["where"]
-    assert line["lost"]["distinct"] == 1440
-
-
-def test_what_jax_has_already_is_not_read(noted: HostCalls) -> None:
-    jnp.asarray([jnp.float32(2459580.5)] * 40)
-    jax.device_put(jnp.ones(40))
-
-    assert noted.lost.asdict() == []
-    assert noted.waits.asdict() == []
-
-
-@shows_calls
-def test_an_argument_of_a_call_is_noted_with_the_line_of_the_call() -> None:
-    counter, add = CallCounter(60.0), jax.jit(lambda x: x + 1)
-    try:
-        add(DATES)
-        add(RNG.normal(size=100))
-    finally:
-        counter.close()
-
-    (line,) = counter.lost.asdict()
-    assert "test_lost_digits.py:" in line["where"]

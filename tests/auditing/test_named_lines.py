@@ -6,21 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.named_lines import inner_function_at, named_again_at
-
-
-def test_an_inner_function_is_found_by_its_qualified_name(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(
-        "class Sweep:\n    def orbit(self):\n        f = lambda t: t\n        def g(t): ...\n        def h(t): ...\n"
-    )
-    called = str(file), 1
-
-    assert inner_function_at(called, "Sweep.orbit.<locals>.<lambda>") == (str(file), 3)
-    assert inner_function_at(called, "Sweep.orbit.<locals>.h") == (str(file), 5)
-    assert inner_function_at(called, "Sweep.other.<locals>.h") is None
-    assert inner_function_at(None, "Sweep.orbit.<locals>.h") is None
-
+from benchax.auditing.named_lines import named_again_at
 
 AGAIN = "def draw(key, n):\n    {binding}\n    z = normal({first}, n)\n    w = normal({second}, n)\n"
 

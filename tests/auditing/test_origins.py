@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.origins import made_by, size_made_by
+from benchax.auditing.origins import made_by
 
 CALL = "# call"
 MADE = "# made"
@@ -132,35 +132,6 @@ def test_what_is_no_path_of_an_argument_is_not_found(tmp_path: Path, path: str) 
     assert made_by((str(tmp_path / "absent.py"), 1), "step", "batch") is None
 
 
-def test_a_size_that_changes_in_a_loop_is_found_where_it_is_given_its_value(tmp_path: Path) -> None:
-    text = (
-        f"{STEP}def load(data):\n    for rows in data:\n        width = max(map(len, rows))  # made\n"
-        "        x = np.zeros((8, width))\n        yield x\nfor b in load(d):\n    step(0, b)  # call\n"
-    )
-
-    assert ask(tmp_path, text, "batch", size_made_by) == (6, 6)
-    assert ask(tmp_path, text.replace("width))", "9))"), "batch", size_made_by) == (7, 6)
-
-
-def test_a_size_that_a_function_chooses_is_found_in_it(tmp_path: Path) -> None:
-    text = (
-        f"{STEP}def pad(rows):\n    width = max(map(len, rows))  # made\n    x = np.zeros((len(rows), width))\n"
-        "    return x\nfor rows in data:\n    step(0, pad(rows))  # call\n"
-    )
-
-    assert ask(tmp_path, text, "batch", size_made_by) == (5, 5)
-
-
-def test_a_size_that_is_drawn_is_found_where_it_is_drawn_not_where_the_generator_is_made(tmp_path: Path) -> None:
-    text = (
-        f"{STEP}def sample(self):\n    rng, b = self.rng, self.b\n    n = int(rng.integers(self.low, self.high))\n"
-        "    x = np.zeros((n + 9, 4))  # made\n    return x\nstep(0, sample(task))  # call\n"
-    )
-
-    assert ask(tmp_path, text, "batch", size_made_by)[0] == 6
-    assert ask(tmp_path, text.replace("return x", "return x[:, :n]"), "batch", size_made_by)[0] == 8
-
-
 def test_a_number_that_is_an_option_is_told_where_it_is_read(tmp_path: Path) -> None:
     text = f"{STEP}def grow(first=1e-4):\n    x, dt = seed(), first  # made\n    step(x, dt)  # call\ngrow()\n"
 
@@ -173,26 +144,7 @@ def test_arguments_that_partial_has_given_are_counted(tmp_path: Path) -> None:
     assert ask(tmp_path, text, "batch") == (5, 5)
 
 
-def test_what_is_given_a_name_is_followed_no_further_if_asked(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(f"{STEP}def load():\n    return np.ones(3)\ntable = load()\nstep(0, table)\n")
-    lines = file.read_text().splitlines()
-    call, named = lines.index("step(0, table)") + 1, lines.index("table = load()") + 1
-
-    assert made_by((str(file), call), "step", "batch", as_kept=True) == (str(file), named)
-    assert made_by((str(file), call), "step", "batch") == (str(file), named - 1)
-
-
 KEPT = (
     f"{STEP}class Data:\n    def __init__(self, table, n):\n        self.table = table  # kept\n"
     "data = Data(np.ones(3), 4)\nstep(0, data.table)\n"
 )
-
-
-def test_what_an_object_keeps_is_followed_no_further_if_asked(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(KEPT)
-    call, kept = (n for text in ("step(0", "# kept") for n, line in enumerate(KEPT.splitlines(), 1) if text in line)
-
-    assert made_by((str(file), call), "step", "batch", as_kept=True) == (str(file), kept)
-    assert made_by((str(file), call), "step", "batch") == (str(file), call - 1)

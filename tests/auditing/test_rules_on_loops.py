@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import rules
 from benchax.case import make_case
 
@@ -53,7 +53,7 @@ def derivative(w: Any, xs: Any) -> Any:
 
 @pytest.mark.parametrize("fn", [every_loop, derivative])
 def test_no_rule_that_reads_programs_fails_on_a_loop(fn: Any) -> None:
-    evidence = LiveEvidence(make_case(fn, (X, XS)), max_time_s=0)
+    evidence = Evidence(make_case(fn, (X, XS)), max_time_s=0)
 
     answers = [ask(rule, evidence)[1] for rule in rules().values() if rule.needs_trace_only]
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.dataflow import bodies
-from benchax.auditing.stacks import Stack, scans, stacks_of
+from benchax.auditing.stacks import Stack, stacks_of
+from benchax.program.index import index
 
 
 def follow(use: Callable[[Any, Any, Any], Any]) -> list[Stack]:
@@ -18,9 +18,8 @@ def follow(use: Callable[[Any, Any, Any], Any]) -> list[Stack]:
         x, (a, b) = jax.lax.scan(lambda x, _: (x + 1, (x, 2 * x)), x, None, length=100)
         return use(a, b, w)
 
-    (program, *_) = bodies(jax.make_jaxpr(fn)(jnp.ones((8, 8)), jnp.ones((8, 8))))
-    (scan,) = scans(program)
-    return stacks_of(program, scan)
+    (scan,) = index(jax.make_jaxpr(fn)(jnp.ones((8, 8)), jnp.ones((8, 8)))).find("scan")
+    return stacks_of(scan)
 
 
 @pytest.mark.parametrize(

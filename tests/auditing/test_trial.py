@@ -18,7 +18,7 @@ import pytest
 
 import benchax
 from benchax.auditing.checklist import ITEMS, checklist_of
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.trial import try_case
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
@@ -119,7 +119,7 @@ def test_inputs_that_are_never_made_are_not_made_here() -> None:
 
     case = replace(make_case(double), inputs=inputs)
 
-    evidence = LiveEvidence(case, timeout_s=SHORT_S)
+    evidence = Evidence(case, timeout_s=SHORT_S)
 
     assert evidence.signature == ""
     with pytest.raises(NotMeasured, match="inputs took longer than 1"):
@@ -157,7 +157,7 @@ def test_without_a_limit_there_is_no_trial() -> None:
 
 
 def test_only_the_ways_of_calling_it_that_rules_need_are_tried() -> None:
-    evidence = LiveEvidence(make_case(double, (1.0,)), timeout_s=60.0)
+    evidence = Evidence(make_case(double, (1.0,)), timeout_s=60.0)
 
     _ = evidence.inspection
     assert [trial.way for trial in evidence.trials] == ["compiled"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.impure_function import impure_function
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.loops import unrolled_loop
+from benchax.auditing.rules.tracing import impure_function
 from benchax.auditing.rules.vmap_of_jit import vmap_of_jit
 from benchax.case import make_case
 from benchax.reporting.audit import quote_source
@@ -44,7 +44,7 @@ def of_a_prompt() -> Callable[..., Any]:
 
 
 def test_a_function_of_a_cell_is_the_users_and_its_lines_are_quoted(of_a_cell: Callable[..., Any]) -> None:
-    evidence = LiveEvidence(make_case(of_a_cell, ("f32[4]",)))
+    evidence = Evidence(make_case(of_a_cell, ("f32[4]",)))
     (impure,), _ = ask(impure_function, evidence)
     (unrolled,), _ = ask(unrolled_loop, evidence)
 
@@ -58,7 +58,7 @@ def test_a_function_of_a_cell_is_the_users_and_its_lines_are_quoted(of_a_cell: C
 def test_of_a_function_without_text_nothing_is_called_fine_that_could_not_be_read(
     of_a_prompt: Callable[..., Any],
 ) -> None:
-    evidence = LiveEvidence(make_case(of_a_prompt, ("f32[4]",)))
+    evidence = Evidence(make_case(of_a_prompt, ("f32[4]",)))
     _, unrolled = ask(unrolled_loop, evidence)
     _, mapped = ask(vmap_of_jit, evidence)
     found, _ = ask(impure_function, evidence)

@@ -17,7 +17,7 @@ X = jnp.ones((64, 64))
 
 
 def estimate(f: Callable[..., Any], *args: Any) -> float:
-    return survey.program_ns(jax.make_jaxpr(f)(*args), survey.inner)
+    return survey.program_ns(jax.make_jaxpr(f)(*args))
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,23 @@ def test_it_decorates_a_function():
 def test_a_limit_that_is_no_number_of_programs_is_told(n: Any):
     with pytest.raises(UsageError, match="expected a whole number from 0 up"), benchax.max_compiles(n):
         pass
+
+
+def test_a_loop_outside_of_jit_whose_body_is_new_each_time_is_an_error() -> None:
+    def rollout(x: Any) -> Any:
+        return jax.lax.scan(lambda c, _: (c * 0.5, c.sum()), x, None, length=3)
+
+    x = jnp.ones(3)
+    rollout(x)
+    with pytest.raises(benchax.RecompileError, match="a body that is new in each call"), benchax.no_recompile():
+        rollout(x)
+
+
+def test_a_loop_outside_of_jit_with_one_body_is_warm() -> None:
+    def halve(c: Any, _: Any) -> Any:
+        return c * 0.5, None
+
+    x = jnp.ones(3)
+    jax.lax.scan(halve, x, None, length=3)
+    with benchax.no_recompile():
+        jax.lax.scan(halve, x, None, length=3)

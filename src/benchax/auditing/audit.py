@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from benchax.auditing import suppression
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.rule import NotApplicable, Rule
+from benchax.auditing.rules import packs
 from benchax.auditing.rules import rules as every_rule
 from benchax.auditing.trial import TIMEOUT_S
 from benchax.case import Case, make_case
@@ -27,9 +27,10 @@ from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.model import Remark
 from benchax.options import NAMES, read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.audit import SEVERITIES, Audit, Checked, Finding
+from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding
 from benchax.units import read_duration
 
 MAX_TIME_S = 60.0
@@ -57,7 +58,8 @@ def audit(
     Args:
         fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
             as it stands.
-        rules: ids of those to be asked (`benchax audit --list`), or "not-jitted,cache-off"; default: all.
+        rules: ids of rules, or names of packs (`benchax audit --list`): "not-jitted,cache-off", "numerics". Default:
+            all rules but those of packs.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
         timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process,
             where it is called once before it is called here. None: it is called here at once, without a limit.
@@ -104,24 +106,37 @@ def audit_case(
     """The same for a case, such as the command line finds in files."""
     begun = perf_counter()
     asked = choose_rules(rules)
-    evidence = LiveEvidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
+    evidence = Evidence(case, max_time_s=max_time_s, seed=seed, timeout_s=timeout_s)
     evidence.tell = lambda doing: report(rule_event(case.id.label, next(iter(asked), ""), 0, len(asked), doing))
     signature = evidence.signature  # made first: what is wrong with the inputs is no finding
     found = run_rules(evidence, asked, case.id.label, signature, folder=case.folder, report=report)
-    return replace(found, elapsed_s=perf_counter() - begun)  # with the trial
+    remarks = (*found.remarks, *packs_off(rules))
+    return replace(found, remarks=remarks, elapsed_s=perf_counter() - begun)  # with the trial
+
+
+def packs_off(names: Sequence[str] | None) -> Iterator[Remark]:
+    """Names the packs of rules that are not asked by default, if these names are the default."""
+    for pack in sorted(packs()) if names is None else ():
+        n = sum(rule.pack == pack for rule in every_rule().values())
+        yield Remark(PACK_OFF, "info", f"{n} rules of the pack {pack} are off: benchax audit --rules {pack}")
 
 
 def choose_rules(names: Sequence[str] | None) -> Mapping[str, Rule]:
-    """Rules by id; those that cost nothing to miss last: the gravest first, since time may run out.
+    """The rules of these names, or packs of rules, by id; default: all but those of packs. The gravest come first,
+    since time can run out.
 
     Raises:
-        UsageError: a name that none has.
+        UsageError: an unknown name.
     """
     known = every_rule()
     for name in names or ():
-        if name not in known:
-            raise UsageError(f"there is no rule {name!r}", one_of(known, name), "benchax audit --list")
-    asked = [rule for rule in known.values() if names is None or rule.id in names]
+        if name not in known and name not in packs():
+            raise UsageError(f"there is no rule {name!r}", one_of([*known, *packs()], name), "benchax audit --list")
+    asked = [
+        rule
+        for rule in known.values()
+        if (rule.id in names or rule.pack in names if names is not None else not rule.pack)
+    ]
     return {rule.id: rule for rule in sorted(asked, key=lambda rule: -SEVERITIES.index(rule.severity))}
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from benchax.auditing.audit import MAX_TIME_S, ask, choose_rules, enter_step, read_limits, rule_event
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.live_evidence import LiveEvidence
 from benchax.auditing.trial import TIMEOUT_S, TrialCall
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
@@ -87,7 +86,7 @@ def walk_checklist(
 ) -> tuple[Checklist, TrialCall]:
     """(the checklist, what came of calling the function in a worker process first)"""
     begun = perf_counter()
-    evidence = LiveEvidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
+    evidence = Evidence(case, max_time_s=max_time_s * (1 - TRYING_SHARE), seed=seed, timeout_s=timeout_s)
     asked = choose_rules(sorted({rule for item in ITEMS for rule in item.rules}))
     total = len(asked) + 1
     name = case.id.label
@@ -109,7 +108,7 @@ def walk_checklist(
     return found, evidence.trial("compiled")
 
 
-def _try_variants(evidence: LiveEvidence, max_time_s: float, begun: float) -> Experiment:
+def _try_variants(evidence: Evidence, max_time_s: float, begun: float) -> Experiment:
     """Raises `NotMeasured`: the function does not compile, or must not be called, so there is nothing to vary; or there
     is no time left for it."""
     if why := evidence.trial("compiled").why:
@@ -131,7 +130,7 @@ def _try_variants(evidence: LiveEvidence, max_time_s: float, begun: float) -> Ex
 class Known:
     """What was found out about the function."""
 
-    evidence: LiveEvidence
+    evidence: Evidence
     answers: Mapping[str, tuple[list[Finding], Checked]]
     tried: Experiment | None
     why_untried: str = ""

@@ -1,119 +1,196 @@
 """Whole derivatives in a traced program: an identity matrix whose rows are pushed through as directions.
 
-`jax.jacfwd`, `jax.jacrev` and `jax.hessian` make the identity, and so does who writes `jax.vmap` of a `jax.jvp` by
-hand. What a derivative does is known by its scope, `vmap(jvp(…))` beside that of the identity.
+`jax.jacfwd`, `jax.jacrev` and `jax.hessian` make the identity, and so does a hand-written `jax.vmap` of a `jax.jvp`. A
+direction enters every operation of a derivative linearly. A point at which a function is evaluated does not, even if
+it is a row of an identity matrix too.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import jax.numpy as jnp
+
 from benchax.auditing.bindings import calls_on
-from benchax.auditing.dataflow import Body
-from benchax.auditing.diagonals import is_identity
-from benchax.auditing.linear import depend_linearly
 from benchax.auditing.syntax import binding_of, callee_name, tree_of, where_of
-from benchax.auditing.traced import TracedEquation, TracedValue
-from benchax.auditing.work import elements
+from benchax.program.index import KEEPS, Body, Op, Value
+from benchax.program.jaxpr import names
+from benchax.program.patterns import identity_axes
 from benchax.results.audit import Where
 
-MOVES = ("convert_element_type", "neg", "reshape", "split", "squeeze", "transpose")
-"""What may lie between an identity and a derivative, or between its last operation and what reads it."""
-DERIVATIVE = "jvp("
-"""Part of the scope of an operation that a derivative has made."""
+MOVES = {*KEEPS, "convert_element_type", "neg", "split"}
+"""What can be between an identity and a derivative, or between its last operation and what reads it."""
 FORWARD, REVERSE = "vmap(jvp(", "vmap(transpose("
-"""How the scope of a derivative along many directions begins."""
+"""How the scope of a derivative along many directions begins, seen from its identity."""
 MAKERS = ("hessian", "jacfwd", "jacrev", "jacobian")
 """Functions of JAX that make whole derivatives."""
+LINEAR = names(
+    "add add_any broadcast_in_dim complex concatenate conj convert_element_type copy copy_p cumsum expand_dims fft imag"
+    " neg pad psum real reduce_precision reduce_sum reduce_window_sum reshape rev sharding_constraint slice split "
+    "squeeze stack sub tile transpose unstack optimization_barrier name"
+)
+"""Operations that are linear in all operands together."""
+LINEAR_IN_ONE = frozenset(("mul", "dot_general", "conv_general_dilated"))
+"""Operations that are linear in one operand if the other does not depend on it."""
+LINEAR_IN = {
+    "div": {0}, "dynamic_slice": {0}, "dynamic_update_slice": {0, 1}, "gather": {0}, "scatter": {0, 2},
+    "scatter-add": {0, 2}, "scatter-mul": {0}, "triangular_solve": {1}, "tridiagonal_solve": {3}, "select_n": {1, 2},
+}  # fmt: skip
+"""Operations that are linear in the operands at these positions."""
 
 
 @dataclass(frozen=True)
 class WholeDerivative:
     """A derivative along all rows of an identity."""
 
-    basis: TracedEquation
+    basis: Op
     directions: int
     is_forward: bool
     per_direction: int
-    """Elements of what comes out of it for each direction."""
-    steps: tuple[TracedEquation, ...]
-    """Those that depend on the directions."""
+    """Elements that come out of it for each direction."""
+    work: float
+    """Operations that depend on the directions."""
+
+
+def bases(body: Body) -> list[Op]:
+    """Comparisons that make an identity matrix."""
+    return [op for op in body.ops if op.name == "eq" and identity_axes(op.makes[0]) is not None]
 
 
 def whole_derivatives(body: Body) -> Iterator[WholeDerivative]:
-    """Those that are linear in their directions as far as each operation tells, and nothing but derivatives."""
-    for basis in body.program.steps:
-        if is_identity(body, basis):
-            found = _follow(body, basis)
-            if found is not None:
-                yield found
+    """Derivatives that are linear in their directions as far as each operation shows."""
+    yield from (found for basis in bases(body) if (found := _follow(body, basis)) is not None)
 
 
-def _follow(body: Body, basis: TracedEquation) -> WholeDerivative | None:
-    waiting, inside = {id(basis.makes[0])}, set[int]()
+def _follow(body: Body, basis: Op) -> WholeDerivative | None:
+    waiting, inside = {basis.makes[0]}, set[Value]()
     """Values that the directions are in before the derivative, and in it."""
-    exits, steps, modes = dict[int, TracedValue](), list[TracedEquation](), set[str]()
-    for step in body.program.steps:
-        depends = [id(value) in waiting or id(value) in inside for value in step.reads]
+    exits, modes, work = set[Value](), set[str](), 0.0
+    for op in body.ops:
+        depends = [value in waiting or value in inside for value in op.reads]
         if not any(depends):
             continue
-        here = scope_behind(basis, step)
+        here = scope_behind(basis, op)
         mode = next((mode for mode in (FORWARD, REVERSE) if here.startswith(mode)), None)
         if mode is not None:
-            makes = depend_linearly(step, depends)
+            makes = _depend_linearly(op, depends)
             if makes is None:
                 return None
-            modes.add(mode if any(id(value) in waiting for value in step.reads) else "")
-            steps.append(step)
-            inside |= {id(value) for value, one in zip(step.makes, makes, strict=True) if one}
-        elif step.name in MOVES and id(step.reads[0]) in waiting:
-            waiting |= {id(value) for value in step.makes}
+            modes |= {mode} if waiting.intersection(op.reads) else set()
+            work += op.work
+            inside.update(value for value, one in zip(op.makes, makes, strict=True) if one)
+        elif op.name in MOVES and op.reads[0] in waiting:
+            waiting.update(op.makes)
         else:
-            exits |= {id(value): value for value in step.reads if id(value) in inside}
-    exits |= {id(value): value for value in body.program.outputs if id(value) in inside}
-    rows, modes = basis.makes[0].shape[0], modes - {""}
+            exits |= inside.intersection(op.reads)
+    exits |= inside.intersection(body.outputs)
+    rows = basis.makes[0].shape[0]
     if len(modes) != 1 or not exits or not rows:
         return None
-    per_direction = sum(elements(value) for value in exits.values()) // rows
-    return WholeDerivative(basis, rows, modes == {FORWARD}, per_direction, tuple(steps))
+    return WholeDerivative(basis, rows, modes == {FORWARD}, sum(value.size for value in exits) // rows, work)
 
 
-def scope_behind(basis: TracedEquation, step: TracedEquation) -> str:
-    """The scope of a step from that of an identity on; empty where it does not stand in it."""
+def scope_behind(basis: Op, op: Op) -> str:
+    """The scope of an operation, seen from that of an identity; empty if it is not within it."""
     around = basis.scope.rstrip(")")
-    return step.scope[len(around) :].lstrip("/") if step.scope.startswith(around) else ""
+    return op.scope[len(around) :].lstrip("/") if op.scope.startswith(around) else ""
 
 
-def where_made(basis: TracedEquation) -> tuple[Where | None, Where | None]:
+def _depend_linearly(op: Op, depends: Sequence[bool]) -> list[bool] | None:
+    """Which results depend on what some operands depend on; None if they are not all known to do so linearly."""
+    positions = {i for i, one in enumerate(depends) if one}
+    if op.name in ("scan", "while"):
+        consts, carry, xs = op.split(depends)
+        n = op.params.get("cond_nconsts", 0)
+        while True:  # until no more carries depend on it
+            found = _through(op.bodies[0], [*consts, *carry, *xs])
+            if found is None or any(depends[:n]):
+                return None
+            after = [one or new for one, new in zip(carry, found, strict=False)]
+            if after == carry:
+                # How often it runs must not depend on it either.
+                asked = op.bodies[1].inputs[n:] if op.name == "while" else ()
+                is_asked = any(one and value.readers for value, one in zip(asked, after, strict=False))
+                return None if is_asked else [*after, *found[len(after) :]]
+            carry = after
+    if op.name == "cond":
+        found = [_through(branch, depends[1:]) for branch in op.bodies]
+        known = [one for one in found if one is not None]
+        return (
+            [any(each) for each in zip(*known, strict=True)]
+            if 0 not in positions and len(known) == len(found)
+            else None
+        )
+    is_linear = (
+        op.name in LINEAR
+        or (op.name in LINEAR_IN_ONE and len(positions) == 1)
+        or positions <= LINEAR_IN.get(op.name, set())
+    )
+    return [True] * len(op.makes) if is_linear else None
+
+
+def _through(body: Body, depends: Sequence[bool]) -> list[bool] | None:
+    """The same for a whole body: its outputs, by its inputs."""
+    known = {value for value, one in zip(body.inputs, depends, strict=True) if one}
+    for op in body.ops:
+        reads = [value in known for value in op.reads]
+        if any(reads):
+            makes = _depend_linearly(op, reads)
+            if makes is None:
+                return None
+            known.update(value for value, one in zip(op.makes, makes, strict=True) if one)
+    return [value in known for value in body.outputs]
+
+
+def count_vectors(matrix: Value) -> float | None:
+    """How many vectors a matrix is multiplied with at most, in loops and solvers too; None if anything else reads
+    it."""
+    if matrix.is_output or not matrix.readers:
+        return None
+    total = 0.0
+    for op in matrix.readers:
+        inside = [value for value in matrix.inner if value.body.op is op]
+        places = [i for i, read in enumerate(op.reads) if read is matrix]
+        if op.name == "dot_general" and len(places) == 1:
+            (contracted, batched), other = op.params["dimension_numbers"], op.reads[1 - places[0]]
+            found = None if any(batched) else other.size // math.prod(matrix.shape[i] for i in contracted[places[0]])
+        elif inside and (len(inside) == len(places) or op.name == "custom_linear_solve"):
+            each = [(_most_trips(value.body), count_vectors(value)) for value in inside]
+            found = None if any(n is None for _, n in each) else sum(trips * (n or 0) for trips, n in each)
+        else:
+            found = None
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _most_trips(body: Body) -> float:
+    """Iterations of a loop at most. A `while` can go on as long as a count in its carry is below a constant."""
+    if body.kind != "while" or body.op is None:
+        return body.trips or 1
+    below = [op.reads for op in body.op.bodies[1].ops if op.name == "lt" and op.reads[0].is_of(jnp.integer)]
+    return min((bound.number for _, bound in below if bound.number is not None), default=math.inf)
+
+
+def where_made(basis: Op) -> tuple[Where | None, Where | None]:
     """The line that makes the derivative and the line that calls it, which are often one.
 
-    JAX tells only of the call. The line that binds what is called there may make it, `slope = jax.jacfwd(cost)`, else
+    JAX reports only the call. The line that binds what is called there can make it, `slope = jax.jacfwd(cost)`, or else
     the only line of the file that names a function which makes derivatives.
     """
     called = where_of(basis.line)
-    if called is None:
-        return None, None
-    lines = _naming_lines(called[0])
-    # A variable may be called as a function of JAX: `jacobian = jax.jacrev(residuals)`.
-    named = _bound_on(*called) & lines or ({called[1]} & lines) or lines
-    return (called[0], named.pop()) if len(named) == 1 else called, called
-
-
-def _bound_on(file: str, line: int) -> set[int]:
-    """Lines that bind the functions which are called on a line."""
-    tree = tree_of(file)
-    found = [binding_of(tree, callee_name(call), line) for call in calls_on(tree, line)] if tree is not None else []
-    return {one.lineno for one in found if one is not None}
-
-
-def _naming_lines(file: str) -> set[int]:
-    """Lines of a file that name a function of JAX that makes whole derivatives."""
-    tree = tree_of(file)
-    nodes = ast.walk(tree) if tree is not None else ()
-    return {
-        node.lineno
-        for node in nodes
-        if getattr(node, "attr", getattr(node, "id", "")) in MAKERS and isinstance(node, ast.Attribute | ast.Name)
+    tree = tree_of(called[0]) if called is not None else None
+    if called is None or tree is None:
+        return called, called
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name))
+    lines = {node.lineno for node in nodes if getattr(node, "attr", getattr(node, "id", "")) in MAKERS}
+    bound = {
+        one.lineno for call in calls_on(tree, called[1]) if (one := binding_of(tree, callee_name(call), called[1]))
     }
+    # A variable can be called like a function of JAX: `jacobian = jax.jacrev(residuals)`.
+    named = bound & lines or {called[1]} & lines or lines
+    return (called[0], named.pop()) if len(named) == 1 else called, called

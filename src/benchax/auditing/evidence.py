@@ -1,43 +1,116 @@
-"""Evidence: what rules look at, each part worked out when the first rule asks for it, and once.
+"""Evidence: what rules look at. Each part is worked out when the first rule asks for it, and once.
 
-Of one function with its inputs there are two implementations of `Evidence`: `live_evidence.py`, where it may be
-called, and `read_evidence.py`, where it is only traced and compiled, after the program that it belongs to has ended.
-Tests have a third. Of a program that ran there is `ProgramEvidence`, plain data.
+`Evidence` is about one function with its inputs. What it `can` do limits what rules get: "call" the function, which
+measures and compares it; "compile" it; or only "trace" it. Functions of a program that has ended are never called.
+`ProgramEvidence` is about a program that ran: its log, its compilations, its transfers.
 
-A part that cannot be had raises: `NotApplicable` where it makes no sense for this function (one that does not trace has
-no jaxpr), `NotMeasured` where it could have been. The audit turns both into a line; a rule need not catch them.
+A part that is missing raises: `NotApplicable` if it makes no sense for this function (one that does not trace has no
+jaxpr), `NotMeasured` if it could not be taken. The audit turns both into a line; a rule need not catch them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
 
-from benchax.auditing.fed_back import Carried
-from benchax.auditing.syntax import Source
+import jax
+
+from benchax.auditing.recorder.log import Log
+from benchax.auditing.recorder.views import CallLine, FunctionUse, call_lines
+from benchax.auditing.syntax import Source, source_of
+from benchax.auditing.trial import BEFORE_TRACING, BUILDING, HOW, TrialCall, Way, try_case
 from benchax.case import Case
-from benchax.measuring.inputs import Inputs
+from benchax.comparing.sequential import Effort
+from benchax.errors import BenchaxError, NotAvailable, NotMeasured
+from benchax.experiments.functions import plain
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.pair_timing import Pair
+from benchax.inspecting.inspect import abstract_inputs, inspect_prepared
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.engine import measure
+from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.prepare import Prepared
+from benchax.measuring.program import program_of
 from benchax.model import Comparison, Failure, Measurement, Remark
+from benchax.options import resolve
 from benchax.results.audit import Where
 from benchax.results.cache import CacheUse
 from benchax.results.inspection import Inspection
 from benchax.results.transfers import Transfers
 from benchax.results.watch import Watch
+from benchax.static_leaves import reveal
+from benchax.watching.watch import watch
+
+Can = Literal["call", "compile", "trace"]
+T = TypeVar("T")
+SHORT: Mapping[str, Any] = {"store": "off", "max_time_s": 0.25, "max_warmup_s": 0.25, "stages": "all"}
+"""Options of the measurements."""
+COMPARING_S = 20.0
+"""A comparison starts no process after this. It takes two processes to compare and two to confirm, of 3 s each on a
+busy machine, and some room."""
+LARGE_EFFECT = 2.0
+"""This much faster or slower, and yet unclear: then the comparison goes on, for noise hides the effect."""
+LONGER_S = 40.0
+"""How long it then goes on."""
+RESERVED_SHARE = 0.25
+"""No comparison starts in the last quarter of the time, so that the audit ends about when its time does."""
+WATCHED_CALLS = 3
+NOT_CALLED = "not-called"
+"""Code of the remark that a trial failed, so that the function must not be called here."""
+NOT_BUILT = "not-built"
+"""Code of the remark that the function does not trace or compile."""
+NEVER_CALLED = "functions of a program are read when it has ended, not called"
+ONLY_TRACED = "only the trace of this function is kept; it was not compiled again"
+_DONE = {
+    "measurement": "measured compiled",
+    "eager": "measured eagerly",
+    "watch": "called a few times as it is",
+}
+
+
+class NotApplicable(BenchaxError):
+    """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+
+
+def refuse_failed(failure: Failure | None) -> None:
+    """Raises `NotApplicable` for a function that does not trace or compile: there is nothing to look at."""
+    if failure is not None:
+        raise NotApplicable(f"it does not {failure.stage}: {failure.message}")
 
 
 @dataclass(frozen=True)
 class ProgramEvidence:
-    """What was seen of a program that ran, by `auditing/audited_program.py`."""
+    """What was seen of a program that ran. Rules ask in its own process, when it has ended."""
 
     command: str
     watch: Watch
-    """Its whole run."""
+    """Its compilations, in the whole run."""
+    log: Log = field(default_factory=Log)
     transfers: Transfers | None = None
     cache: CacheUse | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Whatever else was noted, in plain types."""
+    main_thread_share: float | None = None
+    """The share of the main thread's time that went into compiling; None before the end."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """JAX's debugging settings that are on, and the line that set each."""
+    sees_methods: bool = True
+    """Are waits by methods of arrays seen in this JAX?"""
+    programs: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """The closed jaxpr of a function, by its number in the log."""
+
+    @cached_property
+    def lines(self) -> list[CallLine]:
+        """Calls of jitted functions by line.
+
+        Raises:
+            NotMeasured: calls cannot be seen in this JAX.
+        """
+        if self.transfers is None or "host to device" not in self.transfers.sees:
+            raise NotMeasured("calls cannot be seen in this JAX")
+        return call_lines(self.log)
 
     @property
     def remarks(self) -> Sequence[Remark]:
@@ -45,186 +118,437 @@ class ProgramEvidence:
         return (*self.watch.remarks, *(self.transfers.remarks if self.transfers else ()))
 
 
-class Evidence(Protocol):
-    """What is known, and can be found out, of one function with its inputs."""
+class Evidence:
+    """What is known, and can be found out, of one function with its inputs.
 
-    tell: Callable[[str], None]
-    """Told in words what takes time. The audit sets it for each rule."""
+    With a limit of time the function is called in a worker process first (`trial.py`). If it does not end there, or
+    crashes, it is not called here.
 
-    @property
-    def case(self) -> Case:
-        """The function and its inputs; `jit` is True, for compiled is how a function is meant to run."""
-        ...
+    Args:
+        max_time_s: comparisons start in its first three quarters only.
+        timeout_s: limit of each stage in other processes; None: no limit, and no trial.
+        use: how the program of the function uses it, for functions of a program.
+        jaxpr: as JAX traced it in its program.
+        user: the user's own function, if a library wraps it.
+    """
 
-    @property
-    def seed(self) -> int:
-        """The seed of the data made from specs."""
-        ...
+    def __init__(
+        self,
+        case: Case,
+        *,
+        can: Can = "call",
+        max_time_s: float = 60.0,
+        seed: int = 0,
+        timeout_s: float | None = None,
+        use: FunctionUse | None = None,
+        jaxpr: Any = None,
+        user: Any = None,
+        data: Sequence[Any] = (),
+        input_names: Sequence[str] = (),
+        nan_at: int | None = None,
+        compile_s: float | None = None,
+        held_arguments: frozenset[int | str] = frozenset(),
+    ) -> None:
+        # A function is meant to run compiled; `eager_case` is the other way.
+        self.case = replace(case, jit=True, id=replace(case.id, variant=""))
+        self.can, self.max_time_s, self.seed, self.timeout_s = can, max_time_s, seed, timeout_s
+        self.use = use or FunctionUse()
+        self.input_names = input_names
+        """Names of the jaxpr's inputs, as the program's function calls them; empty if unknown."""
+        self.compile_s = compile_s
+        """Seconds that its program spent on building it; None if that was not seen."""
+        self.held_arguments = held_arguments
+        """Arguments that its program still had when it called the function again."""
+        self.tell: Callable[[str], None] = lambda doing: None
+        """Takes in words what is being done. The audit sets it for each rule."""
+        self.error: Exception | None = None
+        """What tracing or compiling raised; known after `failure` was asked for."""
+        self.process_s = 0.0
+        """How long a process took to start, build the function, and call it once; 0 if that was not tried."""
+        self._jaxpr, self._user, self._data, self._nan_at = jaxpr, user, data, nan_at
+        self._parts: dict[str, Any] = {}
+        self._begun = perf_counter()
+        self._longest_s = 0.0
+        self._comparisons: list[tuple[Pair, Comparison]] = []
 
-    @property
-    def timeout_s(self) -> float | None:
-        """Limit of each stage in other processes; None: there is no limit."""
-        ...
+    # ---- the function
 
     @property
     def fn(self) -> Callable[..., Any]:
         """As it was given: plain or jitted."""
-        ...
+        return self.case.fn
 
     @property
     def is_jitted(self) -> bool:
-        """Is it jitted as it was given?"""
-        ...
+        """Was it given jitted?"""
+        return self.can != "call" or program_of(self.case).was_jitted
 
     @property
     def why_not_called(self) -> str:
-        """Why it may be looked at only; empty: it may be called."""
-        ...
+        """Why it must not be called; empty if it may be."""
+        return "" if self.can == "call" else NEVER_CALLED
 
     @property
     def plain_case(self) -> Case:
-        """With the function under its jit, whose static and donated arguments are declared with the case then."""
-        ...
-
-    @property
-    def held_arguments(self) -> frozenset[int | str]:
-        """Those that its program still had when it called the function again; none where that was not seen."""
-        ...
-
-    @property
-    def repeated_inputs(self) -> frozenset[int]:
-        """Inputs of the jaxpr that were the same object at each call its program made; none where that was not seen."""
-        ...
-
-    @property
-    def carried(self) -> Carried:
-        """Its results that its program gave back to it at the next call; none where that was not seen."""
-        ...
-
-    @property
-    def wide_lines(self) -> Mapping[str, tuple[str, ...]]:
-        """Lines of its program that make float64 arrays without asking for them, by what they make: f64[256]."""
-        ...
-
-    @property
-    def called_at(self) -> str:
-        """file:line at which its program called it most often; empty where that was not seen."""
-        ...
-
-    @property
-    def data(self) -> Sequence[Any]:
-        """The inputs of the jaxpr, of one call: leaves with their contents; none where they were not kept, and None in
-        place of one that was not."""
-        ...
-
-    @property
-    def input_names(self) -> Sequence[str]:
-        """Of the same leaves, as the program's own function calls them; none where that was not seen."""
-        ...
-
-    @property
-    def compile_s(self) -> float | None:
-        """Seconds that JAX spent in tracing, lowering and compiling it, in its program; None where that was not
-        seen."""
-        ...
-
-    @property
-    def nan_at(self) -> int | None:
-        """The first of a few early calls, from 1 on, that gave NaN; 0 where none did, and None where no result was
-        looked at."""
-        ...
-
-    @property
-    def closed_jaxpr(self) -> Any:
-        """The program as JAX traced it. Raises `NotMeasured` where it has no separate step of tracing."""
-        ...
+        """With the function under its jit; what that declares static or donated is declared with the case."""
+        return self._once("plain_case", self._plain)
 
     @property
     def eager_case(self) -> Case:
-        """The eager function, operation by operation."""
-        ...
-
-    @property
-    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """(args, kwargs) as the caller gave them: NumPy arrays are NumPy arrays here, specs are texts."""
-        ...
-
-    @property
-    def inputs(self) -> Inputs:
-        """The same on the device, data in place of specs. Only of what may be called, in any way that rules call it."""
-        ...
-
-    def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """(args, kwargs) on fresh buffers, for one call. Raises `NotMeasured` where none may be made."""
-        ...
+        """Without jit, operation by operation."""
+        self._pass("eager")
+        return self._without_jit()
 
     @property
     def source(self) -> Source | None:
-        """The text of the user's own function; None where there is none to read."""
-        ...
+        """The text of the user's own function; None if it cannot be read."""
+        return self._once("source", lambda: source_of(self._user or self.fn))
 
     @property
     def def_where(self) -> Where | None:
         """The line of its `def`."""
-        ...
+        return (self.source.file, self.source.def_line) if self.source else None
+
+    # ---- its inputs
+
+    @property
+    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """(args, kwargs) as the caller gave them: NumPy arrays are NumPy arrays, specs are texts."""
+        if self.can == "call" and self._has_no_inputs:
+            self._pass("compiled")
+        return self.case.inputs()
+
+    @property
+    def inputs(self) -> Inputs:
+        """On the device, with data in place of specs; shapes only of a function that is not called."""
+        self._pass("compiled")
+        error = self.trial("compiled").error
+        if error is not None and error.stage in BUILDING and not self.is_jitted:
+            self._pass("eager")  # the only way in which it runs
+        return self._prepared.inputs
+
+    def fresh_inputs(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """(args, kwargs) in new buffers, for one call."""
+        self._check_called()
+        return self.inputs.renewed()
+
+    @property
+    def data(self) -> Sequence[Any]:
+        """The jaxpr's inputs of one call, with their contents; empty if they were not kept, None in place of one."""
+        if self.can == "call":
+            made = self.inputs
+            return jax.tree.leaves(without_static(made.args, made.kwargs, made.static))
+        # A random key is kept as it is, and may have been donated.
+        return [None if isinstance(one, jax.Array) and one.is_deleted() else one for one in self._data]
+
+    @property
+    def nan_at(self) -> int | None:
+        """The first call that gave NaN, from 1; 0 if no call did, and None if no result was searched."""
+        if self.can != "call":
+            return self._nan_at
+        from benchax.auditing.nan_origins import is_nan  # noqa: PLC0415  # which imports this module
+
+        args, kwargs = reveal(self.fresh_inputs())
+        return int(any(map(is_nan, jax.tree.leaves(self.fn(*args, **kwargs)))))
+
+    @property
+    def signature(self) -> str:
+        """The inputs as specs; empty if making them does not end."""
+        if self.can == "trace":
+            return ", ".join(aval.str_short(short_dtypes=True) for aval in self.closed_jaxpr.in_avals[:6])
+        return "" if self._has_no_inputs else self._prepared.inputs.signature
+
+    # ---- how its program uses it
+
+    @property
+    def repeated_inputs(self) -> frozenset[int]:
+        return self.use.repeated
+
+    @property
+    def carried(self) -> Any:
+        return self.use.carried
+
+    @property
+    def wide_lines(self) -> Mapping[str, tuple[str, ...]]:
+        return self.use.wide_lines
+
+    @property
+    def called_at(self) -> str:
+        return self.use.called_at
+
+    # ---- what JAX and the compiler make of it
 
     @property
     def devices(self) -> list[Any]:
-        """All that JAX has here."""
-        ...
+        return jax.devices()
 
     @property
     def platform(self) -> str:
         """The platform of JAX's default backend: cpu, gpu."""
-        ...
+        return jax.default_backend()
+
+    @property
+    def closed_jaxpr(self) -> Any:
+        """The program as JAX traced it.
+
+        Raises:
+            NotMeasured: it could not be seen.
+        """
+        if self._jaxpr is not None:
+            return self._jaxpr
+        if self.can == "trace":
+            raise NotMeasured("its jaxpr could not be seen when it was compiled")
+        return self.prepared.built.reach_trace().jaxpr
 
     @property
     def failure(self) -> Failure | None:
-        """Why it does not trace (`stage` "trace") or compile ("compile"); None: it does. `error` is the exception."""
-        ...
-
-    @property
-    def error(self) -> Exception | None:
-        """What tracing or compiling raised; known after `failure` was asked for."""
-        ...
+        """Why it does not trace (`stage` "trace") or compile ("compile"); None if it does."""
+        return None if self.can == "trace" else self._once("failure", self._failure)
 
     @property
     def prepared(self) -> Prepared:
-        """The compiled function, built: once, for all that is asked of it."""
-        ...
+        """The compiled function, built once for all rules."""
+        self._check_compiles()
+        return self._prepared
 
     @property
     def inspection(self) -> Inspection:
         """What the compiler makes of it."""
-        ...
+        self._check_compiles()
+        return self._once("inspection", lambda: inspect_prepared(self.case, self._prepared))
+
+    # ---- what is measured
 
     @property
     def measurement(self) -> Measurement:
         """A short one of the compiled function, with memory."""
-        ...
+        self._check_called()
+        self._check_compiles()
+        return self._once("measurement", self._measure_compiled)
 
     @property
     def eager(self) -> Measurement:
         """A short one of the eager function."""
-        ...
+        self._check_called()
+        self._pass("eager")
+        return self._once("eager", lambda: self._measure(self.eager_case, "eagerly"))
 
     @property
     def watch(self) -> Watch:
-        """What was seen of a few calls as it was given, with new inputs of one shape."""
-        ...
+        """A few calls of the function as it was given, with new inputs of one shape."""
+        self._check_called()
+        self._pass("compiled" if self.is_jitted else "eager")
+        return self._once("watch", self._watch)
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds left for comparisons."""
+        return self.max_time_s - (perf_counter() - self._begun)
 
     def compare(self, name: str, variant: Case, baseline: Case | None = None) -> Comparison:
-        """Run times of `variant` against `baseline` (default: the compiled function), in pairs, in fresh processes.
+        """Run times of `variant` against `baseline` (default: the compiled function), in pairs, in new processes.
 
-        A change is measured twice before it is called one. Takes 5 to 20 s, so ask only where it may matter; what
-        another rule has asked before, word for word, is answered at once.
+        A change is measured twice before it counts. This takes 5 to 20 s, so ask only if it may matter; the same
+        question, word for word, is answered at once.
 
         Raises:
             NotMeasured: the time of the audit is used up, or a side fails.
         """
-        ...
+        self._check_called()
+        pair = Pair(name, "as it is", baseline or self.case, name, variant)
+        known = next((c for asked, c in self._comparisons if asked == pair), None)
+        return known or self._compare(pair)
+
+    # ---- whether it may be called
+
+    def trial(self, way: Way) -> TrialCall:
+        """What came of calling it in a worker process; without a limit of time there is no trial, and no obstacle."""
+        limit_s = self.timeout_s
+        if limit_s is None or self.can != "call":
+            return TrialCall(way)
+        return self._once(f"{way} trial", lambda: self._try(way, limit_s))
+
+    @property
+    def trials(self) -> list[TrialCall]:
+        return [part for part in self._parts.values() if isinstance(part, TrialCall)]
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What was done with the function to find all this out, and what was not."""
-        ...
+        """What was done with the function, and what was not."""
+        return tuple(self._list_remarks()) if self.can == "call" else ()
+
+    # ---- how
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """An exception is the same each time, too."""
+        if name not in self._parts:
+            try:
+                self._parts[name] = make()
+            except BenchaxError as error:
+                self._parts[name] = error
+        if isinstance(self._parts[name], BenchaxError):
+            raise self._parts[name]
+        return self._parts[name]
+
+    def _has(self, part: str) -> bool:
+        """Was this part asked for, and is it there?"""
+        return part in self._parts and not isinstance(self._parts[part], BenchaxError)
+
+    def _check_called(self) -> None:
+        if self.can != "call":
+            raise NotMeasured(NEVER_CALLED)
+
+    def _check_compiles(self) -> None:
+        if self.can == "trace":
+            raise NotMeasured(ONLY_TRACED)
+        refuse_failed(self.failure)
+
+    def _pass(self, way: Way) -> None:
+        """Raises `NotMeasured` if it must not be called so in this process; what fails compiled, in no way."""
+        for each in dict.fromkeys(("compiled", way)):
+            if why := self.trial(each).why:
+                raise NotMeasured(why)
+
+    @property
+    def _has_no_inputs(self) -> bool:
+        obstacle = self.trial("compiled").obstacle
+        return obstacle is not None and obstacle.stage in BEFORE_TRACING
+
+    @property
+    def _prepared(self) -> Prepared:
+        return self._once("prepared", self._prepare)
+
+    def _prepare(self) -> Prepared:
+        inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
+        # A function of a program is not built from nothing: its times to build say nothing.
+        return Prepared(program_of(self.case, inputs), inputs, forgets=self.can == "call")
+
+    def _failure(self) -> Failure | None:
+        self._pass("compiled")
+        prepared = self._prepared
+        self.tell("tracing and compiling")
+        try:
+            self._once("inspection", lambda: inspect_prepared(self.case, prepared))
+        except BenchaxError as error:
+            # `inspect` says it in its own words; the rules explain what XLA or the user's function raised.
+            cause = error.__cause__ or error
+            self.error = cause if isinstance(cause, Exception) else None
+            return diagnose(cause, "trace" if prepared.step == "trace" else "compile")
+        return None
+
+    def _without_jit(self) -> Case:
+        case = self.plain_case if self.is_jitted else self.case  # without tracing it, which may be in vain
+        return replace(case, jit=False, donate=(), id=replace(case.id, variant="eager"))
+
+    def _plain(self) -> Case:
+        if self.is_jitted:
+            self._check_compiles()
+        try:
+            return plain(self.case, self.seed)
+        except NotAvailable as error:
+            raise NotApplicable(error.problem) from error
+
+    def _measure_compiled(self) -> Measurement:
+        self.tell("measuring it compiled")
+        options = resolve({**SHORT, "seed": self.seed}, self.case.options, project=self.case.folder)
+        return _check_row(measure(self.case, options, run_id=uuid4().hex, prepared=self.prepared), "compiled")
+
+    def _measure(self, case: Case, what: str) -> Measurement:
+        from benchax.api import run  # noqa: PLC0415  # which imports audits
+
+        self.tell(f"measuring it {what}")
+        (row,) = run([case], call={**SHORT, "seed": self.seed})
+        return _check_row(row, what)
+
+    def _try(self, way: Way, limit_s: float) -> TrialCall:
+        begun = perf_counter()
+        found = try_case(self.case if way == "compiled" else self._without_jit(), self.seed, limit_s, self.tell)
+        self.process_s = max(self.process_s, perf_counter() - begun)
+        return found
+
+    def _compare(self, pair: Pair) -> Comparison:
+        name = pair.name
+        # A change is confirmed whatever the hour: a late start would end long after the time that was asked for.
+        if self._ends_too_late():
+            raise NotMeasured(f"the {self.max_time_s:g} s for comparisons were used up (--max-time)")
+        self.tell(f"comparing with {name}")
+        found = self._time(pair, Effort(looks=(2, 3), max_time_s=min(COMPARING_S, self.budget_s)))
+        if is_hidden(found) and not self._ends_too_late():
+            self.tell(f"comparing with {name} for longer, for the effect is large")
+            found = self._time(pair, Effort(looks=(4, 6, 8), max_time_s=min(LONGER_S, self.budget_s)))
+        if found.failure is not None:
+            raise NotMeasured(f"the comparison with {name} failed: {found.failure.message}")
+        self._comparisons.append((pair, found))
+        return found
+
+    def _ends_too_late(self) -> bool:
+        """Each comparison takes about as long as the one before it, and the first as long as two processes."""
+        least_s = self._longest_s or 2 * self.process_s
+        return self.budget_s <= max(RESERVED_SHARE * self.max_time_s, least_s)
+
+    def _time(self, pair: Pair, effort: Effort) -> Comparison:
+        begun = perf_counter()
+        try:
+            given = {"store": "off", "memory": False, "seed": self.seed, "timeout_s": self.timeout_s}
+            lab = WorkerLab(resolve(given, project=self.case.folder), effort)
+            return lab.time_pairs([pair])[pair.name]
+        finally:
+            self._longest_s = max(self._longest_s, perf_counter() - begun)
+
+    def _watch(self) -> Watch:
+        self.tell("calling it")
+        # A copy for each call, for a function that donates takes its arguments away.
+        calls = [reveal(self.inputs.renewed()) for _ in range(WATCHED_CALLS)]
+        with watch() as seen:
+            for args, kwargs in calls:
+                try:
+                    jax.block_until_ready(self.fn(*args, **kwargs))
+                except Exception as error:
+                    raise NotMeasured(f"calling it fails: {diagnose(error, 'call').message}") from error
+        return seen
+
+    def _list_remarks(self) -> Iterable[Remark]:
+        trials = self.trials
+        for trial in trials:
+            yield from _of_trial(trial)
+        if self.trial("compiled").obstacle is not None:
+            return
+        if self.failure is not None:
+            # Not tried eagerly for this alone: it may take as long as the limit is.
+            fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in trials)
+            text = f"It does not {self.failure.stage}, so that most rules had nothing to look at: "
+            yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{self.failure.message}")
+        ways = [trial.way for trial in trials if not trial.untried]
+        compared = [pair.name for pair, _ in self._comparisons]
+        done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
+        done += ["traced"]
+        done += ["compiled"] if self.failure is None else []
+        done += [text for part, text in _DONE.items() if self._has(part)]
+        done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
+        yield Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")
+
+
+def is_hidden(c: Comparison) -> bool:
+    """Is it unclear, though a large effect was seen?"""
+    return c.verdict == "unclear" and bool(c.ratio) and max(c.ratio or 1.0, 1 / (c.ratio or 1.0)) >= LARGE_EFFECT
+
+
+def _check_row(row: Measurement, what: str) -> Measurement:
+    """Raises `NotMeasured` for one that failed."""
+    if row.failure is not None:
+        raise NotMeasured(f"it fails {what}, in {row.failure.stage}: {row.failure.message}")
+    return row
+
+
+def _of_trial(trial: TrialCall) -> Iterable[Remark]:
+    if trial.obstacle is not None:
+        is_all = trial.way == "compiled"
+        how, left = (
+            ("", "Only what needs no call was looked at") if is_all else (" eagerly", "What needs that is left out")
+        )
+        text = f"The function was not called{how} in this process: {trial.why}. {left}. {trial.advice}".strip()
+        yield Remark(NOT_CALLED if is_all else "not-called-unjitted", "error" if is_all else "warning", text)
+    elif trial.untried:
+        how = HOW[trial.way]
+        text = f"The function was called {how} in this process without a limit of time, because {trial.untried}."
+        yield Remark("without-limit", "warning", text)

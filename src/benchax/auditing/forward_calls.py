@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from benchax.auditing.dataflow import GRADIENT
-from benchax.auditing.derivatives import DERIVATIVE
 from benchax.auditing.forward_passes import key_of
-from benchax.auditing.shared_calls import SharedCalls
-from benchax.auditing.traced import flow
-from benchax.auditing.work import count_operations
+from benchax.auditing.recorder.log import Log, by_key, most_common
+from benchax.auditing.recorder.views import shared_uses
+from benchax.program.index import FORWARD, index
 
 LEAST_CALLS = 5
 MOST_OF_IT = 0.8
@@ -20,26 +18,42 @@ EACH_STEP = 0.5, 1.2
 """Calls for one call of the other: fewer are looks at the metrics now and then, more are a search for a step."""
 
 
-def second_forwards(shared: SharedCalls) -> list[dict[str, Any]]:
-    """In plain data, dearest first."""
-    return sorted(_find(shared), key=lambda one: -one["operations"])
+class ForwardCall(NamedTuple):
+    """Calls of a function that does a part of what another one does, of the same arrays."""
+
+    name: str
+    other: str
+    where: str
+    other_where: str
+    count: int
+    is_after: bool
+    """With results of the other among its arguments."""
+    operations: float
+    total: float
+    """Operations of both."""
 
 
-def _find(shared: SharedCalls) -> Iterator[dict[str, Any]]:
-    for use, n in shared.found.items():
-        # Where both are given the same, nobody knows yet which is a part of the other.
-        for fun, other in [(use.fun, use.other), (use.other, use.fun)][: 1 if use.is_after else 2]:
-            least, most = (share * shared.calls[other] for share in EACH_STEP)
-            if n < max(LEAST_CALLS, least) or shared.calls[fun] > most:
-                continue
-            (_, name, closed), (_, other_name, derivative) = shared.programs[fun], shared.programs[other]
-            compared = _compare(closed, derivative)
-            if compared is not None:
-                yield {
-                    "function": name, "other": other_name, "where": shared.lines[fun],
-                    "other_where": shared.lines[other], "count": n, "is_after": use.is_after,
-                    "operations": compared[0], "total": compared[1],
-                }  # fmt: skip
+def second_forwards(log: Log, programs: Mapping[int, Any]) -> list[ForwardCall]:
+    """The most operations first.
+
+    Args:
+        programs: the closed jaxpr of each function, by its number.
+    """
+    return sorted(_find(log, programs), key=lambda one: -one.operations)
+
+
+def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
+    calls = by_key(log.of("call"), "function")
+    for use, events in shared_uses(log, programs).items():
+        mine, others = (calls[number,] for number in (use.function, use.other))
+        least, most = (share * len(others) for share in EACH_STEP)
+        if len(events) < max(LEAST_CALLS, least) or len(mine) > most:
+            continue
+        compared = _compare(programs[use.function], programs[use.other])
+        if compared is not None:
+            here, there = (most_common([event.where for event in one]) for one in (mine, others))
+            own, total = compared
+            yield ForwardCall(mine[0].by, others[0].by, here, there, len(events), use.is_after, own, total)
 
 
 def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
@@ -47,10 +61,10 @@ def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
     than numbers: what it makes may well be needed before the other is called, as what a policy does."""
     if any(math.prod(one.shape) > 1 for one in closed.out_avals):
         return None
-    steps, others = flow(closed).steps, flow(other).steps
-    first = {key_of(step) for step in others if DERIVATIVE in step.scope and GRADIENT not in step.scope}
-    if not any(GRADIENT in step.scope for step in others) or any(DERIVATIVE in step.scope for step in steps):
+    ops, others = index(closed).body.ops, index(other).body
+    first = {key_of(op) for op in others.ops if FORWARD in op.scope and not op.is_backward}
+    if not any(op.is_backward for op in others.ops) or any(FORWARD in op.scope for op in ops):
         return None
-    own = count_operations(steps)
-    again = count_operations(step for step in steps if key_of(step) in first)
-    return (own, own + count_operations(others)) if again >= MOST_OF_IT * own else None
+    own = sum(op.work for op in ops)
+    again = sum(op.work for op in ops if key_of(op) in first)
+    return (own, own + others.work) if again >= MOST_OF_IT * own else None

@@ -1,97 +1,117 @@
-"""What rules say of the functions of a program: asked inside of its process when it has ended, joined outside.
+"""Audits a program that has ended, inside its process: the program, and each of its functions.
 
-The functions are read, not called (`read_evidence.py`); most of them are not even compiled again
-(`traced_evidence.py`).
+Functions are read, not called. The few that took longest to compile are compiled once more; of all others, rules get
+the trace that JAX made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from benchax.auditing import audit as audits
-from benchax.auditing.read_evidence import ReadEvidence
-from benchax.auditing.recorded_functions import RecordedFunction
-from benchax.auditing.rule import list_some
+from benchax.auditing.evidence import Can, Evidence, ProgramEvidence
+from benchax.auditing.recorder.functions import RecordedFunction
+from benchax.auditing.recorder.log import Log
+from benchax.auditing.recorder.views import use_of
+from benchax.auditing.rule import Rule, list_some
 from benchax.auditing.rules import rules as every_rule
-from benchax.auditing.traced_evidence import TracedEvidence
 from benchax.errors import BenchaxError
 from benchax.model import Remark
-from benchax.results.audit import Audit, Checked, Finding, Outcome, Suppressed
+from benchax.results.audit import Audit, Checked, Finding, Outcome
 from benchax.source_files import owner_of, without_folders
 from benchax.units import seconds
 
 READ_S = 20.0
-"""Compiling functions once more may take about so long together."""
+"""How long compiling functions once more may take, together."""
 LONGEST = 120
-"""Characters of a signature that are shown: one of a model has thousands."""
+"""Characters of a signature that are shown: the signature of a model has thousands."""
 MOST_BUILT = 3
 """Functions that are compiled once more."""
 BUILDS = 2
 """As it is, and with its arguments donated."""
 RANKS: Sequence[Outcome] = ("finding", "not checked", "fine", "not applicable")
-"""The first of these among several answers is the answer of all: what was not seen of one is not called fine."""
+"""The first of these among several answers is the answer of all: what was not seen of one function is not fine."""
 
 
-def read(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
-    """In the program's process: the answers of each function, and what was not looked at, in plain data.
+def audit_run(
+    evidence: ProgramEvidence,
+    functions: Sequence[RecordedFunction],
+    rules: Sequence[str],
+    *,
+    is_built: bool = True,
+    is_read: bool = True,
+) -> Audit:
+    """The audit of a program and of its functions.
 
-    The `MOST_BUILT` that took longest to compile are compiled once more, where that does not take too long. Of all
-    others, rules are asked that need no more than the trace.
+    Args:
+        functions: those that were recorded, the longest to compile first.
+        rules: ids to ask.
+        is_built: may functions be compiled again?
+        is_read: may functions be looked at, at all? Not if the program was ended from outside.
     """
-    asked, found, left = audits.choose_rules(rules), list[dict[str, Any]](), list[str]()
-    rest_s = READ_S
-    for i, one in enumerate(functions):
-        need_s = BUILDS * one.compile_s
-        why = one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else "")
-        is_built = i < MOST_BUILT and not why
-        rest_s -= need_s if is_built else 0.0
-        try:
-            with _silence():
-                found.append(_audit(one, asked).asdict() | {"is_built": True} if is_built else _look(one, asked))
-        except BenchaxError as error:
-            why = error.problem
-        if why and i < MOST_BUILT:
-            left.append(f"{one.place.name}: {why}")
-    return {"functions": found, "left": left}
-
-
-def look(functions: Sequence[RecordedFunction], rules: Sequence[str]) -> dict[str, Any]:
-    """The same of a program that failed or was ended: nothing is traced or compiled again."""
     asked = audits.choose_rules(rules)
     with _silence():
-        return {"functions": [_look(one, asked) for one in functions], "left": []}
+        audit = audits.run_rules(evidence, asked, evidence.command)
+    if not is_read:
+        return audit
+    begun = perf_counter()
+    if functions and sys.stderr is not None and sys.stderr.isatty():
+        # The program has ended, and its terminal would not say what is still being done.
+        names = ", ".join(one.place.name for one in functions[:MOST_BUILT])
+        sys.stderr.write(f"benchax audit: the program has ended; looking at {names}\n")
+    found, left = _read(evidence.log, functions, asked, is_built)
+    return _join_functions(audit, found, left, perf_counter() - begun)
 
 
-def _look(one: RecordedFunction, asked: Mapping[str, Any]) -> dict[str, Any]:
-    evidence = TracedEvidence(one)
-    rules = {id: rule for id, rule in asked.items() if rule.needs_trace_only}
-    signature = "" if one.jaxpr is None else evidence.signature
-    found = audits.run_rules(evidence, rules, one.place.name, signature, folder=Path.cwd())
-    return found.asdict() | {"is_built": False}
-
-
-def _audit(one: RecordedFunction, asked: Mapping[str, Any]) -> Audit:
-    evidence = ReadEvidence(
+def evidence_of(log: Log, one: RecordedFunction, can: Can) -> Evidence:
+    """What is known of one function of a program."""
+    use = use_of(log, one.serial)
+    return Evidence(
         one.case,
-        held_arguments=one.held_arguments,
-        repeated_inputs=one.repeated,
-        carried=one.carried,
-        wide_lines=one.wide_lines,
-        called_at=one.called_at,
+        can=can,
+        use=use,
+        jaxpr=one.jaxpr,
+        user=one.user,
         data=one.inputs,
         input_names=one.input_names,
         nan_at=one.nan_at,
         compile_s=one.compile_s,
-        closed_jaxpr=one.jaxpr,
-        user=one.user,
+        held_arguments=one.arguments_of(use.held),
     )
-    return audits.run_rules(evidence, asked, one.place.name, evidence.inputs.signature, folder=Path.cwd())
+
+
+def _read(
+    log: Log, functions: Sequence[RecordedFunction], asked: Mapping[str, Rule], is_built: bool
+) -> tuple[list[tuple[Audit, Can]], list[str]]:
+    """(the audit of each function, why some of the first were not compiled again)"""
+    found, left, rest_s = list[tuple[Audit, Can]](), list[str](), READ_S
+    for i, one in enumerate(functions):
+        need_s = BUILDS * one.compile_s
+        why = one.why_not or (f"compiling it again takes {seconds(one.compile_s, 2)}" if need_s > rest_s else "")
+        can: Can = "compile" if is_built and i < MOST_BUILT and not why else "trace"
+        rest_s -= need_s if can == "compile" else 0.0
+        try:
+            with _silence():
+                found.append((_audit(evidence_of(log, one, can), one, asked), can))
+        except BenchaxError as error:
+            why = error.problem
+        if why and i < MOST_BUILT and is_built:
+            left.append(f"{one.place.name}: {why}")
+    return found, left
+
+
+def _audit(evidence: Evidence, one: RecordedFunction, asked: Mapping[str, Rule]) -> Audit:
+    rules = {id: rule for id, rule in asked.items() if rule.needs_trace_only or evidence.can == "compile"}
+    signature = "" if evidence.can == "trace" and one.jaxpr is None else evidence.signature
+    return audits.run_rules(evidence, rules, one.place.name, signature, folder=Path.cwd())
 
 
 @contextlib.contextmanager
@@ -106,36 +126,35 @@ def _silence() -> Iterator[None]:
         yield
 
 
-# ---- in the process that audits ---------------------------------------------------------------------------------
+# ---- one audit of all -------------------------------------------------------------------------------------------
 
 
-def join_audits(audit: Audit, told: Mapping[str, Any] | None) -> Audit:
-    """The audit of a program with those of its functions: rules that have no answer for a program have theirs.
-
-    Args:
-        told: what `read` gave, through JSON, and its "elapsed_s"; None: the program failed or was ended, and nothing
-            was read.
-    """
-    if told is None:
-        return audit
+def _join_functions(
+    audit: Audit, functions: Sequence[tuple[Audit, Can]], left: Sequence[str], elapsed_s: float
+) -> Audit:
+    """Rules that have no answer for the program have those of its functions."""
+    audits_of = [one for one, _ in functions]
     known = every_rule()
-    # Some ask about what a program does and about each of its functions, as of random keys.
-    open_rules = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
-    answers = {c.rule: _answer(c, told["functions"]) for c in audit.checked if c.rule in open_rules}
-    found = _join(f for one in told["functions"] for f in _findings(one) if f.rule in open_rules)
+    # Some ask about what a program does and about each of its functions, as key-reuse does.
+    is_open = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
+    found = _join(f for one, _ in functions for f in _findings(one, one.findings) if f.rule in is_open)
+    answers = {c.rule: _answer(c, audits_of) for c in audit.checked if c.rule in is_open}
+    silent = (
+        replace(s, finding=f) for one, _ in functions for s in one.suppressed for f in _findings(one, [s.finding])
+    )
     return replace(
         audit,
         findings=tuple(sorted((*audit.findings, *found), key=audits.rank)),
         checked=tuple(answers.get(checked.rule) or checked for checked in audit.checked),
-        suppressed=(*audit.suppressed, *(s for one in told["functions"] for s in _read_suppressed(one))),
-        remarks=(*audit.remarks, *_remarks(told)),
+        suppressed=(*audit.suppressed, *silent),
+        remarks=(*audit.remarks, *_remarks([one.name for one, can in functions if can == "compile"], left, elapsed_s)),
+        elapsed_s=audit.elapsed_s + elapsed_s,
     )
 
 
 def _join(findings: Iterable[Finding]) -> list[Finding]:
-    """Of infos of one rule the first, whose function took longest to compile, and a line for each of the others: what
-    is no more than worth knowing is not told function by function, nor of a package's own functions. Of other findings
-    so those of one line, which several functions run through."""
+    """One info for each rule, of the function that took longest to compile, with a line for each other one; one finding
+    for each line that several functions run. A package's own functions get no infos."""
     groups: dict[Any, list[Finding]] = {}
     for i, finding in enumerate(findings):
         if finding.severity == "info" and finding.where and owner_of(finding.where[0]) == "package":
@@ -146,7 +165,6 @@ def _join(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
-    """One finding for all of them."""
     if first.severity == "info":
         told = [f"also {without_folders(_line_of(each))}: {each.title}" for each in others]
     else:
@@ -159,40 +177,24 @@ def _line_of(finding: Finding) -> str:
     return f"{finding.where[0]}:{finding.where[1]}" if finding.where else "elsewhere"
 
 
-def _answer(of_program: Checked, functions: Sequence[Mapping[str, Any]]) -> Checked:
-    rule = of_program.rule
-    of_all = [Checked(**checked) for one in functions for checked in one["checked"] if checked["rule"] == rule]
+def _answer(of_program: Checked, functions: Sequence[Audit]) -> Checked:
+    of_all = [checked for one in functions for checked in one.checked if checked.rule == of_program.rule]
     answers = of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all]
     return min(answers, key=lambda checked: RANKS.index(checked.outcome))
 
 
-def _findings(function: Mapping[str, Any]) -> list[Finding]:
-    signature = function["signature"]
-    shown = signature if len(signature) <= LONGEST else f"{signature[:LONGEST]}…"
-    of = f"of {function['name']}({shown}), as the program called it"
-    return [_finding(one, of) for one in function["findings"]]
+def _findings(function: Audit, findings: Iterable[Finding]) -> list[Finding]:
+    shown = function.signature
+    shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+    of = f"of {function.name}({shown}), as the program called it"
+    return [replace(one, seen=(*one.seen, of)) for one in findings]
 
 
-def _finding(told: Mapping[str, Any], of: str) -> Finding:
-    where = told["where"] and (told["where"][0], told["where"][1])
-    return Finding(**{**told, "seen": (*told["seen"], of), "where": where})
-
-
-def _read_suppressed(function: Mapping[str, Any]) -> list[Suppressed]:
-    return [
-        Suppressed(_finding(one["finding"], f"of {function['name']}"), one["reason"], one["by"])
-        for one in function["suppressed"]
-    ]
-
-
-def _remarks(told: Mapping[str, Any]) -> Iterator[Remark]:
-    names = [one["name"] for one in told["functions"] if one["is_built"]]
-    if names:
-        taken = seconds(told["elapsed_s"], 2)
-        yield Remark(
-            "read",
-            "info",
-            f"When the program had ended, {' and '.join(names)} {'was' if len(names) == 1 else 'were'} traced and "
-            f"compiled once more, to look at, and not called ({taken}).",
+def _remarks(built: Sequence[str], left: Iterable[str], elapsed_s: float) -> Iterator[Remark]:
+    if built:
+        text = (
+            f"When the program had ended, {' and '.join(built)} {'was' if len(built) == 1 else 'were'} traced and "
+            f"compiled once more, to look at, and not called ({seconds(elapsed_s, 2)})."
         )
-    yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in told["left"])
+        yield Remark("read", "info", text)
+    yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in left)

@@ -8,7 +8,6 @@ that gives every device all of an array is left out, since who keeps parts and g
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
-from benchax.auditing.dataflow import Body
-from benchax.auditing.traced import TracedEquation, TracedValue, flow
+from benchax.program.index import Op, Value, index
 from benchax.program.jaxpr import own_line, user_line
 from benchax.watching.signatures import describe_placement
 
@@ -63,23 +61,21 @@ def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> l
 
 def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
     """Of inputs that are read for nothing else."""
-    body = Body(flow(closed))
-    for i, value in enumerate(body.program.inputs):
-        readers = body.readers(value)
-        wanted = [_wanted(step, value) for step in readers]
-        if wanted and not body.is_output(value) and all(one is not None for one in wanted):
-            yield InnerLayout(i, wanted[0], readers[0].line)
+    for i, value in enumerate(index(closed).inputs):
+        wanted = [_wanted(op, value) for op in value.readers]
+        if wanted and not value.is_output and all(one is not None for one in wanted):
+            yield InnerLayout(i, wanted[0], value.readers[0].line)
     yield from _of_inner_jits(closed.jaxpr)
 
 
-def _wanted(step: TracedEquation, value: TracedValue) -> Any:
+def _wanted(op: Op, value: Value) -> Any:
     """The layout that an equation gives what it reads; None where it does not say, or leaves some of it open."""
-    params = step.equation.params
-    if step.name in CONSTRAINTS and not params.get("unconstrained_dims"):
+    params = op.params
+    if op.name in CONSTRAINTS and not params.get("unconstrained_dims"):
         return params.get("sharding", params.get("dst_sharding"))
     # Before jax 0.7 its specs are called otherwise: then it is not seen.
-    if step.name == "shard_map" and isinstance(params["mesh"], jax.sharding.Mesh) and "in_specs" in params:
-        at = next(i for i, read in enumerate(step.reads) if read is value)
+    if op.name == "shard_map" and isinstance(params["mesh"], jax.sharding.Mesh) and "in_specs" in params:
+        at = next(i for i, read in enumerate(op.reads) if read is value)
         return NamedSharding(params["mesh"], params["in_specs"][at])
     return None
 
@@ -106,14 +102,6 @@ def _moves(given: Any, wanted: Any, n_axes: int) -> bool:
     # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
     is_same_set = given.device_set == wanted.device_set
     return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
-
-
-def note_layouts(layouts: ArgumentLayouts, leaves: Sequence[Any]) -> None:
-    """Before a call."""
-    for i, leaf in enumerate(leaves):
-        with contextlib.suppress(AttributeError):  # numbers and arrays of NumPy lie nowhere
-            if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1:
-                layouts.seen[i, leaf.sharding] += 1
 
 
 def _size_bytes(aval: Any) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from benchax.auditing.bindings import argument_of, bindings_of, calls_on, parameters_of
-from benchax.auditing.key_notes import users_of_keys
+from benchax.auditing.recorder.hooks import users_of_keys
 from benchax.auditing.syntax import Function, callee_name, scopes_around, tree_of
 from benchax.program.jaxpr import OwnFrame
 from benchax.results.audit import Where

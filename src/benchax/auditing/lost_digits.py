@@ -6,17 +6,13 @@ quarter of a day by float32. Small numbers beside large ones, as the tails of a 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchax.specs import short_dtype
-from benchax.watching.frames import user_line
 
 SAMPLED = 4096
 """Elements, one after another: neighbours are closest to each other, in a series of times."""
@@ -29,8 +25,6 @@ KEPT_SHARE = 0.9
 """Of the different numbers that have to stay different."""
 NOISE_BITS = 40
 """Numbers equal to so many bits differ by the rounding of what made them."""
-LOOKED_AT = 3
-"""Arrays of one line and shape."""
 WIDE = ("float64", "int64")
 
 
@@ -99,40 +93,3 @@ def _look(column: np.ndarray, to: np.dtype) -> LostDigits | None:
 def _without_noise(column: np.ndarray) -> np.ndarray:
     parts, exponents = np.frexp(column.astype(np.float64))
     return np.ldexp(np.round(parts * 2.0**NOISE_BITS), exponents - NOISE_BITS)
-
-
-class LostDigitsNotes:
-    """Lines of the user's at which numbers were lost on their way to a device."""
-
-    def __init__(self) -> None:
-        self._times = Counter[tuple[str, str]]()
-        self._lost: dict[str, LostDigits] = {}
-
-    def note_put(self, given: Any, found: Any) -> None:
-        """Told of what `jax.device_put`, `jnp.asarray` or `jnp.array` was given, and of what it made."""
-        made = jax.tree.leaves(found)
-        leaves = jax.tree.leaves(given) if len(made) > 1 or isinstance(given, Mapping) else [given]
-        if len(leaves) == len(made):
-            self._note(user_line(), ((one, to.dtype) for one, to in zip(leaves, made, strict=True) if _is_numbers(one)))
-
-    def note_call(self, leaves: Sequence[Any], where: str | None) -> None:
-        """Told of the arguments of a call before it runs."""
-        self._note(where, ((leaf, jnp.result_type(leaf)) for leaf in leaves if isinstance(leaf, np.ndarray)))
-
-    def asdict(self) -> list[Mapping[str, Any]]:
-        return [{"where": where, "lost": asdict(lost)} for where, lost in self._lost.items()]
-
-    def _note(self, where: str | None, arrays: Iterable[tuple[Any, Any]]) -> None:
-        for given, dtype in arrays:
-            kind = where or "", str(np.shape(given))
-            self._times[kind] += 1
-            if where and where not in self._lost and self._times[kind] <= LOOKED_AT:
-                lost = find_lost_digits(given, dtype)
-                self._lost |= {where: lost} if lost else {}
-
-
-def _is_numbers(given: Any) -> bool:
-    """Is it an array of NumPy, or a list of Python's numbers, whose first is looked at?"""
-    while isinstance(given, list | tuple) and given:
-        given = given[0]
-    return isinstance(given, np.ndarray | np.generic | int | float)

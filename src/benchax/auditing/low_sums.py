@@ -1,234 +1,180 @@
 """Running sums and moving averages of bf16 and f16 in a traced program: what loops and scatters add to one value.
 
-A carry of a `scan` is a running sum where what the body returns for it is the carry with something added: by `+`, by
-`x.at[i].add`, in some rows (`jnp.where`), in another `scan` inside, or in float32 and rounded again. How many terms
-one element gets is known from the lengths of the loops and from shapes: n terms for k elements are n / k on average,
-and some element has as many. `experiments/running_sums.py` finds the plain ones, which it can also carry wider.
+A carry of a `scan` is a running sum if the body returns the carry with something added: by `+`, by `x.at[i].add`, in
+some rows (`jnp.where`), in another `scan` inside, or in float32 and rounded again. How many terms one element gets
+follows from the lengths of the loops and from shapes: n terms for k elements are n / k on average, and some element has
+as many. `experiments/running_sums.py` finds the plain ones, which it can also carry wider.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from benchax.auditing.dataflow import GRADIENT, Body, bodies
-from benchax.auditing.fed_back import Carried
-from benchax.auditing.traced import TracedEquation, TracedValue, flow
+from benchax.auditing.recorder.views import Carried
 from benchax.experiments.running_sums import ADDITIONS, LOW
+from benchax.program.index import CONVERTS, KEEPS, Op, Program, Value
 
-PASSES = ("convert_element_type", "copy", "reshape", "squeeze", "expand_dims")
+PASSES = KEEPS | CONVERTS
 SCATTERS = ("scatter-add", "scatter_add")
-LOST = 0.1
-"""An average that does not move before a new value differs by so much has no use."""
 BITS = {"bfloat16": 8, "float16": 11}
 """Digits of the mantissa, with the one that is not stored."""
+LOST = 0.1
+"""An average that does not move before a new value differs by this share has no use."""
 
 
-class LowSum(NamedTuple):
+@dataclass(frozen=True)
+class LowSum:
     """A value to which terms are added one after the other."""
 
-    body: Body
-    """Where what it begins with is known."""
-    step: TracedEquation
+    op: Op
     """The loop, or the scatter."""
-    start: TracedValue
-    dtype: str
-    added: TracedEquation
+    start: Value
+    added: Op
     terms: float
-    """Of one element, on average of them."""
-    position: int
-    """Among the carries of the loop."""
+    """Terms of one element, on average."""
+    position: int = 0
+    """The place of the value among the carries of the loop."""
     calls: int = 0
-    """Of a Python loop: so often was the function called with its own result."""
+    """Calls of the function with its own result, in a Python loop."""
 
     @property
-    def is_scattered(self) -> bool:
-        return self.added.name in SCATTERS
+    def dtype(self) -> str:
+        return str(self.start.dtype)
 
 
 class StuckAverage(NamedTuple):
     """A moving average that loses its updates in its dtype."""
 
-    body: Body
-    start: TracedValue
-    """What is averaged so far: an input of the body."""
-    multiplied: TracedEquation
+    start: Value
+    """The average so far: an input of the body."""
+    multiplied: Op
     factor: float
-    """Of the old value, as the program has it; that of the new one is `weight`."""
+    """Factor of the old value, as the program has it; that of the new one is `weight`."""
     weight: float
     lost: float
     """New values are lost that differ by a smaller part of the average than this."""
 
 
-@dataclass
-class _Added:
+@dataclass(frozen=True)
+class _Chain:
     """How a value is made of a carry by additions alone."""
 
     terms: float = 0.0
-    added: TracedEquation | None = None
-    loops: tuple[int, ...] = ()
-    """Equations of the loops and scatters in it, by their ids."""
+    added: Op | None = None
+    inside: frozenset[Op] = frozenset()
+    """Loops and scatters that are part of it."""
+
+    def extend(self, terms: float, added: Op, inside: frozenset[Op] = frozenset()) -> _Chain:
+        return _Chain(self.terms + terms, added, self.inside | inside)
 
 
-def low_sums(closed: Any) -> Iterator[LowSum]:
+def low_sums(program: Program) -> Iterator[LowSum]:
     """Sums of loops, outermost loops first, each once, and then what single scatters add."""
-    everything, told = list(bodies(closed)), set[int]()
-    for body in everything:
-        for step in body.program.steps:
-            for found, chain in _of_loop(body, step) if step.name == "scan" else ():
-                if not told & {*chain.loops}:
-                    yield found
-                told |= {*chain.loops}
-    for body in everything:
-        for step in body.program.steps:
-            is_low = step.name in SCATTERS and str(step.makes[0].dtype) in LOW
-            if is_low and GRADIENT not in step.scope and id(step.equation) not in told:
-                yield LowSum(body, step, step.reads[0], str(step.makes[0].dtype), step, _terms_of_scatter(step), 0)
+    told = set[Op]()
+    for op in (op for op in program.ops if op.name == "scan"):
+        for i, (start, taken, returned) in enumerate(op.bodies[0].carries):
+            chain = _follow(returned, taken) if str(start.dtype) in LOW else None
+            if chain is not None and chain.added is not None:
+                if not told & chain.inside:
+                    yield LowSum(op, start, chain.added, op.params["length"] * chain.terms, i)
+                told |= chain.inside
+    for op in program.find(*SCATTERS):
+        if str(op.makes[0].dtype) in LOW and op not in told:
+            yield LowSum(op, op.reads[0], op, _terms_of_scatter(op))
 
 
-def sums_of_calls(closed: Any, carried: Carried) -> Iterator[LowSum]:
-    """Sums of a Python loop: results that are an argument with something added, and come back as that argument. What
-    is added is not made of the argument, as a step of an optimiser is."""
-    body = Body(flow(closed))
-    inputs, outputs = body.program.inputs, body.program.outputs
+def sums_of_calls(program: Program, carried: Carried) -> Iterator[LowSum]:
+    """Sums of a Python loop: results that are an argument with something added, and come back as that argument. What is
+    added is not made of the argument, as a step of an optimizer is."""
+    inputs, outputs = program.inputs, program.outputs
     for i, j in carried.positions:
-        if i >= len(inputs) or j >= len(outputs) or str(inputs[i].dtype) not in LOW:
-            continue
-        chain = _CarryWay(body, inputs[i], strict=True).behind(outputs[j])
-        if chain is not None and chain.added is not None:
-            terms = carried.calls * chain.terms
-            yield LowSum(body, chain.added, inputs[i], str(inputs[i].dtype), chain.added, terms, i, carried.calls)
+        if i < len(inputs) and j < len(outputs) and str(inputs[i].dtype) in LOW:
+            chain = _follow(outputs[j], inputs[i], is_strict=True)
+            if chain is not None and chain.added is not None:
+                yield LowSum(chain.added, inputs[i], chain.added, carried.calls * chain.terms, i, carried.calls)
 
 
-def _of_loop(body: Body, step: TracedEquation) -> Iterator[tuple[LowSum, _Added]]:
-    for i, start in enumerate(step.split_operands(step.reads).carry):
-        chain = _follow_carry(step, i) if str(start.dtype) in LOW else None
-        if chain is not None and chain.added is not None:
-            terms = step.equation.params["length"] * chain.terms
-            yield LowSum(body, step, start, str(start.dtype), chain.added, terms, i), chain
+def _follow(returned: Value, carry: Value, *, is_strict: bool = False) -> _Chain | None:
+    """How a value is made of a carry; None if anything else than additions is done to it.
 
+    Args:
+        is_strict: what is added must not be made of the carry.
+    """
+    depending = carry.ahead()
+    known: dict[Value, _Chain | None] = {carry: _Chain()}
 
-def _follow_carry(scan: TracedEquation, position: int) -> _Added | None:
-    """Finds the values that one iteration adds to a carry; None if it does anything else."""
-    inside = Body(flow(scan.equation.params["jaxpr"]), len(scan.split_operands(scan.reads).consts), of=scan)
-    taken, returned = inside.carries[position]
-    return _CarryWay(inside, taken).behind(returned)
+    def behind(value: Value) -> _Chain | None:
+        if value not in known:
+            known[value] = step(value, value.maker) if value.maker is not None and value in depending else None
+        return known[value]
 
+    def step(value: Value, op: Op) -> _Chain | None:
+        if op.name in PASSES:
+            return behind(op.reads[0])
+        if op.name in ADDITIONS:
+            parts = [one for one in op.reads if one in depending]
+            # `carry + f(carry)` adds up too, if it is plain to see.
+            parts = [one for one in parts if one is carry] if len(parts) > 1 and not is_strict else parts
+            before = behind(parts[0]) if len(parts) == 1 else None
+            return before and before.extend(1.0, op)
+        if op.name in SCATTERS and not depending.intersection(op.reads[1:]):
+            before = behind(op.reads[0])
+            return before and before.extend(_terms_of_scatter(op), op, frozenset({op}))
+        if op.name == "select_n":
+            sides = [behind(one) for one in op.reads[1:]]
+            chains = [side for side in sides if side is not None]
+            return max(chains, key=lambda side: side.terms) if len(chains) == len(sides) else None
+        return of_loop(op, op.makes.index(value)) if op.name == "scan" else None
 
-class _CarryWay:
-    """A body, and the carry whose way through it is followed."""
-
-    def __init__(self, body: Body, carry: TracedValue, *, strict: bool = False) -> None:
-        self.body, self.carry, self.is_strict = body, carry, strict
-        self.depending = depending_on(body, carry)
-        self.known: dict[int, _Added | None] = {}
-
-    def behind(self, value: TracedValue) -> _Added | None:
-        if id(value) not in self.known:
-            self.known[id(value)] = _Added() if value is self.carry else self._behind(value)
-        return self.known[id(value)]
-
-    def _behind(self, value: TracedValue) -> _Added | None:
-        step = self.body.maker(value)
-        if step is None or id(value) not in self.depending:
+    def of_loop(op: Op, at: int) -> _Chain | None:
+        carries = op.bodies[0].carries
+        if at >= len(carries):
             return None
-        if step.name in PASSES:
-            return self.behind(step.reads[0])
-        if step.name in ADDITIONS:
-            return self._of_addition(step)
-        if step.name in SCATTERS and not any(id(one) in self.depending for one in step.reads[1:]):
-            terms = _terms_of_scatter(step)
-            return _extend(self.behind(step.reads[0]), terms, step, id(step.equation))
-        if step.name == "select_n":
-            sides = [self.behind(one) for one in step.reads[1:]]
-            known = [side for side in sides if side is not None]
-            return max(known, key=lambda side: side.terms) if len(known) == len(sides) else None
-        return self._of_loop(step, value) if step.name == "scan" else None
-
-    def _of_addition(self, step: TracedEquation) -> _Added | None:
-        parts = [one for one in step.reads if id(one) in self.depending]
-        # `carry + f(carry)` adds up too, where it is plain to see.
-        parts = [one for one in parts if one is self.carry] if len(parts) > 1 and not self.is_strict else parts
-        return _extend(self.behind(parts[0]), 1.0, step) if len(parts) == 1 else None
-
-    def _of_loop(self, step: TracedEquation, value: TracedValue) -> _Added | None:
-        at = next(i for i, one in enumerate(step.makes) if one is value)
-        starts = step.split_operands(step.reads).carry
-        if at >= len(starts):
-            return None
-        before, inner = self.behind(starts[at]), _follow_carry(step, at)
+        start, taken, given = carries[at]
+        before, inner = behind(start), _follow(given, taken)
         if before is None or inner is None or inner.added is None:
             return None
-        terms = step.equation.params["length"] * inner.terms
-        found = _extend(before, terms, inner.added, id(step.equation))
-        return found and _Added(found.terms, found.added, (*found.loops, *inner.loops))
+        return before.extend(op.params["length"] * inner.terms, inner.added, inner.inside | {op})
+
+    return behind(returned)
 
 
-def _extend(chain: _Added | None, terms: float, added: TracedEquation, *loops: int) -> _Added | None:
-    return None if chain is None else _Added(chain.terms + terms, added, (*chain.loops, *loops))
+def _terms_of_scatter(op: Op) -> float:
+    return op.reads[2].size / max(op.reads[0].size, 1)
 
 
-def depending_on(body: Body, value: TracedValue) -> set[int]:
-    """Values that are made of one, by their ids, itself included."""
-    found, waiting = {id(value)}, [value]
-    while waiting:
-        made = [one for step in body.readers(waiting.pop()) for one in step.makes if id(one) not in found]
-        found |= {id(one) for one in made}
-        waiting += made
-    return found
-
-
-def _terms_of_scatter(step: TracedEquation) -> float:
-    operand, updates = step.reads[0], step.reads[2]
-    return math.prod(updates.shape) / max(math.prod(operand.shape), 1)
-
-
-# ---- moving averages --------------------------------------------------------------------------------------------
-
-
-def stuck_averages(closed: Any) -> Iterator[StuckAverage]:
+def stuck_averages(program: Program) -> Iterator[StuckAverage]:
     """Averages `decay * old + (1 - decay) * new` whose updates are lost in the dtype that they are kept in."""
-    for body in bodies(closed):
-        for value in body.program.inputs if body.is_loop or body.of is None else ():
-            if str(value.dtype) in LOW:
-                yield from _averages_of(body, value)
+    for body in (body for body in program.bodies if body.is_loop or body.op is None):
+        for old in (value for value in body.inputs if str(value.dtype) in LOW):
+            depending = old.ahead()
+            for output in body.outputs:
+                op = output.back(PASSES).maker
+                if op is None or op.name not in ADDITIONS or output.shape != old.shape or output.dtype != old.dtype:
+                    continue
+                kept = next((_scaled(one) for one in op.reads if one in depending), None)
+                new = next((_scaled(one) for one in op.reads if one not in depending), None)
+                if kept and new and any(one.back(PASSES) is old for one in kept[0].reads):
+                    lost = lost_difference(kept[1], new[1], str(old.dtype))
+                    if lost >= LOST:
+                        yield StuckAverage(old, *kept, new[1], lost)
 
 
-def _averages_of(body: Body, old: TracedValue) -> Iterator[StuckAverage]:
-    depending = depending_on(body, old)
-    for output in body.program.outputs:
-        step = body.maker(body.through(output, PASSES))
-        if step is None or step.name not in ADDITIONS or output.shape != old.shape or output.dtype != old.dtype:
-            continue
-        olds = [one for one in step.reads if id(one) in depending]
-        news = [one for one in step.reads if id(one) not in depending]
-        (kept, factor), (_, weight) = (_scaled(body, side[0]) if side else (None, None) for side in (olds, news))
-        if kept is None or factor is None or weight is None:
-            continue
-        is_of_old = any(body.through(one, PASSES) is old for one in kept.reads)
-        lost = lost_difference(factor, weight, str(old.dtype)) if is_of_old else 0.0
-        if lost >= LOST:
-            yield StuckAverage(body, old, kept, factor, weight, lost)
-
-
-def _scaled(body: Body, value: TracedValue) -> tuple[TracedEquation | None, float | None]:
-    """The product with a number that a value is, and the number."""
-    step = body.maker(body.through(value, PASSES))
-    numbers = [one for one in step.reads if one.literal is not None and np.ndim(one.literal) == 0] if step else []
-    is_product = step is not None and step.name == "mul" and len(numbers) == 1
-    return (step, float(numbers[0].literal)) if is_product else (None, None)
+def _scaled(value: Value) -> tuple[Op, float] | None:
+    """(the product with a number that a value is, the number)"""
+    op = value.made_by("mul", through=PASSES)
+    numbers = [one.literal for one in op.reads if one.literal is not None and not one.shape] if op is not None else []
+    return (op, float(numbers[0])) if op is not None and len(numbers) == 1 else None
 
 
 def lost_difference(factor: float, weight: float, dtype: str) -> float:
     """How far a new value has to be from the average for the average to move at all, as a part of the average.
 
     It moves by `weight` of the difference, which is rounded away below half a unit in the last place: that is
-    2^-(bits + 1) of a number at least, and twice as much at most. 0 where the two factors are no average's: a factor
-    that is written in the dtype itself is rounded to half a unit too.
+    2^-(bits + 1) of a number at least, and twice as much at most. 0 if the two factors are no average's: a factor that
+    is written in the dtype itself is rounded to half a unit too.
     """
     half = 2.0 ** -(BITS[dtype] + 1)
     return half / weight if weight > 0 and abs(factor + weight - 1) <= half and factor <= 1 else 0.0

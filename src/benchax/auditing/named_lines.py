@@ -1,27 +1,12 @@
-"""Lines that are found by names alone: that of an inner function, and that which gives a value a second name."""
+"""The line that gives a value a second name."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from benchax.auditing.bindings import bindings_of, calls_on, element_of
 from benchax.auditing.syntax import scopes_around, tree_of
 from benchax.results.audit import Where
-
-
-def inner_function_at(called: Where | None, name: str) -> Where | None:
-    """The line of a lambda or an inner function by its qualified name, Sweep.orbit.<locals>.<lambda>, in the file of a
-    call. None where there is none, or several."""
-    tree = tree_of(called[0]) if called is not None else None
-    if called is None or tree is None:
-        return None
-    outer, _, inner = name.rpartition(".<locals>.")
-    scopes: list[ast.AST] = [tree]
-    for part in outer.replace(".<locals>", "").split("."):
-        scopes = [node for scope in scopes for node in ast.walk(scope) if _is_named(node, part)]
-    lines = {line for scope in scopes for line in _lines_of_functions(scope, inner)}
-    return (called[0], lines.pop()) if len(lines) == 1 else None
 
 
 def named_again_at(first: Where | None, second: Where | None) -> Where | None:
@@ -53,14 +38,3 @@ def _meant_by(tree: ast.AST, name: ast.Name) -> tuple[str, int | None]:
     if path and isinstance(value, ast.Tuple):
         value = element_of(value, path[0])
     return (value.id, value.lineno) if isinstance(value, ast.Name) else (name.id, None)
-
-
-def _is_named(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
-
-
-def _lines_of_functions(scope: ast.AST, name: str) -> Iterator[int]:
-    for node in ast.walk(scope):
-        is_lambda = isinstance(node, ast.Lambda) and name == "<lambda>"
-        if isinstance(node, ast.Lambda | ast.FunctionDef) and (is_lambda or getattr(node, "name", None) == name):
-            yield node.lineno

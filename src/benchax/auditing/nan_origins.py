@@ -1,8 +1,8 @@
-"""Finds the operation of which NaN comes: a program is run once more, from inputs without NaN.
+"""Finds the operation that makes NaN: a program is run again, from inputs without NaN.
 
-From a result that is NaN the way goes back to an operation that was given none, into loops and branches: of a loop the
-first iteration that makes NaN is looked for. Where infinity was given, so is the operation that made that of finite
-numbers. A NaN that was made and left out again is not on that way.
+From a result that is NaN the way goes back to an operation that was given none, into loops and branches: in a loop, to
+the first iteration that makes NaN. If infinity was given, so is the operation that made it from finite numbers. A NaN
+that was made and left out again is not on that way.
 """
 
 from __future__ import annotations
@@ -15,214 +15,167 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.auditing.tolerance_loops import constants_as_inputs
-from benchax.auditing.tolerance_runs import evaluate, look_up
-from benchax.auditing.traced import TracedEquation, TracedProgram, TracedValue, flow
+from benchax.program.evaluate import evaluate, look_up
+from benchax.program.index import Body, Op, Program, Value
 
 
 @dataclass(frozen=True)
-class NonFiniteStep:
+class NonFinite:
     """An operation, with what it was given and made at one call."""
 
-    step: TracedEquation
+    op: Op
     reads: Sequence[np.ndarray]
     made: np.ndarray
     """The first of its results that is not finite."""
     iterations: tuple[int, ...] = ()
-    """Of the loops around it, outermost first: how many had gone before."""
+    """For each loop around it, outermost first: how many iterations had gone before."""
 
 
 @dataclass(frozen=True)
 class NanOrigin:
-    nan: NonFiniteStep
-    infinity: NonFiniteStep | None
-    """Where the infinity that it was given was made of finite numbers; None where it was given none, or that stands in
-    the program, or comes with its inputs."""
-    given: TracedEquation | None = None
+    nan: NonFinite
+    infinity: NonFinite | None
+    """Where the infinity that it was given was made from finite numbers; None if it was given none, or that is written
+    in the program, or comes with its inputs."""
+    given: Op | None = None
     """What puts infinity in as a number."""
 
 
 def is_nan(value: Any) -> bool:
-    """Is one of its elements? False of what is no float."""
+    """Is one of its elements? False for what is no float."""
     dtype = getattr(value, "dtype", None) or np.result_type(type(value))
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) or not jnp.issubdtype(dtype, jnp.inexact):
         return False
     return bool(np.isnan(np.asarray(value)).any())
 
 
-def find_origin(closed: Any, inputs: Sequence[Any]) -> NanOrigin | None:
-    """None where no result is NaN, or one comes of a number that is NaN in the program.
+def find_origin(program: Program, inputs: Sequence[Any]) -> NanOrigin | None:
+    """None if no result is NaN, or one comes from a number that is NaN in the program.
 
     Raises:
-        NotMeasured: it has effects, or calls back into Python.
+        NotMeasured: it has effects, or calls Python.
     """
-    place = _find(closed, inputs, (), jnp.isnan)
+    place = _find(program.body, inputs, (), jnp.isnan)
     if place is None:
         return None
-    run, step, before = place
-    infinite = next((value for value in step.reads if run.has(value, jnp.isinf)), None)
-    source = run.first_step(infinite, jnp.isinf) if infinite is not None else None
+    run, op, before = place
+    infinite = next((value for value in op.reads if run.has(value, jnp.isinf)), None)
+    source = run.first_op(infinite, jnp.isinf) if infinite is not None else None
     if source is None:
-        return NanOrigin(run.look_at(step, before), None)
+        return NanOrigin(run.look_at(op, before), None)
     if _is_of_numbers(source):
-        return NanOrigin(run.look_at(step, before), None, source)
+        return NanOrigin(run.look_at(op, before), None, source)
     in_run, source, in_before = _inside(source, run, before, jnp.isinf) or (run, source, before)
-    return NanOrigin(run.look_at(step, before), in_run.look_at(source, in_before))
+    return NanOrigin(run.look_at(op, before), in_run.look_at(source, in_before))
 
 
 Test = Callable[[Any], Any]
 """jnp.isnan or jnp.isinf."""
-Place = tuple["_ProgramRun", TracedEquation, tuple[int, ...]]
-"""A step in a run of its program, and how many iterations of the loops around it went before."""
+Place = tuple["_Run", Op, tuple[int, ...]]
+"""An operation in a run of its body, and how many iterations of the loops around it went before."""
 
 
-def _find(closed: Any, inputs: Sequence[Any], before: tuple[int, ...], test: Test) -> Place | None:
-    """The step that makes the first result for which the test holds, of others."""
-    run = _ProgramRun(flow(constants_as_inputs(closed)), [*closed.consts, *inputs])
-    start = next((value for value in run.program.outputs if run.has(value, test)), None)
-    step = run.first_step(start, test) if start is not None else None
-    if step is None or _is_of_numbers(step):
+def _find(body: Body, inputs: Sequence[Any], before: tuple[int, ...], test: Test) -> Place | None:
+    """The operation that makes the first result for which the test holds, from others."""
+    run = _Run(body, inputs)
+    start = next((value for value in body.outputs if run.has(value, test)), None)
+    op = run.first_op(start, test) if start is not None else None
+    if op is None or _is_of_numbers(op):
         return None
-    return _inside(step, run, before, test) or (run, step, before)
+    return _inside(op, run, before, test) or (run, op, before)
 
 
-def _is_of_numbers(step: TracedEquation) -> bool:
-    """Is it made of what stands in the program, or does it put such a number in place of others?"""
-    values = step.reads[1:] if step.name == "select_n" else step.reads
+def _is_of_numbers(op: Op) -> bool:
+    """Does it read a number that is not finite in the program, or put one in place of others?"""
+    values = op.reads[1:] if op.name == "select_n" else op.reads
     return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
 
 
-class _ProgramRun:
-    """A program run once, with what is NaN or infinite in it."""
+class _Run:
+    """A body run once, with what is NaN or infinite in it."""
 
-    def __init__(self, program: TracedProgram, inputs: Sequence[Any]) -> None:
-        self.program, self.inputs = program, [jnp.asarray(one) if np.isscalar(one) else one for one in inputs]
-        self._makers = {id(value): step for step in program.steps for value in step.makes}
-        values = [value for value in (*program.inputs, *self._made()) if value.is_of(jnp.inexact)]
-        flags = self.compute(lambda known: [_flags(known[id(value)]) for value in values if id(value) in known])
-        self._flags: Mapping[int, Any] = {id(value): one for value, one in zip(values, flags, strict=True)}
+    def __init__(self, body: Body, inputs: Sequence[Any]) -> None:
+        self.body, self.inputs = body, [jnp.asarray(one) if np.isscalar(one) else one for one in inputs]
+        values = [v for v in (*body.inputs, *(v for op in body.ops for v in op.makes)) if v.is_of(jnp.inexact)]
+        flags = self._compute(lambda known: [_flags(known[value]) for value in values])
+        self._flags: Mapping[Value, Any] = dict(zip(values, flags, strict=True))
 
-    def _made(self) -> list[TracedValue]:
-        return [value for step in self.program.steps for value in step.makes]
-
-    def compute(self, read: Callable[[dict[int, Any]], Any]) -> Any:
+    def _compute(self, read: Callable[[dict[Value, Any]], Any]) -> Any:
         """What `read` makes of all values, of which nothing else is kept."""
-        found = jax.jit(lambda *given: read(evaluate(self.program, given)))(*self.inputs)
-        return jax.tree.map(lambda one: np.asarray(one) if _is_plain(one) else one, found)
 
-    def has(self, value: TracedValue, test: Test) -> bool:
-        if value.literal is not None:
-            return value.is_of(jnp.inexact) and bool(np.any(test(np.asarray(value.literal, float))))
-        return bool(self._flags[id(value)][int(test is jnp.isinf)]) if id(value) in self._flags else False
+        def compute(*given: Any) -> Any:
+            return read(evaluate(self.body.ops, dict(zip(self.body.inputs, given, strict=True))))
 
-    def first_step(self, value: TracedValue, test: Test) -> TracedEquation | None:
-        """Back from a value to the step that was given nothing of the kind; None where it is an input."""
-        while (step := self._makers.get(id(value))) is not None:
-            before = next((one for one in step.reads if self.has(one, test)), None)
+        is_key = lambda one: jax.dtypes.issubdtype(one.dtype, jax.dtypes.extended)  # noqa: E731
+        return jax.tree.map(lambda one: one if is_key(one) else np.asarray(one), jax.jit(compute)(*self.inputs))
+
+    def has(self, value: Value, test: Test) -> bool:
+        number = value.literal if value.literal is not None else value.const
+        if number is not None:
+            return value.is_of(jnp.inexact) and bool(np.any(test(np.asarray(number, float))))
+        return bool(self._flags[value][int(test is jnp.isinf)]) if value in self._flags else False
+
+    def first_op(self, value: Value, test: Test) -> Op | None:
+        """Back from a value to the operation that was given nothing of the kind; None if it is an input."""
+        while (op := value.maker) is not None:
+            before = next((one for one in op.reads if self.has(one, test)), None)
             if before is None or before.literal is not None:
-                return step
+                return op
             value = before
         return None
 
-    def values_of(self, values: Sequence[TracedValue]) -> list[Any]:
-        return self.compute(lambda known: [look_up(known, value) for value in values])
+    def values_of(self, values: Sequence[Value]) -> list[Any]:
+        return self._compute(lambda known: [look_up(known, value) for value in values])
 
-    def look_at(self, step: TracedEquation, before: tuple[int, ...]) -> NonFiniteStep:
-        n = len(step.reads)
-        found = self.values_of([*step.reads, *step.makes])
-        made = next((one for one, value in zip(found[n:], step.makes, strict=True) if _is_bad(one, value)), found[n])
-        return NonFiniteStep(step, found[:n], made, before)
+    def look_at(self, op: Op, before: tuple[int, ...]) -> NonFinite:
+        n = len(op.reads)
+        found = self.values_of([*op.reads, *op.makes])
+        floats = (one for one, value in zip(found[n:], op.makes, strict=True) if value.is_of(jnp.inexact))
+        return NonFinite(op, found[:n], next((one for one in floats if not np.isfinite(one).all()), found[n]), before)
 
 
 def _flags(value: Any) -> Any:
     return jnp.stack([jnp.any(jnp.isnan(value)), jnp.any(jnp.isinf(value))])
 
 
-def _is_bad(one: Any, value: TracedValue) -> bool:
-    return value.is_of(jnp.inexact) and not bool(jnp.all(jnp.isfinite(one)))
+def _inside(op: Op, run: _Run, before: tuple[int, ...], test: Test) -> Place | None:
+    """The operation in a loop or branch; None if it isn't found there."""
+    if op.name not in ("cond", "scan", "while"):
+        return None
+    reads = run.values_of(op.reads)
+    if op.name == "cond":
+        return _find(op.bodies[int(reads[0])], reads[1:], before, test)
+    n, inputs = _first_bad(op, reads, test)
+    return _find(op.bodies[0], inputs, (*before, n), test)
 
 
-def _is_plain(value: Any) -> bool:
-    return not jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended)
-
-
-# ---- inside of loops and branches -------------------------------------------------------------------------------
-
-
-def _inside(step: TracedEquation, run: _ProgramRun, before: tuple[int, ...], test: Test) -> Place | None:
-    """The step in a loop or branch; None where it is none, or that is not found there."""
-    params = step.equation.params
-    if step.name == "cond":
-        reads = run.values_of(step.reads)
-        return _find(params["branches"][int(reads[0])], reads[1:], before, test)
-    if step.name == "scan":
-        n, inputs = _first_bad_of_scan(step, run.values_of(step.reads), test)
-        return _find(params["jaxpr"], inputs, (*before, n), test)
-    if step.name == "while":
-        n, inputs = _first_bad_of_while(step, run.values_of(step.reads), test)
-        return _find(params["body_jaxpr"], inputs, (*before, n), test)
-    return None
-
-
-def _body_of(closed: Any) -> Callable[..., list[Any]]:
-    program = flow(constants_as_inputs(closed))
-
-    def compute(*given: Any) -> list[Any]:
-        known = evaluate(program, (*closed.consts, *given))
-        return [jnp.asarray(look_up(known, value)) for value in program.outputs]
-
-    return compute
-
-
-def _has_any(values: Sequence[Any], test: Test) -> Any:
-    found = [jnp.any(test(one)) for one in values if jnp.issubdtype(one.dtype, jnp.inexact)]
-    return jnp.any(jnp.stack(found)) if found else jnp.bool_(False)
-
-
-def _first_bad_of_scan(step: TracedEquation, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
-    """The first iteration with such a result: how many went before, and the inputs of the body."""
-    params, length = step.equation.params, step.equation.params["length"]
-    consts, start, xs = step.split_operands(reads)
-    body = _body_of(params["jaxpr"])
+def _first_bad(op: Op, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
+    """The first iteration with a result for which the test holds: how many went before, and the inputs of the body."""
+    (consts, start, xs), length = op.split(reads), op.params.get("length", 0)
+    for_condition = reads[: op.params.get("cond_nconsts", 0)]
 
     def row(i: Any) -> list[Any]:
-        at = length - 1 - i if params["reverse"] else i
+        at = length - 1 - i if op.params.get("reverse") else i
         return [jax.lax.dynamic_index_in_dim(jnp.asarray(one), at, keepdims=False) for one in xs]
 
-    def compute(i: Any, carry: Sequence[Any]) -> list[Any]:
-        return body(*consts, *carry, *row(i))
-
-    n, carry = _run_until(test, compute, start, lambda i, carry: i < length)
-    return n, [*consts, *carry, *row(jnp.int32(n))]
-
-
-def _first_bad_of_while(step: TracedEquation, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
-    params = step.equation.params
-    for_cond, (for_body, start, _) = reads[: params["cond_nconsts"]], step.split_operands(reads)
-    goes_on, body = _body_of(params["cond_jaxpr"]), _body_of(params["body_jaxpr"])
-    n, carry = _run_until(
-        test, lambda i, carry: body(*for_body, *carry), start, lambda i, carry: goes_on(*for_cond, *carry)[0]
-    )
-    return n, [*for_body, *carry]
-
-
-def _run_until(
-    test: Test,
-    compute: Callable[[Any, Sequence[Any]], list[Any]],
-    start: Sequence[Any],
-    goes_on: Callable[[Any, Sequence[Any]], Any],
-) -> tuple[int, list[Any]]:
-    """Iterates; (iterations before the one with a result for which the test holds, what it was given)."""
-    n_carry = len(start)
+    def goes_on(state: Any) -> Any:
+        i, carry, is_bad = state
+        more = i < length if op.name == "scan" else _outputs(op.bodies[1], [*for_condition, *carry])[0]
+        return ~is_bad & jnp.any(more)
 
     def iterate(state: Any) -> Any:
         i, carry, _ = state
-        made = compute(i, carry)
-        is_bad = _has_any(made, test)
-        carry = tuple(jnp.where(is_bad, old, new) for old, new in zip(carry, made[:n_carry], strict=True))
+        made = _outputs(op.bodies[0], [*consts, *carry, *row(i)])
+        flags = [jnp.any(test(one)) for one in made if jnp.issubdtype(one.dtype, jnp.inexact)]
+        is_bad = jnp.any(jnp.stack(flags)) if flags else jnp.bool_(False)
+        carry = tuple(jnp.where(is_bad, old, new) for old, new in zip(carry, made[: len(carry)], strict=True))
         return jnp.where(is_bad, i, i + 1), carry, is_bad
 
     state = (jnp.int32(0), tuple(jnp.asarray(one) for one in start), jnp.bool_(False))
-    run = jax.jit(lambda state: jax.lax.while_loop(lambda s: ~s[2] & jnp.any(goes_on(s[0], s[1])), iterate, state))
-    i, carry, _ = run(state)
-    return int(i), list(carry)
+    n, carry, _ = jax.jit(lambda state: jax.lax.while_loop(goes_on, iterate, state))(state)
+    return int(n), [*consts, *carry, *row(n)]
+
+
+def _outputs(body: Body, inputs: Sequence[Any]) -> list[Any]:
+    known = evaluate(body.ops, dict(zip(body.inputs, inputs, strict=True)))
+    return [jnp.asarray(look_up(known, value)) for value in body.outputs]

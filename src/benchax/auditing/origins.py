@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchax.auditing.bindings import (
@@ -39,15 +39,13 @@ NO_FUNCTION = "no function"
 _PART = re.compile(r"\.?([A-Za-z_]\w*)|\[(['\"]?)(.+?)\2\]")
 
 
-def made_by(called: Where | None, function: str, path: str, *, as_kept: bool = False) -> Where | None:
+def made_by(called: Where | None, function: str, path: str) -> Where | None:
     """The line that makes what a function is given as an argument, or as a part of one.
 
     Args:
         called: the line of the call.
         function: its name, as the file defines it.
         path: of the argument, by the function's own names: "state.ema", "batch['x']".
-        as_kept: not beyond the line that keeps it in an object, `self.table = table`, or gives it a name, `table =
-            load()`.
 
     Returns:
         None where the text tells no more than the call does.
@@ -56,45 +54,10 @@ def made_by(called: Where | None, function: str, path: str, *, as_kept: bool = F
     parts = _parts(path)
     if called is None or tree is None or not parts:
         return None
-    reader = _Reader(tree, called[1], function, as_kept)
+    reader = _Reader(tree, called[1], function)
     given = reader.argument_at(called[1], parts[0])
     end = reader.follow(given[0], given[1] + parts[1:]) if given is not None else None
     return (called[0], end.lineno) if end is not None and end.lineno != called[1] else None
-
-
-def size_made_by(called: Where | None, function: str, path: str) -> Where | None:
-    """The line that makes the size of such an argument, where that is another one each time: of `np.zeros((n, width))`
-    the one line that gives n its value, in the loop or the function; else the line that makes it."""
-    made = made_by(called, function, path)
-    tree = tree_of(made[0]) if made is not None else None
-    if made is None or tree is None:
-        return None
-    file, line = made
-    for _ in range(MOST_STEPS):
-        lines = _lines_of_size(tree, line)
-        if len(lines) != 1:
-            break
-        line = lines.pop()
-    return file, line
-
-
-def _lines_of_size(tree: ast.AST, line: int) -> set[int]:
-    """Lines of the loops around one that give a value to what says how large an array of that line is; outside of
-    loops, those of its function that stand before it."""
-    loops = loops_around(tree, line)
-    names = {name for node in _shapes_on(tree, line) for name in _names_in(node)}
-    around = loops or scopes_around(tree, line)[:1]
-    lines = {value.lineno for scope in around for name in names for value, _ in bindings_of(scope, name)} - {line}
-    return lines if loops else {one for one in lines if one < line}
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    """Without those of what is called: in rng.integers(low, high) they are low and high."""
-    if name := last_name(node):
-        yield name
-    for inner in ast.iter_child_nodes(node):
-        if not (isinstance(node, ast.Call) and inner is node.func):
-            yield from _names_in(inner)
 
 
 def dtype_written_at(made: Where | None, dtype: str) -> Where | None:
@@ -124,18 +87,6 @@ def _names_dtype(node: ast.expr, dtype: str) -> bool:
     return dtype in (getattr(node, "attr", ""), getattr(node, "id", ""), getattr(node, "value", ""))
 
 
-def _shapes_on(tree: ast.AST, line: int) -> Iterator[ast.AST]:
-    """What says how large an array is that is made on a line: the first argument of a call. Not the bounds of a slice:
-    the line that takes it is where it could be padded as well."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.lineno == line and node.args:
-            yield node.args[0]
-
-
-def _is_call(value: ast.expr, path: Path) -> bool:
-    return isinstance(value, ast.Call) and not path
-
-
 def _parts(path: str) -> Path:
     """params['w'][0].bias as its parts; empty for what is none."""
     found = list(_PART.finditer(path))
@@ -150,7 +101,6 @@ class _Reader:
     tree: ast.Module
     line: int
     function: str
-    as_kept: bool = False
     seen: list[ast.AST] = field(default_factory=list[ast.AST])
 
     def argument_at(self, line: int, name: str) -> tuple[ast.expr, Path] | None:
@@ -205,8 +155,6 @@ class _Reader:
             bound = [one for one in bindings_of(scope, node.id) if not self._is_own_result(one[0])]
             if bound:
                 nearest = bound if len(bound) == 1 else self._in_same_loop(bound, node)
-                if self.as_kept and not path and len(nearest) == 1 and _is_call(*nearest[0]):
-                    return nearest[0][0]
                 return self.follow(nearest[0][0], nearest[0][1] + path) if len(nearest) == 1 else None
             if isinstance(scope, ast.FunctionDef) and node.id in parameters_of(scope, own=True):
                 return self._follow_parameter(scope, node.id, path)
@@ -249,8 +197,6 @@ class _Reader:
     def _follow_field(self, owner: ast.ClassDef, name: str, path: Path) -> ast.expr | None:
         """What an object of this class has under a name."""
         values = [one for one in attribute_values(owner, name) if not self._is_own_result(one[0])]
-        if self.as_kept and len(values) == 1 and not path and not values[0][1]:
-            return values[0][0]
         if values:
             return self.follow(values[0][0], values[0][1] + path) if len(values) == 1 else None
         made = [call for call in ast.walk(self.tree) if isinstance(call, ast.Call) and callee_name(call) == owner.name]
@@ -273,8 +219,7 @@ class _Reader:
         if owner is not None and path[:1] == (ELEMENT,):
             return self._follow_iteration(owner, path)
         if owner is not None:
-            is_stored = self.as_kept and len(path) == 1 and any(attribute_values(owner, path[0]))
-            given = argument_of(node, path[0], fields_of(owner)) if path and not is_stored else None
+            given = argument_of(node, path[0], fields_of(owner)) if path else None
             if given is not None:
                 return self.follow(given[0], given[1] + path[1:])
             return self._follow_field(owner, path[0], path[1:]) if path else node

@@ -1,18 +1,19 @@
 """What a rule is: a function that asks one question about a function or a program, of its evidence.
 
-It looks at `Evidence` and gives findings, none where all is well. Where it cannot apply it raises `NotApplicable`;
-where it could but a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is one module
-in `auditing/rules/`, which holds a function of the module's name:
+It looks at `Evidence` or `ProgramEvidence` and yields findings, or nothing if all is well. If it cannot apply, it
+raises `NotApplicable`. If a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is a
+function in a module of `auditing/rules/`:
 
     @rule("not-jitted", "is it compiled as a whole?", "warning")
     def not_jitted(e: Evidence) -> Iterable[Finding]:
         ...
         yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
 
-one page `docs/reference/rules/<id>.md`, and one test file; there is no list to edit.
+and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit. A
+rule that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
 
-What rules do alike stands here too: they tell a gain, try a variant in pairs (`try_variant`) or look at it once beside
-the function (`probe`), and list some of many lines.
+What rules have in common is here, too: how severe a finding is (`grade`), what following it gains, trying a variant in
+pairs (`try_variant`) or once (`probe`), and listing some of many lines.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import Evidence, NotApplicable, ProgramEvidence
+from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.case import Case
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured
 from benchax.experiments.study import Observation, StudySide, study
 from benchax.experiments.variant_rows import saved_s, speedup
-from benchax.model import Comparison, Failure, Measurement, Severity
+from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
 from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
 from benchax.units import seconds
 from benchax.workers.pool import Pool
 
@@ -39,14 +42,23 @@ MOST_LISTED = 5
 RuleSubject = Literal["function", "program", "both"]
 
 
-class NotApplicable(BenchaxError):
-    """A rule cannot apply; `problem` completes the sentence "not applicable, because …"."""
+FELT, LARGE = 0.005, 0.05
+"""Shares of a run or call. Below the first a finding is not worth a line: two runs of one program differ by more. From
+the second on it is worth a warning: that is where the CI recipes of `benchax compare` fail (docs/how-to/ci.md)."""
 
 
-def refuse_failed(failure: Failure | None) -> None:
-    """Raises `NotApplicable` for what does not trace or compile: there is nothing to look at."""
-    if failure is not None:
-        raise NotApplicable(f"it does not {failure.stage}: {failure.message}")
+def grade(lost: float, of: float | None) -> Severity | None:
+    """The severity of a finding by what it costs: seconds or bytes lost, of those of the run or call.
+
+    One rule for all findings about cost. None: not worth a line. Time and memory are warnings at most; an error is a
+    wrong result or a failure, and the rule states it.
+
+    Args:
+        of: the whole; None if unknown, which makes it a warning.
+    """
+    if of is None or lost >= LARGE * of:
+        return "warning"
+    return "info" if lost >= FELT * of else None
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,8 @@ class Rule:
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     find: Callable[[Any], Iterable[Finding]]
     """What it finds in evidence of such a thing; nothing where all is well."""
+    pack: str = ""
+    """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
 
     def check(self, e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         """What it finds.
@@ -86,22 +100,42 @@ class Rule:
         advice: str,
         *,
         where: Where | None = None,
+        related: Iterable[tuple[str, Where | None]] = (),
         gain: Gain | None = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding of this rule."""
+        """A finding of this rule.
+
+        Args:
+            where: the line to change, if it is known; else the first related line becomes it.
+            related: other lines, each with what happens there: ("called here", …).
+        """
         gain = gain or Gain()
+        others = [(label, place) for label, place in related if place is not None and _is_yours(place)]
+        where = where if where is not None and _is_yours(where) else others[0][1] if others else None
+        places = dict.fromkeys((label, *place) for label, place in others if place != where)
         return Finding(
             self.id, severity or self.severity, title, tuple(seen), advice, page_of(self.id), where,
-            gain.text, gain.seconds, gain.bytes,
+            gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
 
 
+def _is_yours(place: Where) -> bool:
+    """Is it a line that you could look at? None inside of benchax or JAX is."""
+    return owner_of(place[0]) not in ("benchax", "jax")
+
+
 def rule(
-    id: str, title: str, severity: Severity, *, of: RuleSubject = "function", needs_trace_only: bool = False
+    id: str,
+    title: str,
+    severity: Severity,
+    *,
+    of: RuleSubject = "function",
+    needs_trace_only: bool = False,
+    pack: str = "",
 ) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda find: Rule(id, title, severity, of, needs_trace_only, find)
+    return lambda find: Rule(id, title, severity, of, needs_trace_only, find, pack)
 
 
 def page_of(rule_id: str) -> str:
@@ -168,7 +202,7 @@ class Tried(NamedTuple):
 
 
 def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = None) -> Tried:
-    """Compares run times. Nothing measured is a sentence here, for the finding stands on other evidence."""
+    """Compares run times. Nothing measured is a sentence here, for the finding has other evidence."""
     try:
         comparison = e.compare(name, variant, baseline)
     except NotMeasured as error:

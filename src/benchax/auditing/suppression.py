@@ -62,7 +62,7 @@ def apply_suppressions(
     in_code = _around(about) if about else []
     met = dict.fromkeys((*project, *in_code))
     for finding in findings:
-        here = [*(_around(finding.where) if finding.where else []), *in_code, *project]
+        here = [*(one for line in finding.lines for one in _around(line)), *in_code, *project]
         met |= dict.fromkeys(here)
         ignore = next((i for i in here if i.rule == finding.rule and i.reason), None)
         if ignore is None:

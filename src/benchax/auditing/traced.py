@@ -1,141 +1,133 @@
-"""What rules read from the jaxpr: values and who makes and reads them, with inner jits inlined.
+"""What rules share that query the index of a traced program: their decorator, a finding, and known values.
 
-`Inspection` counts equations and names their lines. Rules about types and memory need to know which value goes where,
-across the small jits that `jnp` is made of: that is `steps`.
+A rule is a function that gets the index and the evidence, and yields `Found` for each operation that it finds. The
+engine keeps one finding for each line, leaves out operations of reverse-mode derivatives, times the alternative in
+pairs, and names the line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any
 
-import jax.numpy as jnp
-from jax.extend import core
+import jax
+import numpy as np
 
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, Rule, gain_of_part, try_variant, with_bytes
+from benchax.auditing.syntax import where_of
+from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.program.arguments import size_bytes, spec
-from benchax.program.jaxpr import LoopOperands, equations, own_line, split_operands, user_line
+from benchax.model import Severity
+from benchax.program.evaluate import evaluate, look_up
+from benchax.program.index import Op, Program, Value, index
+from benchax.results.audit import Finding, Where
 from benchax.results.inspection import JaxprFacts
+from benchax.units import size
 
-CALLS: Mapping[str, str] = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}
-"""Equations that stand for the body they hold, and under which parameter (jax 0.6 to 0.12). An unknown one is taken
-as it is, so that less is seen."""
-
-
-@dataclass(eq=False)
-class TracedValue:
-    """An array of the program; two are one if they are the same object."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    is_weak: bool
-    literal: Any = None
-    """Its value, where it stands in the program as a number."""
-
-    @property
-    def spec(self) -> str:
-        return spec(self.shape, self.dtype)
-
-    @property
-    def size_bytes(self) -> int:
-        return size_bytes(self.shape, self.dtype) or 0
-
-    def is_of(self, *kinds: Any) -> bool:
-        return any(jnp.issubdtype(self.dtype, kind) for kind in kinds)
-
-
-class TracedEquation(NamedTuple):
-    """One equation, with inner jits inlined."""
-
-    equation: Any
-    scope: str
-    reads: tuple[TracedValue, ...]
-    makes: tuple[TracedValue, ...]
-    calls: tuple[Any, ...] = ()
-    """The equations that it was inlined for, outermost first. JAX keeps the trace of an inner jit, without the line of
-    whoever calls it."""
-
-    @property
-    def name(self) -> str:
-        return self.equation.primitive.name
-
-    @property
-    def outermost(self) -> Any:
-        """The equation of its program that it came of: an inner jit, or itself."""
-        return self.calls[0] if self.calls else self.equation
-
-    @property
-    def inwards(self) -> tuple[Any, ...]:
-        """It and the equations that it was inlined for, innermost first."""
-        return (self.equation, *reversed(self.calls))
-
-    @property
-    def line(self) -> str:
-        """file:line of the user's own files, of a library's where there is none; empty where it is not told."""
-        own = (own_line(each) for each in self.inwards)
-        return next((line for line in own if line), "") or next(filter(None, map(user_line, self.inwards)), "")
-
-    @property
-    def at(self) -> str:
-        """For the end of a sentence: " at file:line", or nothing."""
-        return f" at {self.line}" if self.line else ""
-
-    def split_operands(self, values: Sequence[Any]) -> LoopOperands:
-        """Groups values that belong to the operands of this loop."""
-        return split_operands(self.equation, values)
-
-
-class OfStep(Protocol):
-    """What was found of one step."""
-
-    @property
-    def step(self) -> TracedEquation: ...
-
-
-Found = TypeVar("Found", bound=OfStep)
-
-
-def first_of_each_line(found: Iterable[Found]) -> Iterator[Found]:
-    """One of those that one line of the user's has made: a derivative, or a second trace, makes it once more."""
-    told: set[str] = set()
-    for one in found:
-        if one.step.line not in told:
-            told.add(one.step.line)
-            yield one
-
-
-CONVERSIONS = ("astype", "convert_element_type", "asarray", "array")
-
-
-def is_asked_for(conversion: TracedEquation) -> bool:
-    """Did somebody write this conversion, not JAX's promotion? True also where the frames of JAX cannot be read, which
-    it does not document (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
-    try:
-        frames = conversion.equation.source_info.traceback.frames
-        return any(frame.function_name in CONVERSIONS for frame in frames)
-    except AttributeError:
-        return True
+MOST_OPERATIONS = 500
+"""Operations behind values that are computed again; more take long to compile."""
 
 
 @dataclass(frozen=True)
-class TracedProgram:
-    """A program: its inputs in the order of `Inspection.jaxpr.inputs`, its steps, its outputs."""
+class Instead:
+    """Two functions that do the same: as it is, and better. They are timed in pairs."""
 
-    inputs: tuple[TracedValue, ...]
-    steps: tuple[TracedEquation, ...]
-    outputs: tuple[TracedValue, ...]
+    name: str
+    """What is tried, for a sentence: "a lookup"."""
+    part: str
+    """What both do, for the gain: "this product"."""
+    now: Callable[..., Any]
+    better: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    static: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule found at one operation."""
+
+    op: Op
+    title: str
+    seen: Sequence[str]
+    advice: str
+    instead: Instead | None = None
+    gain: Gain | None = None
+    """If nothing is timed, or nothing came of it."""
+    bytes_saved: int = 0
+    """Memory that is saved at most."""
+    severity: Severity | None = None
+    """None: the rule's own."""
+    at: Where | None = None
+    """None: the line of the operation."""
+
+
+Query = Callable[[Program, Evidence], Iterable[Found]]
+
+
+def traced_rule(
+    id: str,
+    title: str,
+    severity: Severity,
+    *,
+    known_on: str = "",
+    of_each_line: bool = True,
+    keeps_backward: bool = False,
+    pack: str = "",
+) -> Callable[[Query], Rule]:
+    """Makes a rule of a query.
+
+    Args:
+        known_on: the one platform whose measurements the rule goes by; on others its findings are "not measured".
+        keeps_backward: operations that a reverse-mode derivative has made are findings, too.
+        of_each_line: one finding for each line. A derivative, or a second trace, makes an operation again.
+        pack: the rule is asked only by the name of this pack, or by its own.
+    """
+
+    def make(query: Query) -> Rule:
+        def find(e: Evidence) -> Iterator[Finding]:
+            lines: set[object] = set()
+            for found in query(program_of(e), e):
+                line = found.op.line
+                is_left_out = found.op.is_backward and not keeps_backward
+                if is_left_out or (of_each_line and line in lines):
+                    continue
+                if known_on and e.platform != known_on:
+                    raise NotMeasured(f"what it costs is known on {known_on}, not on {e.platform}")
+                lines.add(line)
+                yield _finding(made, e, found)
+
+        find.__name__, find.__doc__ = query.__name__, query.__doc__
+        made = Rule(id, title, severity, "function", True, find, pack)
+        return made
+
+    return make
+
+
+def _finding(made: Rule, e: Evidence, found: Found) -> Finding:
+    seen, gain, instead = list(found.seen), found.gain, found.instead
+    if instead is not None:
+        now, better = (
+            make_case(fn, instead.inputs, name=fn.__name__.strip("_"), static=instead.static)
+            for fn in (instead.now, instead.better)
+        )
+        tried = try_variant(e, instead.name, better, now)
+        seen.append(tried.sentence)
+        gain = gain_of_part(e, tried.gain, instead.part) or gain
+    if found.bytes_saved:
+        gain = with_bytes(gain, found.bytes_saved, f"estimated: at most {size(found.bytes_saved)} of memory")
+    where = found.at or where_of(found.op.line) or e.def_where
+    return made.finding(found.title, seen, found.advice, where=where, gain=gain, severity=found.severity)
+
+
+def program_of(e: Evidence) -> Program:
+    """The index of the function that is audited.
+
+    Raises:
+        NotMeasured: it is a wrapper without a separate step of tracing.
+    """
+    return index(e.closed_jaxpr)
 
 
 def jaxpr_facts(e: Evidence) -> JaxprFacts:
@@ -149,79 +141,48 @@ def jaxpr_facts(e: Evidence) -> JaxprFacts:
     return e.inspection.jaxpr
 
 
-def closed_jaxpr(e: Evidence) -> Any:
-    """Returns the closed jaxpr of the compiled function.
+def arrays_of_call(e: Evidence) -> dict[Value, Any]:
+    """The inputs of one call that were kept, by the values of the index."""
+    pairs = zip(program_of(e).inputs, e.data, strict=False)
+    return {value: array for value, array in pairs if array is not None}
+
+
+def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
+    """What these values were at the call whose inputs were kept.
+
+    They are computed again, compiled, without effects, and only what they are made of.
 
     Raises:
-        NotMeasured: it is a wrapper without a separate step of tracing.
+        NotMeasured: none were kept, or they are in a loop or branch, or too much is behind them.
     """
-    return e.closed_jaxpr
+    body, given = program_of(e).body, arrays_of_call(e)
+    if any(value.body is not body for value in values):
+        raise NotMeasured("it is in a loop or branch, whose values were not computed")
+    if len(e.data) != len(body.inputs):
+        raise NotMeasured("what it was called with was not kept, which is done of small arrays")
+    behind = {one for value in values for one in value.behind()}
+    makers = {one.maker for one in behind if one.maker is not None}
+    if len(makers) > MOST_OPERATIONS:
+        raise NotMeasured(f"it is made by {len(makers)} operations, which were not computed again")
+    needed = [value for value in body.inputs if value in behind]
+    if any(value not in given for value in needed):
+        raise NotMeasured("an array that it depends on was too large to be kept")
+    ops = [op for op in body.ops if op in makers]
+
+    def compute(*inputs: Any) -> list[Any]:
+        known = evaluate(ops, dict(zip(needed, inputs, strict=True)))
+        return [look_up(known, value) for value in values]
+
+    # NumPy doesn't know the dtypes of random keys.
+    inputs = [given[v] if v.is_of(jax.dtypes.extended) else np.asarray(given[v], v.dtype) for v in needed]
+    return [np.asarray(one) for one in jax.jit(compute)(*inputs)]
 
 
-def count_equations(closed: Any) -> int:
-    """All of them, nested ones included."""
-    return sum(1 for _ in equations(closed))
-
-
-def flow(closed: Any) -> TracedProgram:
-    inputs = tuple(_value(v) for v in closed.jaxpr.invars)
-    found: list[TracedEquation] = []
-    outputs = _walk(closed.jaxpr, inputs, "", (), found)
-    return TracedProgram(inputs, tuple(found), outputs)
-
-
-def _walk(
-    jaxpr: Any,
-    inputs: tuple[TracedValue, ...],
-    scope: str,
-    calls: tuple[Any, ...],
-    found: list[TracedEquation],
-) -> tuple[TracedValue, ...]:
-    known: dict[Any, TracedValue] = dict(zip(jaxpr.invars, inputs, strict=True))
-
-    def of(atom: Any) -> TracedValue:
-        if isinstance(atom, core.Literal):
-            return _value(atom)
-        # New are what an equation makes, and constants, which none makes.
-        return known.setdefault(atom, _value(atom))
-
-    for equation in jaxpr.eqns:
-        reads = tuple(of(atom) for atom in equation.invars)
-        here = "/".join(part for part in (scope, str(equation.source_info.name_stack)) if part)
-        body = _body(equation)
-        makes = (
-            tuple(of(v) for v in equation.outvars)
-            if body is None
-            else _walk(body, reads, here, (*calls, equation), found)
-        )
-        known.update(zip(equation.outvars, makes, strict=True))
-        if body is None:
-            found.append(TracedEquation(equation, here, reads, makes, calls))
-    return tuple(of(atom) for atom in jaxpr.outvars)
-
-
-def _body(equation: Any) -> Any:
-    body = equation.params.get(CALLS.get(equation.primitive.name, ""))
-    body = getattr(body, "jaxpr", body)
-    # Where they are not as many, inputs of the body are no operands of the equation one by one: it stays one step.
-    return body if hasattr(body, "eqns") and len(body.invars) == len(equation.invars) else None
-
-
-def _value(atom: Any) -> TracedValue:
-    aval = atom.aval
-    return TracedValue(
-        tuple(getattr(aval, "shape", ())),
-        getattr(aval, "dtype", None),
-        bool(getattr(aval, "weak_type", False)),
-        atom.val if isinstance(atom, core.Literal) else None,
-    )
-
-
-def loops_and_all(jaxpr: Any, scope: str = "") -> Iterator[TracedEquation]:
-    """Every step, also those in the bodies of loops and branches, which `flow` takes as one step each."""
-    for step in flow(jaxpr).steps:
-        yield step
-        for value in step.equation.params.values():
-            for each in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(each, core.ClosedJaxpr):
-                    yield from loops_and_all(each, step.scope)
+def is_written(conversion: Op) -> bool:
+    """Did somebody write this conversion, rather than JAX's promotion? True also if JAX's frames, which it doesn't
+    document, cannot be read (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
+    try:
+        frames = conversion.equation.source_info.traceback.frames
+    except AttributeError:
+        return True
+    return any(frame.function_name in ("astype", "convert_element_type", "asarray", "array") for frame in frames)

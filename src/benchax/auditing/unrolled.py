@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from benchax.auditing.dataflow import GRADIENT
 from benchax.auditing.syntax import (
     Repeat,
     carried_names,
@@ -28,8 +27,8 @@ from benchax.auditing.syntax import (
     loops_around,
     tree_of,
 )
-from benchax.auditing.traced import closed_jaxpr
 from benchax.measuring import program as programs
+from benchax.program.index import BACKWARD
 from benchax.program.jaxpr import equations, nested_in, scope_of
 from benchax.results.audit import Where
 from benchax.source_files import owner_of
@@ -327,7 +326,7 @@ def _places_of(eqn: Any, source: _Source) -> list[LoopPlace]:
             around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
             key = LoopKey((file, loop.lineno), kind_of(loop), around)
             # A derivative does in one line what that did, and its transpose, which are two places of the body.
-            found.append(LoopPlace(loop, key, (*inwards, eqn.primitive.name, GRADIENT in scope_of(eqn))))
+            found.append(LoopPlace(loop, key, (*inwards, eqn.primitive.name, BACKWARD in scope_of(eqn))))
     return found
 
 
@@ -350,7 +349,7 @@ def loops_of(e: Evidence) -> list[Unrolled]:
     Raises:
         NotMeasured: it is a wrapper without a separate step of tracing, or its loops cannot be read.
     """
-    found = find_unrolled(closed_jaxpr(e))
+    found = find_unrolled(e.closed_jaxpr)
     if not found:
         check_readable(e.fn)
     return found

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 def audit(
     ctx: typer.Context,
     what: WhatOrCommand = None,
-    rules: Annotated[str | None, typer.Option(metavar="IDS", help="not-jitted,…; default: all (see --list).")] = None,
+    rules: Annotated[
+        str | None, typer.Option(metavar="IDS", help="Rules or packs: not-jitted,numerics (see --list).")
+    ] = None,
     pattern: Pattern = "",
     params: Params = None,
     max_time: MaxTimeOfEach = None,
@@ -114,7 +116,7 @@ def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
 def _list() -> None:
     from benchax.auditing.rules import rules
 
-    show_list([(rule.id, rule.severity, rule.title) for rule in rules().values()])
+    show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in rules().values()])
 
 
 def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:
@@ -137,10 +139,8 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
     """(the audit, the program's exit code)"""
     from benchax.auditing.audited_program import audit_program
-    from benchax.progress import show_progress
 
-    with show_progress(None) as report:
-        found = audit_program(command, ids, limit_s=limit_s, report=report, on_wait=at_terminal("audit"))
+    found = audit_program(command, ids, limit_s=limit_s, on_wait=at_terminal("audit"))
     return [found.audit], found.ended.exit_code
 
 
@@ -154,7 +154,7 @@ def _functions(
 ) -> tuple[list[Audit], int]:
     """(audits, exit code): 2 where a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
-    from benchax.auditing.live_evidence import NOT_BUILT, NOT_CALLED
+    from benchax.auditing.evidence import NOT_BUILT, NOT_CALLED
     from benchax.progress import show_progress
 
     choose_rules(ids)

@@ -26,6 +26,7 @@ from benchax.clock.stamps import is_key, stamp
 from benchax.clock.static_arguments import Given, StaticArguments, static_arguments, together
 from benchax.clock.strips import Guard
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
+from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import as_function_of_arrays
 
 OnTimeout = Literal["raise", "partial"]
@@ -210,7 +211,7 @@ def _rewrite(
         if note:
             note(survey.find_unchecked(program))
         if survey.is_spread(program):
-            if any(map(survey.is_checked, survey.equations(program))):
+            if any(map(survey.is_checked, every_equation(program))):
                 raise NotAvailable(
                     "it has loops and runs on several devices: each would stop at a time of its own, and wait for the "
                     "others for ever",

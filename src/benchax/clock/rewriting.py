@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import eval_jaxpr
-from jax.extend import core
 
 from benchax.clock import strips, survey
 from benchax.clock.strips import Arrays, Guard, LoopFacts
-from benchax.program.jaxpr import split_operands
+from benchax.program.evaluate import bind, interpret
+from benchax.program.jaxpr import open_program, programs_of, split_operands
 
 Rule = Callable[[Any, Arrays, Any, Guard], tuple[Arrays, Any]]
 """(equation, its operands, flag, guard) to (its results, flag)."""
@@ -34,34 +32,20 @@ Step = Callable[[Arrays, Arrays, Any], tuple[Arrays, Arrays, Any]]
 
 def run(program: Any, arguments: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     """(outputs of the program, whether the time was up at the last look)."""
-    jaxpr, consts = survey.open_program(program)
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
-    for eqn in jaxpr.eqns:
-        if survey.is_checked(eqn):  # all others are bound as they were, so that XLA fuses and rounds as it did
-            operands = [_value(v, values) for v in eqn.invars]
-            results, flag = RULES.get(eqn.primitive.name, _call)(eqn, operands, flag, guard)
-        else:
-            results = _as_it_was(jaxpr, eqn, values)
-        values.update(zip(eqn.outvars, results, strict=True))
-    return [_value(v, values) for v in jaxpr.outvars], flag
 
+    def apply(eqn: Any, operands: Arrays) -> Arrays:
+        nonlocal flag
+        if not survey.is_checked(eqn):  # bound as it was, so that XLA fuses and rounds as it did
+            return bind(eqn, operands)
+        results, flag = RULES.get(eqn.primitive.name, _call)(eqn, operands, flag, guard)
+        return results
 
-def _value(atom: Any, values: dict[Any, Any]) -> Any:
-    if not isinstance(atom, core.Literal):
-        return values[atom]
-    dtype: Any = getattr(atom.aval, "dtype", None)
-    return atom.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(atom.val, dtype)
-
-
-def _as_it_was(jaxpr: Any, eqn: Any, values: dict[Any, Any]) -> Arrays:
-    """Lets JAX bind one equation, for every version knows how."""
-    operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, core.Literal)))
-    alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(eqn.outvars), eqns=[eqn])
-    return eval_jaxpr(alone, (), *(values[v] for v in operands))
+    outputs = interpret(program, arguments, apply)
+    return outputs, flag
 
 
 def _call(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    (program,) = survey.inner(eqn)
+    (program,) = programs_of(eqn)
     return run(program, operands, flag, guard)
 
 
@@ -85,13 +69,13 @@ def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, 
         return lambda flag, operands: run(program, operands, flag, guard)
 
     index, *operands = operands
-    return lax.switch(index.astype(jnp.int32), [branch(p) for p in survey.inner(eqn)], flag, operands)
+    return lax.switch(index.astype(jnp.int32), [branch(p) for p in programs_of(eqn)], flag, operands)
 
 
 def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     condition_consts = operands[: eqn.params["cond_nconsts"]]
     body_consts, carry, _ = split_operands(eqn, operands)
-    condition_program, body_program = survey.inner(eqn)  # in the order of `survey.INNER`
+    condition_program, body_program = programs_of(eqn)  # in the order of `program.jaxpr.PROGRAMS`
 
     def condition(carry: Arrays, flag: Any) -> tuple[Any, Any]:
         (goes_on,), flag = run(condition_program, [*condition_consts, *carry], flag, guard)
@@ -100,26 +84,26 @@ def _while(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
     def body(carry: Arrays, flag: Any) -> tuple[Arrays, Any]:
         return run(body_program, [*body_consts, *carry], flag, guard)
 
-    has_lanes = survey.open_program(condition_program)[0].outvars[0].aval.shape != ()
+    has_lanes = open_program(condition_program)[0].outvars[0].aval.shape != ()
     work = strips.while_loop_of_loops if survey.has_checked(condition_program) else strips.while_loop
     return work(condition, body, carry, flag, _loop(eqn, guard, has_lanes=has_lanes))
 
 
 def _loop(eqn: Any, guard: Guard, unroll: int = 1, has_lanes: bool = False) -> LoopFacts:
-    step_ns = unroll * sum(survey.program_ns(program, survey.inner) for program in survey.inner(eqn))
-    return LoopFacts(guard, step_ns, any(map(survey.has_checked, survey.inner(eqn))), has_lanes)
+    step_ns = unroll * sum(survey.program_ns(program) for program in programs_of(eqn))
+    return LoopFacts(guard, step_ns, any(map(survey.has_checked, programs_of(eqn))), has_lanes)
 
 
 def _scan(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
     consts, carry, xs = split_operands(eqn, operands)
     of_carry = len(carry)
-    (program,) = survey.inner(eqn)
+    (program,) = programs_of(eqn)
 
     def step(carry: Arrays, x: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
         outputs, flag = run(program, [*consts, *carry, *x], flag, guard)
         return outputs[:of_carry], outputs[of_carry:], flag
 
-    rows = [v.aval for v in survey.open_program(program)[0].outvars[of_carry:]]
+    rows = [v.aval for v in open_program(program)[0].outvars[of_carry:]]
     length, reverse, unroll = (eqn.params[name] for name in ("length", "reverse", "unroll"))
     scan = Scan(step, rows, length, reverse, unroll, _loop(eqn, guard, unroll))
     carry, ys, flag = scan.run(carry, xs, flag)

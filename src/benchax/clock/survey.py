@@ -3,9 +3,7 @@
 Loops on several devices cannot be stopped: each device would stop at a time of its own, and wait for the others for
 ever.
 
-The only place that knows which parameters of which primitives hold a program: JAX says so nowhere in public. Tried on
-JAX 0.6.0, 0.10.2, 0.11.2 and 0.12.0.1. A primitive that is not known here is left as it was, and named if there are
-loops in it.
+A primitive that `program/jaxpr.py` does not know to run a program is left as it was, and named if it holds loops.
 
 How long a loop takes is estimated for any CPU, rather too long than too short: to tell loops that are over soon.
 Looking at the clock in a loop of 3 µs would cost more than the loop. One that is surely over within SHORT_NS is left as
@@ -15,7 +13,7 @@ it is, and any other one first runs as many iterations as surely take no longer,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,27 +22,8 @@ from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import partial_eval
 
-INNER: dict[str, str] = {
-    "while": "cond_jaxpr body_jaxpr",
-    "scan": "jaxpr",
-    "cond": "branches",
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",
-    "core_closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "call": "call_jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_vmap_call": "call",
-    "custom_linear_solve": "jaxprs",
-}
-"""The primitives that are rewritten, and the parameters with the programs that they run."""
+from benchax.program.jaxpr import every_equation, open_program, programs_of
+
 LOOPS = ("while", "scan")
 OPAQUE = {"ffi_call", "pure_callback", "io_callback", "pallas_call", "custom_call"}
 """One step for XLA, of any length."""
@@ -77,14 +56,6 @@ INDEXING = "gather scatter scatter-add scatter_add scatter-mul scatter_mul scatt
 RANDOM = "random_bits random_seed random_split random_fold_in random_wrap random_unwrap random_clone threefry2x32"
 LINEAR_BUT_SLOW = frozenset(f"{FUNCTIONS} {INDEXING} {RANDOM}".split())
 
-Inner = Callable[[Any], list[Any]]
-"""The programs that an equation runs."""
-
-
-def open_program(program: Any) -> tuple[Any, list[Any]]:
-    """(the program, its constants), of an open or a closed one."""
-    return (program.jaxpr, list(program.consts)) if isinstance(program, core.ClosedJaxpr) else (program, [])
-
 
 def alive(program: Any) -> Any:
     """A closed program without what its outputs do not need: XLA would not run that, unless it looks at the clock."""
@@ -96,34 +67,11 @@ def alive(program: Any) -> Any:
     return core.ClosedJaxpr(needed, program.consts)
 
 
-def inner(eqn: Any) -> list[Any]:
-    """The programs that a known primitive runs; none for other primitives."""
-    names = INNER.get(eqn.primitive.name, "").split()
-    found = [eqn.params[name] for name in names if name in eqn.params]
-    if eqn.primitive.name == "custom_linear_solve":
-        # The others serve derivatives only.
-        found = [programs.solve for programs in found]
-    return [program for part in found for program in (part if isinstance(part, tuple) else (part,))]
-
-
-def equations(program: Any) -> Iterator[Any]:
-    """Every equation of a program and of all programs in the parameters of its primitives, known or not."""
-    for eqn in open_program(program)[0].eqns:
-        yield eqn
-        for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_program):
-            if _is_program(leaf):
-                yield from equations(leaf)
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
-
-
 def is_checked(eqn: Any) -> bool:
     """Whether `eqn` is rewritten: it is a loop that may take long, or holds one."""
     if eqn.primitive.name in LOOPS and not _is_one_step(eqn):
-        return _has_arrays_only(eqn) and equation_ns(eqn, inner) > SHORT_NS
-    return any(has_checked(program) for program in inner(eqn))
+        return _has_arrays_only(eqn) and equation_ns(eqn) > SHORT_NS
+    return any(has_checked(program) for program in programs_of(eqn))
 
 
 def _is_one_step(eqn: Any) -> bool:
@@ -145,7 +93,7 @@ def is_long_without_loops(program: Any) -> bool:
 
 def _straight_ns(program: Any) -> float:
     return sum(
-        sum(map(_straight_ns, inner(eqn))) if is_checked(eqn) else equation_ns(eqn, inner)
+        sum(map(_straight_ns, programs_of(eqn))) if is_checked(eqn) else equation_ns(eqn)
         for eqn in open_program(program)[0].eqns
     )
 
@@ -157,7 +105,7 @@ def _has_arrays_only(eqn: Any) -> bool:
 
 def is_spread(program: Any) -> bool:
     """Whether the program is one for several devices, as far as it says so itself."""
-    return any(eqn.primitive.name in SPREAD or _devices(eqn) > 1 for eqn in equations(program))
+    return any(eqn.primitive.name in SPREAD or _devices(eqn) > 1 for eqn in every_equation(program))
 
 
 def _devices(eqn: Any) -> int:
@@ -170,7 +118,7 @@ def find_unchecked(program: Any) -> tuple[str, ...]:
     """What a deadline cannot stop in a rewritten program: the names of primitives, each once, sorted."""
     if is_spread(program):
         named = (*LOOPS, *OPAQUE, *SPREAD)
-        return tuple(sorted({eqn.primitive.name for eqn in equations(program) if eqn.primitive.name in named}))
+        return tuple(sorted({eqn.primitive.name for eqn in every_equation(program) if eqn.primitive.name in named}))
     return tuple(sorted(set(_walk_unchecked(program))))
 
 
@@ -182,10 +130,10 @@ def _walk_unchecked(program: Any) -> Iterator[str]:
                 yield name
         elif name in LOOPS and not _has_arrays_only(eqn):
             yield f"{name} over references"
-        elif programs := inner(eqn):
+        elif programs := programs_of(eqn):
             for inside in programs:
                 yield from _walk_unchecked(inside)
-        elif any(e.primitive.name in {*LOOPS, *OPAQUE} for e in equations(_alone(program, eqn)) if e is not eqn):
+        elif any(e.primitive.name in {*LOOPS, *OPAQUE} for e in every_equation(_alone(program, eqn)) if e is not eqn):
             yield name
 
 
@@ -193,14 +141,14 @@ def _alone(program: Any, eqn: Any) -> Any:
     return open_program(program)[0].replace(eqns=[eqn])
 
 
-def program_ns(program: Any, inner: Inner) -> float:
-    """About how long a program takes at most; infinite if nobody knows."""
-    return sum(equation_ns(eqn, inner) for eqn in getattr(program, "jaxpr", program).eqns)
+def program_ns(program: Any) -> float:
+    """About how long a program takes at most; infinite if unknown."""
+    return sum(equation_ns(eqn) for eqn in getattr(program, "jaxpr", program).eqns)
 
 
-def equation_ns(eqn: Any, inner: Inner) -> float:
+def equation_ns(eqn: Any) -> float:
     name = eqn.primitive.name
-    inside = [program_ns(program, inner) for program in inner(eqn)]
+    inside = [program_ns(program) for program in programs_of(eqn)]
     if name == "scan":
         length = eqn.params["length"]
         return length * (OPERATION_NS + sum(inside)) if length else 0.0

@@ -18,12 +18,12 @@ from jax.extend.core import jaxpr_as_fun
 from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import is_key
-from benchax.clock.survey import equations
 from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.state import Values, is_stateful, take_apart
 from benchax.measuring.unrun import refuse_result
+from benchax.program.jaxpr import every_equation
 from benchax.specs import spec_of
 from benchax.static_leaves import reveal
 
@@ -160,7 +160,7 @@ def with_guard(traced: Traced, inputs: Leaves) -> Traced:
         notes = [traced.note, f"its loops cannot be stopped inside, because {error.problem}"]
         return replace(traced, note="; ".join(filter(None, notes)))
     traced = replace(traced, unstoppable=tuple(names))
-    if not any(eqn.params.get("target_name") == tier().target("tick") for eqn in equations(program)):
+    if not any(eqn.params.get("target_name") == tier().target("tick") for eqn in every_equation(program)):
         return traced
     as_function = jaxpr_as_fun(program)
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.core import eval_jaxpr
 from jax.extend import core
 
+from benchax.program.evaluate import bind, interpret
 from benchax.static_leaves import as_function_of_arrays
 
 Evaluate = Callable[[Any], list[Any]]
@@ -55,28 +54,14 @@ class Rewritten:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, arrays = as_function_of_arrays(self.fn, args, kwargs)
         closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
-        return jax.tree.unflatten(jax.tree.structure(shapes), self._run(closed.jaxpr, closed.consts, arrays))
+        return jax.tree.unflatten(jax.tree.structure(shapes), interpret(closed, arrays, self._apply))
 
-    def _run(self, jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
-        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
-
-        def evaluate(equation: Any) -> list[Any]:
-            """Lets JAX bind one equation, for every version knows how."""
-            operands = list(dict.fromkeys(v for v in equation.invars if not isinstance(v, core.Literal)))
-            alone = jaxpr.replace(constvars=[], invars=operands, outvars=list(equation.outvars), eqns=[equation])
-            # `bind` takes parameters in other forms than equations hold them, and differs between versions.
-            return eval_jaxpr(alone, (), *(values[v] for v in operands))
-
-        for equation in jaxpr.eqns:
-            if self.enters_loops and equation.primitive.name in WITH_BODIES:
-                equation = self._rewrite_bodies(equation)
-            operands = [_value(v, values) for v in equation.invars]
-            if (inner := inner_program(equation)) is not None:
-                results = self._run(inner.jaxpr, inner.consts, operands)
-            else:
-                results = self.change(equation, operands, evaluate)
-            values.update(zip(equation.outvars, results, strict=True))
-        return [_value(v, values) for v in jaxpr.outvars]
+    def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
+        if self.enters_loops and equation.primitive.name in WITH_BODIES:
+            equation = self._rewrite_bodies(equation)
+        if (inner := inner_program(equation)) is not None:
+            return interpret(inner, operands, self._apply)
+        return self.change(equation, operands, lambda changed: bind(changed, operands))
 
     def _rewrite_bodies(self, equation: Any) -> Any:
         changed = {key: self._rewrite_value(value) for key, value in equation.params.items()}
@@ -100,7 +85,7 @@ class Rewritten:
         inputs = [_shape(v.aval) for v in jaxpr.invars]
         if None in inputs or (jaxpr.constvars and not consts):
             return None
-        found = jax.make_jaxpr(lambda *xs: self._run(jaxpr, consts, xs))(*inputs)
+        found = jax.make_jaxpr(lambda *xs: interpret(jaxpr, [*consts, *xs], self._apply))(*inputs)
         fits = [_shape(v.aval) for v in found.jaxpr.outvars] == [_shape(v.aval) for v in jaxpr.outvars]
         return found if fits else None
 
@@ -119,9 +104,3 @@ def _shape(aval: Any) -> jax.ShapeDtypeStruct | None:
 def inner_program(equation: Any) -> Any:
     """The program of an inner jit; None of other equations."""
     return equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
-
-
-def _value(atom: Any, values: Mapping[Any, Any]) -> Any:
-    if not isinstance(atom, core.Literal):
-        return values[atom]
-    return jnp.asarray(atom.val, getattr(atom.aval, "dtype", None))

@@ -17,10 +17,11 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend import core
 
-from benchax.clock import survey
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import without_static
 from benchax.measuring.timers.base import Subject
+from benchax.program.evaluate import interpret
+from benchax.program.jaxpr import every_equation, open_program, programs_of
 
 Arrays = list[Any]
 
@@ -53,7 +54,7 @@ def trace_call(subject: Subject) -> TracedCall:
         raise NotMeasured(f"the function cannot be traced ({_first_line(error)})") from error
     if len(found.arrays) != len(found.program.jaxpr.invars):
         raise NotMeasured("what is traced has other inputs than the call")
-    for equation in survey.equations(found.program):
+    for equation in every_equation(found.program):
         if equation.primitive.name in UNKNOWN:
             raise NotMeasured(f"{equation.primitive.name} runs only as it stands")
         if any(not hasattr(v.aval, "dtype") or "Ref" in type(v.aval).__name__ for v in equation.invars):
@@ -100,19 +101,13 @@ class Evaluator:
         return self.evaluate(call.program, [self.enter(array) for array in call.arrays])
 
     def evaluate(self, program: Any, arguments: Arrays) -> Arrays:
-        jaxpr, consts = survey.open_program(program)
+        jaxpr, consts = open_program(program)
         entered = [self.enter(const) for const in consts]
-        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*entered, *arguments], strict=True))
-        for equation in jaxpr.eqns:
-            results = self._results(equation, [self._value(v, values) for v in equation.invars])
-            values.update(zip(equation.outvars, results, strict=True))
-        return [self._value(v, values) for v in jaxpr.outvars]
+        return interpret(jaxpr, [*entered, *arguments], self._results, self._number)
 
-    def _value(self, atom: Any, values: Mapping[Any, Any]) -> Any:
-        if not isinstance(atom, core.Literal):
-            return values[atom]
-        dtype: Any = getattr(atom.aval, "dtype", None)
-        return atom.val if dtype in (None, jax.dtypes.float0) else np.asarray(atom.val, self.dtype(dtype))
+    def _number(self, literal: Any) -> Any:
+        dtype: Any = getattr(literal.aval, "dtype", None)
+        return literal.val if dtype in (None, jax.dtypes.float0) else np.asarray(literal.val, self.dtype(dtype))
 
     def _results(self, equation: Any, operands: Arrays) -> Arrays:
         name = equation.primitive.name
@@ -125,7 +120,7 @@ class Evaluator:
             return bind(equation, operands, self.retrace(equation.params))
         if name == "custom_linear_solve":
             operands = _of_solve(equation, operands)
-        if programs := survey.inner(equation):
+        if programs := programs_of(equation):
             (program,) = programs
             return self.evaluate(program, operands)
         try:
@@ -142,7 +137,7 @@ class Evaluator:
     def _retraced(self, value: Any) -> Any:
         if not is_program(value):
             return value
-        jaxpr, _ = survey.open_program(value)
+        jaxpr, _ = open_program(value)
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, self.dtype(v.aval.dtype)) for v in jaxpr.invars]
         found = jax.make_jaxpr(lambda *arguments: self.evaluate(value, list(arguments)))(*shapes)
         if isinstance(value, core.ClosedJaxpr):

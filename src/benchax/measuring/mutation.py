@@ -13,7 +13,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,14 +23,14 @@ from benchax.errors import UsageError
 from benchax.measuring import state
 from benchax.measuring.state import Parts, Values
 from benchax.measuring.surroundings import values_of
+from benchax.program.index import Program, Value, index
+from benchax.program.jaxpr import every_equation, nested_in
 
 WRITES = ("swap", "addupdate")
 """Primitives that write to a reference."""
 READS = ("get", "freeze")
 MAKES = ("new_ref", "ref", "mutable_array")
 """Primitives that make a reference of a value; named differently from jax 0.5 to 0.10."""
-CALLS = ("jit", "pjit", "closed_call", "core_call")
-"""Primitives that run one inner jaxpr on their operands as they are."""
 
 
 def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[str, ...]:
@@ -48,9 +48,9 @@ def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[s
 
     places = carried(parts)
     # By the jaxpr and not by the values, which may be the same by chance.
-    jaxpr = jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)).jaxpr
+    program = index(jax.make_jaxpr(flat)(*(parts.leaves[i] for i in places)))
     place = {parts.names[i]: k for k, i in enumerate(places) if i in parts.names}
-    given = zip(names, sources(jaxpr), strict=True)
+    given = zip(names, sources(program), strict=True)
     return tuple(name for name, source in given if source is None or source != place.get(name))
 
 
@@ -63,80 +63,25 @@ def is_carried(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | int | float | complex)
 
 
-def sources(jaxpr: Any) -> list[int | None]:
-    """Returns, for each output, the place of the input that it is, unchanged; None where it is computed."""
-    places = {variable: i for i, variable in enumerate(jaxpr.invars)}
-    written = written_refs(jaxpr)
-    makers = {out: (eqn, k) for eqn in jaxpr.eqns for k, out in enumerate(eqn.outvars)}
+def sources(program: Program) -> list[int | None]:
+    """Returns, for each output, the place of the input that it is, unchanged; None if it is computed."""
 
-    def source(variable: Any) -> int | None:
-        if _is_literal(variable):
-            return None
-        if variable in places:
-            return places[variable]
-        eqn, k = makers.get(variable, (None, 0))
-        operand = None if eqn is None else _operand(eqn, k, written)
-        return None if operand is None else source(operand)
+    def source(value: Value) -> int | None:
+        while (op := value.maker) is not None:
+            is_whole = op.name in READS and len(op.reads) == 1 and not _is_written(op.reads[0])
+            if op.name not in MAKES and not is_whole:
+                return None
+            value = op.reads[0]
+        return program.body.position(value)
 
-    return [source(variable) for variable in jaxpr.outvars]
+    return [source(value) for value in program.outputs]
 
 
-def _operand(eqn: Any, k: int, written: set[Any]) -> Any:
-    """What the k-th output of an equation is a mere copy of; None if it is computed."""
-    name = eqn.primitive.name
-    if name in CALLS and (inner := _inner(eqn)) is not None:
-        place = sources(inner)[k]
-        return None if place is None else eqn.invars[place]
-    if name in MAKES:
-        return eqn.invars[0]
-    is_whole = name in READS and len(eqn.invars) == 1
-    return eqn.invars[0] if is_whole and eqn.invars[0] not in written else None
-
-
-def written_refs(jaxpr: Any) -> set[Any]:
-    """The references, as variables of `jaxpr`, that it or anything inside it writes to."""
-    found: set[Any] = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in WRITES:
-            found.add(eqn.invars[0])
-        elif (inner := _inner(eqn)) is not None and eqn.primitive.name in CALLS:
-            inside = written_refs(inner)
-            pairs = zip(eqn.invars, inner.invars, strict=True)
-            found.update(outer for outer, variable in pairs if variable in inside)
-        elif any(_writes(each) for each in _inner_jaxprs(eqn.params.values())):
-            # A loop's or a branch's own order of operands is its own affair: whatever it is given may be written to.
-            found.update(v for v in eqn.invars if not _is_literal(v) and _is_ref(v))
-    return found
-
-
-def _writes(jaxpr: Any) -> bool:
-    return any(
-        eqn.primitive.name in WRITES or any(map(_writes, _inner_jaxprs(eqn.params.values()))) for eqn in jaxpr.eqns
-    )
-
-
-def _inner(eqn: Any) -> Any:
-    inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-    return getattr(inner, "jaxpr", inner)
-
-
-def _inner_jaxprs(values: Any) -> Iterator[Any]:
-    for value in values:
-        if hasattr(value, "eqns"):
-            yield value
-        elif hasattr(value, "jaxpr"):
-            yield value.jaxpr
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            yield from _inner_jaxprs(value)
-
-
-def _is_literal(variable: Any) -> bool:
-    return hasattr(variable, "val")
-
-
-def _is_ref(variable: Any) -> bool:
-    """The type of a reference wraps that of its value."""
-    return hasattr(variable.aval, "inner_aval")
+def _is_written(reference: Value) -> bool:
+    """Does anything write to it? A loop or branch that writes to any reference can write to each that it is given."""
+    writes = [op for op in reference.readers if op.name in WRITES and op.reads[0] is reference]
+    inside = (nested for op in reference.readers for nested in nested_in(op.equation))
+    return bool(writes) or any(each.primitive.name in WRITES for one in inside for each in every_equation(one))
 
 
 class ClosedOver:

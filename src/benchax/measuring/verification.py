@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.clock import survey
 from benchax.errors import NotMeasured
 from benchax.measuring.jaxprs import TracedCall, trace_call
 from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
@@ -34,6 +33,7 @@ from benchax.measuring.verification_notes import Notes, Undecided
 from benchax.measuring.widening import evaluate_wide
 from benchax.model import Numerics
 from benchax.numerics import Against, LeafComparison, compare_leaves, describe_nonfinite, tolerance, worst_of
+from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import drop
 
 RUNS, LEAST_RUNS = 8, 4
@@ -149,7 +149,7 @@ class _Roundings:
 
     @property
     def _equations(self) -> list[Any]:
-        return list(survey.equations(self.call.program))
+        return list(every_equation(self.call.program))
 
     def _by_chance(self, *, free_signs: bool) -> list[list[Any]]:
         found, begin = [], perf_counter_ns()

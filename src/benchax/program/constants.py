@@ -9,46 +9,26 @@ in two places is one. From jax 0.10 on small ones become literals inside the equ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import jax
 
-from benchax.program import arguments, hlo, hlo_module, jaxpr
+from benchax.program import hlo, hlo_module
 from benchax.program.hlo_module import Module
+from benchax.program.index import Value, index
 from benchax.results.inspection import Constant
 
 
 def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
     """What the function closes over, each array once, largest first."""
-    found: dict[int, Constant] = {}
-    for value, where in _walk_captured(traced.jaxpr):
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            size = arguments.size_bytes(value.shape, value.dtype)
-            # By identity: to compare values would copy arrays that may be large from their device.
-            found.setdefault(id(value), Constant(arguments.spec(value.shape, value.dtype), size, where))
-    return tuple(sorted(found.values(), key=lambda c: -c.size_bytes))
+    values = [
+        value for value in index(traced.jaxpr).consts if hasattr(value.const, "shape") and value.dtype is not None
+    ]
+    found = [Constant(value.spec, value.size_bytes, _first_use(value)) for value in values]
+    return tuple(sorted(found, key=lambda constant: -constant.size_bytes))
 
 
-def _walk_captured(closed: Any) -> Iterator[tuple[Any, str]]:
-    """(array, where it is first used), nested jaxprs included."""
-    for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=False):
-        yield value, _first_use(closed.jaxpr, variable)
-    for each in jaxpr.equations(closed):
-        for nested in jaxpr.nested_in(each.equation):
-            if hasattr(nested, "consts") and hasattr(nested, "jaxpr"):
-                for variable, value in zip(nested.jaxpr.constvars, nested.consts, strict=False):
-                    yield value, _first_use(nested.jaxpr, variable)
-
-
-def _first_use(open_jaxpr: Any, variable: Any) -> str:
-    """The user's line of the first equation that reads it, and the operation."""
-    for equation in open_jaxpr.eqns:
-        if any(read is variable for read in equation.invars):
-            line = jaxpr.user_line(equation)
-            name = equation.primitive.name
-            return f"{name} at {line}" if line else name
-    return ""
+def _first_use(value: Value) -> str:
+    """The first operation that reads it, and the user's line of it."""
+    return f"{value.readers[0].name}{value.readers[0].at}" if value.readers else ""
 
 
 def baked_in(module: Module) -> tuple[Constant, ...]:

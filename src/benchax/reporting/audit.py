@@ -26,7 +26,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.tables import describe_machine, one_line
-from benchax.results.audit import SEVERITIES, Audit, Checked, Finding, Outcome, Where
+from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Where
 from benchax.source_files import is_typed
 from benchax.units import plural, seconds
 
@@ -49,6 +49,8 @@ def document(a: Audit, is_full: bool = False) -> Document:
         blocks.append(_list_facts("suppressed", list_suppressed(a)))
     if looked := checks(a, is_full):
         blocks.append(_list_facts("looked at" if is_full else "", looked))
+    if not is_full:
+        blocks += [Paragraph(remark.message) for remark in a.remarks if remark.code == PACK_OFF]
     return Document((*blocks, *list_remarks(r for r in a.remarks if is_full or r.severity != "info")))
 
 
@@ -125,7 +127,8 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
     """(label, text) of one finding."""
     seen = [("seen" if not i else "", sentence) for i, sentence in enumerate(finding.seen)]
     gain = [("gain", finding.gain)] if finding.gain else []
-    return [*seen, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
+    related = [(label, describe_place((file, line))) for label, file, line in finding.related]
+    return [*seen, *related, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
 
 
 def list_suppressed(a: Audit) -> list[tuple[str, str]]:

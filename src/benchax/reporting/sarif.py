@@ -73,7 +73,12 @@ def _result(a: Audit, finding: Finding, root: Path) -> dict[str, Any]:
         "message": {"text": "\n".join(said)},
         "properties": {name: value for name, value in gains.items() if value is not None},
     }
-    return result | ({"locations": [_location(*finding.where, root)]} if finding.where else {})
+    related = [
+        _location(file, line, root) | {"id": i, "message": {"text": label}}
+        for i, (label, file, line) in enumerate(finding.related, 1)
+    ]
+    result |= {"locations": [_location(*finding.where, root)]} if finding.where else {}
+    return result | ({"relatedLocations": related} if related else {})
 
 
 def _location(file: str, line: int, root: Path) -> dict[str, Any]:

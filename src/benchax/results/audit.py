@@ -11,7 +11,7 @@ A gain says whether it was measured or estimated. `None` means not measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchax.model import Environment, Remark, Severity
@@ -22,6 +22,11 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 Outcome = Literal["fine", "finding", "not applicable", "not checked"]
 Where = tuple[str, int]
 """File and line, from 1."""
+Related = tuple[str, str, int]
+"""What happens at another line, and its file and line: ("called here", "train.py", 31)."""
+
+PACK_OFF = "pack-off"
+"""The code of the remark that names rules which are off by default."""
 
 Answer = Literal["yes", "no", "not applicable", "not checked"]
 
@@ -47,6 +52,17 @@ class Finding:
     gain_s: float | None = None
     """Seconds of each call."""
     gain_bytes: int | None = None
+    related: tuple[Related, ...] = ()
+    """Other lines that have to do with it."""
+
+    @property
+    def lines(self) -> list[Where]:
+        """Every line that it names, its own first."""
+        return [*([self.where] if self.where else []), *((file, line) for _, file, line in self.related)]
+
+    def with_seen(self, sentence: str) -> Finding:
+        """With one more sentence of what was seen."""
+        return replace(self, seen=(*self.seen, sentence))
 
     def __post_init__(self) -> None:
         if self.gain is not None and not self.gain.startswith(("measured: ", "estimated: ")):

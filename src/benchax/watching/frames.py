@@ -32,9 +32,11 @@ _WRAPPERS = {
     (str(Path("equinox", "_jit.py")), "_call"): lambda found: found["jit_wrapper"].__wrapped__,
     (str(Path("flax", "nnx", "transforms", "compilation.py")), "__call__"): lambda found: found["self"].fun,
     (str(Path("flax", "nnx", "transforms", "compilation.py")), "lower"): lambda found: found["self"].fun,
+    (str(Path("jax", "_src", "pmap.py")), "wrapped"): lambda found: _mapped_function(found["infer_params"]),
 }
 """Functions of libraries that give `jax.jit` other arguments than the user gave them, by file and name, and how to
-reach the user's function from their locals; theirs are `args` and `kwargs` (equinox 0.13.8, flax 0.12.8)."""
+reach the user's function from their locals; theirs are `args` and `kwargs` (equinox 0.13.8, flax 0.12.8, and pmap of
+jax 0.12)."""
 _SETTINGS = (
     "donate_argnums",
     "donate_argnames",
@@ -78,6 +80,8 @@ class UserCall:
     fun: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    numbers_are_static: bool = True
+    """Does the library compile for each value of a Python number, as equinox does?"""
 
 
 _compiled: weakref.WeakKeyDictionary[Any, JaxCall] = weakref.WeakKeyDictionary()
@@ -94,7 +98,7 @@ def note_compiled(compiled: Any, call: JaxCall) -> None:
 
 def without_arrays(call: JaxCall) -> JaxCall:
     """What may be kept of it."""
-    user = call.user and UserCall(call.user.fun, (), {})
+    user = call.user and replace(call.user, args=(), kwargs={})
     return replace(call, args=(), kwargs={}, user=user)
 
 
@@ -150,8 +154,20 @@ def _user_call(stack: list[FrameType]) -> UserCall | None:
         if reach is not None:
             with contextlib.suppress(Exception):
                 found = frame.f_locals
-                return UserCall(reach(found), found["args"], found["kwargs"])
+                is_static = Path(file).parts[-2:] == ("equinox", "_jit.py")
+                return UserCall(reach(found), found["args"], found["kwargs"], is_static)
     return None
+
+
+def _mapped_function(infer_params: Any) -> Any:
+    """The function that `jax.pmap` was given, from the closure of its helper."""
+    cells = dict(zip(infer_params.__code__.co_freevars, infer_params.__closure__, strict=True))
+    return cells["wrapped_fun"].cell_contents.f
+
+
+def is_wrapper(code: CodeType) -> bool:
+    """Is this a library's function around `jax.jit`, so that the call behind it is the user's?"""
+    return any(code.co_name == name and code.co_filename.endswith(end) for end, name in _WRAPPERS)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -261,6 +277,11 @@ def earlier_calls(fun: Any) -> list[tuple[tuple[Any, ...], dict[str, Any], dict[
             args, kwargs = avals.unflatten()
             found.append((args, kwargs, _named_context(context)))
     return found
+
+
+def has_traced_nothing() -> bool:
+    """Has JAX traced no function yet, in this process? False if this JAX does not tell."""
+    return can_tell_earlier_calls() and not list(_trace_cache().cache_keys())
 
 
 def configuration() -> dict[str, Any]:

@@ -16,6 +16,12 @@ from benchax.watching import frames, reasons, signatures
 from benchax.watching.frames import JaxCall
 from benchax.watching.signatures import Signature
 
+CONTROL_FLOW = ("scan", "while", "cond")
+"""Primitives that, called outside of jit, compile a program for each body function, as `jax.jit` does."""
+FIRST_BODY = (
+    "first call of jax.lax.{name} outside of jit with this body since the watch began; a body that is new in each call "
+    "compiles in each call"
+)
 WRAPPERS = 20
 """That are looked into, around one function; more are none."""
 
@@ -44,9 +50,15 @@ class _History:
 
 
 class WatchedFunctions:
-    """What one watch knows. Nothing is shared, so that nested watches do not take each other's calls for theirs."""
+    """What one watch knows. Nothing is shared, so that nested watches do not take each other's calls for theirs.
 
-    def __init__(self) -> None:
+    Args:
+        from_start: JAX had traced nothing when the watch began: what it knows of a function comes from within.
+    """
+
+    def __init__(self, *, from_start: bool = False) -> None:
+        self._from_start = from_start
+        self._loops: dict[FunctionLocation, Signature] = {}
         self._histories: dict[object, _History] = {}
         self._objects: dict[FunctionLocation, int] = {}
         self._unseen_programs: dict[FunctionLocation, int] = {}
@@ -70,6 +82,14 @@ class WatchedFunctions:
         history.is_met = True
         if now is None:
             return (self._unseen(place),)
+        if is_control_flow(call.fun):
+            before = self._loops.get(place)
+            self._loops[place] = now
+            if before is not None:
+                is_other = reasons.are_apart(now, before)
+                return reasons.of(now, [before], was_traced=True) if is_other else (_new_body(place),)
+            if not self._from_start:
+                return (Reason("first call", FIRST_BODY.format(name=place.name)),)
         before = [*self._before(history, now, was_traced=was_traced), *history.signatures]
         # Behind `_before`: this call must not be found among the earlier ones.
         history.signatures.append(now)
@@ -83,6 +103,8 @@ class WatchedFunctions:
         """Without what may be the trace of this very call: under a transformation JAX sends no event of it, so that it
         is there already when the function is met."""
         before = history.before or []
+        if self._from_start:
+            return []  # traces inside other functions; no program was compiled for them
         if now.transformation and not was_traced:
             return [s for s in before if reasons.are_apart(now, s)]
         return before
@@ -114,6 +136,19 @@ def _new_object(place: FunctionLocation) -> Reason:
     )
 
 
+def _new_body(place: FunctionLocation) -> Reason:
+    return Reason(
+        "new function",
+        f"new body function: jax.lax.{place.name} outside of jit compiles for each function that it is given; put the "
+        "call under jax.jit, or define the body once",
+    )
+
+
+def is_control_flow(fun: Any) -> bool:
+    """Is this an eager call of `jax.lax.scan`, `while_loop`, or `cond`?"""
+    return getattr(fun, "__name__", "") in CONTROL_FLOW and hasattr(fun, "_apply_primitive")
+
+
 def _weak(fun: Any) -> weakref.ref[Any] | None:
     try:
         return weakref.ref(fun) if fun is not None else None
@@ -130,8 +165,9 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     name = getattr(plain, "__name__", None) or type(plain).__name__
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
-    is_eager = frames.is_of_jax(call.fun)
-    if is_eager:
+    if is_control_flow(call.fun):
+        return FunctionLocation(call.fun.__name__, call.where, False)
+    if call.user is None and frames.is_of_jax(call.fun):
         return FunctionLocation(program_name(event_name) or name, None, True)
     if call.user is None and hasattr(call.fun, "lower"):  # jax.jit of what is jitted already
         name = f"jit({name})"

@@ -114,7 +114,7 @@ def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -
         beside |= {path: text(one) for path, one in attributes(value, name).items()}
         for path, leaf in paths:
             where = name + jax.tree_util.keystr(path).removesuffix(VARIABLE)
-            if call.user and not _is_dynamic(leaf):
+            if call.user and not _is_dynamic(leaf, call.user.numbers_are_static):
                 statics[where] = _static(leaf)
                 continue
             leaves[where] = _leaf(leaf)
@@ -133,9 +133,10 @@ def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -
     )
 
 
-def _is_dynamic(leaf: Any) -> bool:
+def _is_dynamic(leaf: Any, numbers_are_static: bool) -> bool:
     """Does a library that takes everything else as static hand this to `jax.jit` as an array?"""
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic | Tracer)
+    is_number = isinstance(leaf, int | float | complex) and not numbers_are_static
+    return is_number or isinstance(leaf, jax.Array | np.ndarray | np.generic | Tracer)
 
 
 def before_the_watch(call: JaxCall) -> list[Signature] | None:

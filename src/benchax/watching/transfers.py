@@ -60,6 +60,7 @@ _sees: list[Direction] = []
 _busy = threading.local()
 _calls = itertools.count()
 _called = 0
+_looked_s = 0.0
 _told_at: dict[tuple[Direction, str | None, str], int] = {}
 """Which call was the last one when a line was told of."""
 
@@ -119,6 +120,19 @@ def watch_transfers(
                 _undo.close()
 
 
+class BatchedCall:
+    """A jitted function that is called under `vmap` or a derivative from Python: JAX runs a program that it has made of
+    the function, which is known by name and place only."""
+
+    def __init__(self, name: str, defined: str, is_of_jax: bool) -> None:
+        self.__name__, self.defined, self.is_of_jax = name, defined, is_of_jax
+
+
+def looked_s() -> float:
+    """Seconds that all threads have spent on looking at calls and reads."""
+    return _looked_s
+
+
 def clock() -> float:
     """Seconds on a clock of this thread that stands still while calls and reads are looked at."""
     now = getattr(_busy, "looks_since", None) or time.perf_counter()
@@ -128,6 +142,7 @@ def clock() -> float:
 @contextlib.contextmanager
 def _looking() -> Iterator[None]:
     """Whatever surprises us in there is not the user's fault."""
+    global _looked_s
     if getattr(_busy, "looks_since", None) is not None:
         yield
         return
@@ -136,7 +151,9 @@ def _looking() -> Iterator[None]:
         with contextlib.suppress(Exception):
             yield
     finally:
-        _busy.looked_s = getattr(_busy, "looked_s", 0.0) + time.perf_counter() - _busy.looks_since
+        elapsed_s = time.perf_counter() - _busy.looks_since
+        _busy.looked_s = getattr(_busy, "looked_s", 0.0) + elapsed_s
+        _looked_s += elapsed_s
         _busy.looks_since = None
 
 
@@ -206,10 +223,48 @@ def _off_the_fast_path() -> None:
         return found
 
     _replace(pjit, "_run_python_pjit", call_and_record)
+    _inside_transformations()
     _replace(pjit, "_get_fastpath_data", lambda *_, **__: None)
     _replace(jax.stages.Compiled, "__call__", _record_compiled_calls(jax.stages.Compiled.__call__))
     _is_watched.set_global(True)
     _undo.callback(_is_watched.set_global, None)
+
+
+_batched: dict[tuple[str, str], BatchedCall] = {}
+
+
+def _inside_transformations() -> None:
+    """`jax.vmap(jitted)(x)` and `jax.grad(jitted)(x)` go by the rule for running the primitive of `jax.jit`."""
+    primitive: Any = getattr(pjit, "jit_p", None) or vars(pjit)["pjit_p"]  # jit_p since jax 0.7
+    run: Callable[..., Any] = primitive.impl
+
+    def run_and_record(*args: Any, **params: Any) -> Any:
+        fun = None
+        with _looking():
+            if core.trace_state_clean():
+                fun = _batched_call(params)
+                for hear in tuple(_hearers):
+                    hear(fun, args)
+        found = run(*args, **params)
+        with _looking():
+            for hear_result in tuple(_result_hearers) if fun is not None else ():
+                hear_result(fun, args, found)
+        return found
+
+    primitive.def_impl(run_and_record)
+    _undo.callback(primitive.def_impl, run)
+
+
+def _batched_call(params: Any) -> BatchedCall:
+    # "score at train.py:7", as JAX describes a function in its errors (0.10.2 to 0.12.0.1).
+    jaxpr = params["jaxpr"]
+    described = getattr(getattr(jaxpr, "jaxpr", jaxpr).debug_info, "func_src_info", "") or ""
+    name, _, defined = described.partition(" at ")
+    key = name or params["name"], defined
+    if key not in _batched:
+        file = defined.rpartition(":")[0]
+        _batched[key] = BatchedCall(key[0], defined, not file or owner_of(file) != "user")
+    return _batched[key]
 
 
 def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:

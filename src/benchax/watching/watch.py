@@ -97,7 +97,7 @@ class _Recorder:
         self.result = Watch(threads=threads, cache_dir=cache_dir)
         self._thread = threading.get_ident() if threads == "this" else None
         self._ignored = ignored
-        self._functions = WatchedFunctions()
+        self._functions = WatchedFunctions(from_start=threads == "all" and frames.has_traced_nothing())
         self._building: dict[tuple[int, str], _Building] = {}
         self._hits: set[int] = set()
         # Entered again where reading a call makes JAX send an event, as a user's own __eq__ or __repr__ may.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,25 +12,13 @@ import pytest
 from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.host_calls import HostCalls
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.model import CaseId, Comparison, Version
 from benchax.results.audit import Finding
-from benchax.results.transfers import Transfers
-from benchax.results.watch import Watch
-
-
-@pytest.fixture
-def noted() -> Iterator[HostCalls]:
-    """What this program does by name around its calls is noted until the test ends."""
-    host = HostCalls()
-    yield host
-    host.close()
 
 
 @dataclass
@@ -68,7 +56,7 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
     """`ratio`: of every comparison; None: there is no time for any. `parts` of the evidence are given, not measured.
     Measurements are as short as can be."""
     quick = {"store": "off", "max_time_s": 0.02, "max_warmup_s": 0.02, "memory": False}
-    monkeypatch.setattr("benchax.auditing.live_evidence.SHORT", quick)
+    monkeypatch.setattr("benchax.auditing.evidence.SHORT", quick)
 
     def about(
         rule: str,
@@ -78,20 +66,10 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
         parts: Mapping[str, Any] | None = None,
         **declared: Any,
     ) -> Answered:
-        live = LiveEvidence(make_case(fn, inputs, {}, **declared), max_time_s=0)
+        live = Evidence(make_case(fn, inputs, {}, **declared), max_time_s=0)
         evidence = ScriptedEvidence(live, compare=None if ratio is None else comes_out(ratio), **parts or {})
         findings, checked = ask(rules()[rule], evidence)
         return Answered(findings, checked.outcome, checked.why, evidence.pairs)
-
-    return about
-
-
-@pytest.fixture
-def ask_about_program() -> Asks:
-    def about(rule: str, transfers: Transfers | None = None, *, seen: Watch | None = None, **facts: Any) -> Answered:
-        evidence = ProgramEvidence("python train.py", seen or Watch("all"), transfers=transfers, facts=facts)
-        findings, checked = ask(rules()[rule], evidence)
-        return Answered(findings, checked.outcome, checked.why)
 
     return about
 

@@ -97,7 +97,7 @@ def test_it_names_the_choice_what_is_dear_and_how_often_it_is_used(ask_about: An
     finding = ask_about(ID, each_hundredth, X, STEP).one
 
     assert finding.where == (__file__, each_hundredth.__code__.co_firstlineno + 1)
-    assert finding.title.endswith("; the dear one is used once in 100 times")
+    assert finding.title.endswith("; the expensive one is used once in 100 times")
     assert finding.seen[0] == f"dot_general makes f32[128,128] at {__file__}:{dear.__code__.co_firstlineno + 1}"
     assert finding.gain.startswith("estimated: ")
 

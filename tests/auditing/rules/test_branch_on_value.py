@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.branch_on_value import branch_on_value
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rules.tracing import branch_on_value
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 from benchax.results.watch import Watch
 
 
 def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
-    return ask(branch_on_value, LiveEvidence(make_case(fn, args, **settings)))
+    return ask(branch_on_value, Evidence(make_case(fn, args, **settings)))
 
 
 def condition(x: Any) -> Any:

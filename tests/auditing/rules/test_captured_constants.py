@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.captured_constants import captured_constants
 from benchax.case import make_case
 
@@ -13,7 +13,7 @@ SMALL = LARGE[:8, :8]
 
 
 def check(fn, *args):
-    return list(captured_constants.check(LiveEvidence(make_case(fn, args))))
+    return list(captured_constants.check(Evidence(make_case(fn, args))))
 
 
 def test_a_large_array_in_a_global_is_found_with_its_size_and_line() -> None:

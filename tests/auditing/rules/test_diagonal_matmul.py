@@ -33,7 +33,7 @@ def weigh(w: Any, a: Any) -> Any:
     ],
 )
 def test_a_product_with_a_diagonal_matrix_is_found(ask_about: Any, fn: Any) -> None:
-    assert ask_about(ID, fn, W, A).one.title.startswith("multiplies with a diagonal matrix, f32[")
+    assert ask_about(ID, fn, W, A).one.title.startswith("multiplies by a diagonal matrix, f32[")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_product_of_which_only_the_diagonal_is_used_is_found(ask_about: Any, f
     finding = ask_about(ID, fn, M, M).one
 
     assert finding.title == "makes all of a product, f32[600,600], and uses its diagonal"
-    assert finding.seen[0].startswith("432 MFLOP for a product of which 720 kFLOP would do")
+    assert finding.seen[0].startswith("432 MFLOP for a product; 720 kFLOP would do")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_it_names_the_line_and_compares_with_scaling_of_the_same_result(ask_abou
     answered = ask_about(ID, weigh, W, A, ratio=0.2)
 
     assert answered.one.where == (__file__, weigh.__code__.co_firstlineno + 1)
-    assert answered.one.seen[0].startswith("72.0 MFLOP for a product of which 60.0 kFLOP would do")
+    assert answered.one.seen[0].startswith("72.0 MFLOP for a product; 60.0 kFLOP would do")
     ((before, after),) = answered.pairs
     np.testing.assert_allclose(result_of(before), result_of(after), rtol=1e-5)
 

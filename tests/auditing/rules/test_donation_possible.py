@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchax.auditing.fed_back import Carried
-from benchax.auditing.passed_values import jitted_at
+from benchax.auditing.recorder.views import Carried
 
 ID = "donation-possible"
 
@@ -88,21 +86,3 @@ def test_what_comes_back_with_a_part_changed_is_copied_in_each_call_and_a_warnin
 
 def test_without_coming_back_it_is_an_info(ask_about: Any) -> None:
     assert ask_about(ID, stored, "f32[4096,1024]", "f32[1024]", ratio=1.0).one.severity == "info"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("@jax.jit\ndef store(x):\n    return x\n", 1),
-        ("@log\n@partial(jax.jit, static_argnums=1)\ndef store(x):\n    return x\n", 2),
-        ("def store(x):\n    return x\nfast = jax.jit(store)\n", 3),
-        ("def store(x):\n    return x\n", None),
-        ("def store(x):\n    return x\na = jax.jit(store)\nb = jax.jit(store)\n", None),
-    ],
-)
-def test_the_line_that_jits_a_function_is_found(tmp_path: Path, text: str, line: int | None) -> None:
-    train = tmp_path / "train.py"
-    train.write_text(text)
-    defined = next(n for n, each in enumerate(text.splitlines(), 1) if each.startswith("def"))
-
-    assert jitted_at((str(train), defined), "store") == (line and (str(train), line))

@@ -48,8 +48,8 @@ def test_it_names_both_lines_and_compares_with_a_solve_of_the_same_result(ask_ab
     line = invert.__code__.co_firstlineno
 
     assert answered.one.where == (__file__, line + 1)
-    assert answered.one.title == "inverts a matrix, f32[400,400], to multiply with 3 columns"
-    assert answered.one.seen[0] == "172 MFLOP for an inverse of 400 columns of which 3 would do: 43.6 MFLOP"
+    assert answered.one.title == "inverts a matrix, f32[400,400], to multiply it by 3 columns"
+    assert answered.one.seen[0] == "172 MFLOP for an inverse of 400 columns; 3 would do: 43.6 MFLOP"
     assert answered.one.seen[1] == f"multiplied at {__file__}:{line + 2}"
     assert answered.one.gain.endswith(", of this solve alone")
     ((before, after),) = answered.pairs

@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.rules.fft_length import next_good_length
-
 ID = "fft-length"
 
 
@@ -58,8 +56,3 @@ def test_good_lengths_and_what_takes_little_time_are_fine(ask_about: Any, fn: An
 
 def test_without_a_transform_it_is_not_applicable(ask_about: Any) -> None:
     assert ask_about(ID, jnp.sin, "f32[8]").outcome == "not applicable"
-
-
-@pytest.mark.parametrize(("n", "good"), [(1, 1), (7, 7), (11, 12), (1009, 1024), (2018, 2025), (20011, 20160)])
-def test_the_next_good_length(n: int, good: int) -> None:
-    assert next_good_length(n) == good

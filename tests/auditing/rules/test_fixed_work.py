@@ -49,15 +49,15 @@ def asked(ask_about: Any, fn: Any, *inputs: Any, fixed: Any) -> Any:
 def test_dear_work_on_what_never_changes_is_found(ask_about: Any, fn: Any, inputs: Any, name: str) -> None:
     finding = asked(ask_about, fn, *inputs, fixed=[0]).one
 
-    assert finding.title == f"computes {name} in each call of what never changes"
+    assert finding.title == f"computes {name} in each call from what never changes"
 
 
 def test_it_names_the_line_the_argument_and_the_share(ask_about: Any) -> None:
     finding = asked(ask_about, whiten, GRAM, F, fixed=[0]).one
 
     assert finding.where == (__file__, whiten.__code__.co_firstlineno + 1)
-    assert "in place of gram or beside" in finding.advice
-    assert finding.seen[-1].endswith("of three or more: gram f32[512,512]")
+    assert "instead of gram or in addition" in finding.advice
+    assert finding.seen[-1].endswith("three or more: gram f32[512,512]")
     assert "operations of a call, counted from the shapes" in finding.seen[-2]
 
 

@@ -50,7 +50,7 @@ def test_without_x64_nothing_is_float64(ask_about: Any) -> None:
 
     assert (answered.outcome, answered.why) == (
         "not applicable",
-        "jax_enable_x64 is off, so that nothing is float64",
+        "jax_enable_x64 is off, so nothing is float64",
     )
 
 
@@ -60,26 +60,6 @@ def tapered(x: Any) -> Any:
 
 def taper(n: int) -> Any:
     return jnp.asarray(np.hanning(n))
-
-
-@pytest.mark.usefixtures("x64")
-def test_a_constant_that_another_line_makes_is_named_there(ask_about: Any, noted: Any) -> None:
-    jaxpr = jax.jit(tapered).trace(jnp.ones(64, jnp.float32)).jaxpr
-
-    finding = ask_about(ID, tapered, "f32[64]", parts={"closed_jaxpr": jaxpr, "wide_lines": noted.wide.asdict()}).one
-
-    assert finding.where == (__file__, taper.__code__.co_firstlineno + 1)
-
-
-@pytest.mark.usefixtures("x64")
-def test_what_asks_for_float64_or_makes_none_is_not_noted(noted: Any) -> None:
-    values = np.arange(64.0)
-
-    jnp.asarray(values, jnp.float64)
-    jnp.array(values, dtype=jnp.float64)
-    jnp.asarray(values.astype(np.float32))
-
-    assert noted.wide.asdict() == {}
 
 
 def descend(w: Any, x: Any) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.host_callback import host_callback
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.tracing import host_callback
 from benchax.case import make_case
 
 optax = pytest.importorskip("optax")
@@ -52,7 +52,7 @@ def test_one_that_stands_in_the_branch_of_an_error_is_a_hint(ask_about: Any) -> 
     answered = ask_about(ID, checked, "f32[100]")
 
     assert answered.one.severity == "info"
-    assert answered.one.seen[-1].startswith("all of them stand in branches")
+    assert answered.one.seen[-1].startswith("all of them are in branches")
     assert ask_about(ID, shows, "f32[100]", ratio=0.05).one.severity == "warning"
 
 
@@ -61,14 +61,14 @@ def test_those_in_loops_are_counted_and_the_gain_is_not_guessed(ask_about: Any) 
 
     assert (answered.pairs, answered.one.gain) == ([], None)
     assert "1 of them in loops" in answered.one.seen[0]
-    assert answered.one.seen[1] == "gain not measured of 1: they stand in loops or branches"
+    assert answered.one.seen[1] == "gain not measured of 1: they are in loops or branches"
 
 
 def test_callbacks_that_give_results_are_not_left_out(ask_about: Any) -> None:
     answered = ask_about(ID, computes, "f32[100]", ratio=0.05)
 
     assert answered.one.seen[0].startswith("1 × pure_callback")
-    assert answered.one.seen[1] == "gain not measured of 1: they give results, which the rest may need"
+    assert answered.one.seen[1] == "gain not measured of 1: they give results, which the rest can need"
     assert (answered.pairs, answered.one.gain) == ([], None)
 
 
@@ -100,7 +100,7 @@ def test_of_both_kinds_those_without_results_are_measured(ask_about: Any) -> Non
 
     assert answered.one.gain is not None
     assert any(line.startswith("without those that give no results") for line in answered.one.seen)
-    assert answered.one.seen[-1] == "gain not measured of 1: they give results, which the rest may need"
+    assert answered.one.seen[-1] == "gain not measured of 1: they give results, which the rest can need"
 
 
 def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:
@@ -110,7 +110,7 @@ def test_a_function_without_callbacks_is_fine(ask_about: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.serial
 def test_the_cost_of_a_callback_is_really_measured() -> None:
-    (finding,) = host_callback.check(LiveEvidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))
+    (finding,) = host_callback.check(Evidence(make_case(shows, ("f32[100]",), {}), max_time_s=60))
 
     assert finding.gain is not None
     assert finding.gain_s is not None

@@ -18,8 +18,8 @@ import pytest
 
 from benchax import clock
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.impure_function import impure_function
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.tracing import impure_function
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -40,7 +40,7 @@ class Counting:
 
 
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
-    return ask(impure_function, LiveEvidence(make_case(fn, args or (X,))))
+    return ask(impure_function, Evidence(make_case(fn, args or (X,))))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
@@ -122,7 +122,7 @@ def test_a_closure_and_an_object_are_seen() -> None:
 
 
 def test_a_print_is_shown_with_its_line_and_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    e = LiveEvidence(make_case(jax.jit(prints), (X,)))
+    e = Evidence(make_case(jax.jit(prints), (X,)))
     assert e.failure is None
     capsys.readouterr()
 

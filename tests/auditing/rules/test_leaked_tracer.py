@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.leaked_tracer import leaked_tracer
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.tracing import leaked_tracer
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -21,7 +21,7 @@ numbers: list[Any] = []
 
 
 def asked(fn: Callable[..., Any]) -> tuple[list[Finding], Checked]:
-    return ask(leaked_tracer, LiveEvidence(make_case(fn, (jnp.ones((3, 4)),))))
+    return ask(leaked_tracer, Evidence(make_case(fn, (jnp.ones((3, 4)),))))
 
 
 def keeps(x: Any) -> Any:

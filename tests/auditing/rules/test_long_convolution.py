@@ -42,7 +42,7 @@ def test_it_names_the_line_and_compares_with_the_fft_of_the_same_result(ask_abou
     answered = ask_about(ID, filtered, STREAM, TAPS, ratio=0.2)
 
     assert answered.one.where == (__file__, filtered.__code__.co_firstlineno + 1)
-    assert answered.one.seen[0].startswith("f32[1,1,4000] over f32[1,1,32768]: 230 MFLOP, where the FFT takes ")
+    assert answered.one.seen[0].startswith("f32[1,1,4000] over f32[1,1,32768]: 230 MFLOP; the FFT takes ")
     ((before, after),) = answered.pairs
     np.testing.assert_allclose(result_of(before), result_of(after), rtol=1e-3, atol=1e-2)
 

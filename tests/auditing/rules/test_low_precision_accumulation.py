@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.fed_back import Carried, FedBack
+from benchax.auditing.recorder.views import Carried
 
 ID = "low-precision-accumulation"
 
@@ -302,18 +301,3 @@ def test_sums_of_calls_that_are_given_their_own_result_are_found(ask_about: Any)
     assert found.title == "calls in a loop add up 500 terms in bfloat16"
     few = NOT_CALLED | {"carried": Carried(100, ((0, 0),))}
     assert ask_about(ID, add_loss, *given, parts=few).findings == []
-
-
-def test_a_result_is_carried_if_each_next_call_is_given_it() -> None:
-    def step() -> None: ...
-
-    seen, totals = FedBack(), [jnp.float32(i) for i in range(4)]
-    for before, after in itertools.pairwise(totals):
-        seen.note_call(step, [jnp.zeros(2), before])
-        seen.note_result(step, [after])
-
-    assert seen.carried(step) == Carried(2, ((1, 0),))
-
-    seen.note_call(step, [jnp.zeros(2), totals[0]])
-
-    assert seen.carried(step) == Carried(3, ())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from evidence_by_hand import evidence, judged
 
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules.not_jitted import not_jitted
 from benchax.case import make_case
@@ -21,7 +21,7 @@ def selu(x):
 @pytest.mark.slow
 @pytest.mark.serial
 def test_many_operations_one_by_one_are_found_with_the_measured_gain() -> None:
-    (finding,) = not_jitted.check(LiveEvidence(make_case(selu, ("f32[100000]",))))
+    (finding,) = not_jitted.check(Evidence(make_case(selu, ("f32[100000]",))))
 
     assert finding.title == "runs operation by operation"
     assert finding.gain is not None
@@ -90,7 +90,7 @@ def test_what_the_pairs_could_not_tell_is_not_called_fine() -> None:
 
 def test_a_jitted_function_is_not_asked() -> None:
     with pytest.raises(NotApplicable, match="it is jitted"):
-        list(not_jitted.check(LiveEvidence(make_case(jax.jit(selu), ("f32[8]",)))))
+        list(not_jitted.check(Evidence(make_case(jax.jit(selu), ("f32[8]",)))))
 
 
 def test_without_time_for_a_comparison_nothing_is_claimed() -> None:

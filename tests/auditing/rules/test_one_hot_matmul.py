@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 ID = "one-hot-matmul"
 TABLE = "f32[4096,16]"
@@ -34,51 +33,5 @@ def test_the_product_and_the_lookup_that_are_compared_give_the_same(ask_about: A
     assert all(jnp.allclose(a, b, rtol=1e-5) for a, b in zip(ours, theirs, strict=True))
 
 
-def compared(table: Any, index: Any, members: Any) -> Any:
-    return ((index[:, None] == members).astype(table.dtype) @ table).sum()
-
-
-def test_the_difference_of_two_one_hot_arrays_is_found(ask_about: Any) -> None:
-    def edges(table: Any, white: Any, black: Any) -> Any:
-        return (jax.nn.one_hot(white, 4096) - jax.nn.one_hot(black, 4096)) @ table
-
-    finding = ask_about(ID, edges, "f32[4096,8]", "i32[512]", "i32[512]").one
-
-    assert "table[i] - table[j]" in finding.advice
-    assert (
-        ask_about(ID, lambda t, i: (jax.nn.one_hot(i, 4096) - t.T[:1]) @ t, "f32[4096,8]", "i32[512]").outcome == "fine"
-    )
-
-
-def test_a_comparison_with_numbers_that_are_given_is_one_hot_too(ask_about: Any) -> None:
-    members = jnp.arange(4096)
-
-    def in_a_loop(table: Any, indices: Any) -> Any:
-        return jax.lax.scan(lambda total, index: (total + compared(table, index, members), None), 0.0, indices)[0]
-
-    index = jnp.arange(256)
-    assert ask_about(ID, compared, TABLE, index, members).one.where[1] > 0
-    assert ask_about(ID, in_a_loop, TABLE, jnp.arange(512).reshape(2, 256)).one.where[1] > 0
-    assert ask_about(ID, compared, TABLE, index, members * 3).outcome == "fine"
-
-
-def test_it_is_one_finding_also_under_a_gradient(ask_about: Any) -> None:
-    assert ask_about(ID, jax.grad(looked_up), TABLE, jnp.arange(256)).one.where[1] > 0
-
-
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda table, index: table[index].sum(),
-        lambda table, index: jnp.where(jnp.arange(4096) == 3, 1.0, 0.0) @ table,
-        lambda table, index: (jax.nn.one_hot(index, 4096) * 2).sum() + table.sum(),
-    ],
-)
-def test_lookups_and_products_of_other_things_are_fine(ask_about: Any, fn: Any) -> None:
-    assert ask_about(ID, fn, TABLE, jnp.arange(256)).outcome == "fine"
-
-
-def test_a_small_product_is_fine(ask_about: Any) -> None:
-    fn = lambda table, index: jax.nn.one_hot(index, 10) @ table  # noqa: E731
-
-    assert ask_about(ID, fn, "f32[10,16]", jnp.arange(256)).outcome == "fine"
+def test_tpus_multiply_faster_than_they_index(ask_about: Any) -> None:
+    assert ask_about(ID, looked_up, TABLE, jnp.arange(256), parts={"platform": "tpu"}).outcome == "not applicable"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.fed_back import Carried
+from benchax.auditing.recorder.views import Carried
 
 ID = "permuted-draw"
 KEY = jax.random.key(0)

@@ -14,8 +14,7 @@ import pytest
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rules import profile_missing
 from benchax.case import make_case
 from benchax.model import Remark
@@ -182,7 +181,7 @@ def test_of_a_program_nothing_is_looked_for() -> None:
 
 
 def test_of_a_function_that_does_not_trace_there_is_no_profile(project: Path) -> None:
-    evidence = LiveEvidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
+    evidence = Evidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
 
     _, checked = ask(profile_missing.profile_missing, evidence)
 

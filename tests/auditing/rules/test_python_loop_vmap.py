@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.python_loop_vmap import python_loop_vmap
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.loops import python_loop_vmap, unrolled_loop
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -22,7 +21,7 @@ X, W = jnp.ones((12, 4)), jnp.ones((4, 4))
 
 
 def asked(fn: Callable[..., Any], *args: Any, rule: Any = python_loop_vmap) -> tuple[list[Finding], Checked]:
-    return ask(rule, LiveEvidence(make_case(fn, args)))
+    return ask(rule, Evidence(make_case(fn, args)))
 
 
 def body(row: Any) -> Any:

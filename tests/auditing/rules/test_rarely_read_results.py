@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.fed_back import Carried
+from benchax.auditing.recorder.views import Carried
 
 ID = "rarely-read-results"
 W, X = "f32[200,200]", "f32[64,200]"

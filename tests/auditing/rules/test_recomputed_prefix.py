@@ -62,9 +62,9 @@ def until_stop(tokens: Any, key: Any) -> Any:
 def test_a_sequence_that_is_computed_for_one_position_is_found(ask_about: Any, fn: Any, first: Any, line: int) -> None:
     found = ask_about(ID, fn, jnp.zeros((64, L + 1), jnp.int32), KEY).one
 
-    assert found.title == "computes 25 positions in each turn of a loop, to use one"
+    assert found.title == "computes 25 positions in each iteration of a loop, to use one"
     assert found.where == (__file__, first.__code__.co_firstlineno + line)
-    assert "carry its state" in found.advice
+    assert "carry the state" in found.advice
 
 
 def carried(tokens: Any, key: Any) -> Any:

@@ -66,7 +66,7 @@ def recurrent(a: Any, b: Any, x: Any, y: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchax.auditing.rules.second_forward.LEAST_OPERATIONS", 1 << 16)
+    monkeypatch.setattr("benchax.auditing.rules.gradients.SECOND_WORK", 1 << 16)
 
 
 @pytest.mark.parametrize("fn", [step, over_batches, of_a_batch, of_an_inner_jit, recurrent])
@@ -181,19 +181,3 @@ USE = {
     "function": "loss", "other": "gradient", "where": "train.py:20", "other_where": "train.py:21", "count": 50,
     "is_after": False, "operations": 3e8, "total": 1e9,
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(("is_after", "severity"), [(False, "warning"), (True, "info")])
-def test_a_function_that_is_a_part_of_another_is_told_at_its_call(
-    ask_about_program: Any, is_after: bool, severity: str
-) -> None:
-    finding = ask_about_program(ID, second_forwards=[USE | {"is_after": is_after}]).one
-
-    assert finding.title == "calls loss with the batch that gradient takes through the model as well"
-    assert finding.where is not None
-    assert finding.where[1] == 20
-    assert finding.severity == severity
-
-
-def test_a_small_function_is_fine(ask_about_program: Any) -> None:
-    assert ask_about_program(ID, second_forwards=[USE | {"operations": 1e8}]).outcome == "fine"

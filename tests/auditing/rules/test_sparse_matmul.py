@@ -34,7 +34,7 @@ def through_a_loop_of_unknown_length(a: Any, x: Any) -> Any:
 def test_a_matrix_of_few_entries_is_found_with_their_number(ask_about: Any, fn: Any, given: Any) -> None:
     answered = ask_about(ID, fn, *given, ratio=0.2)
 
-    assert answered.one.title == "multiplies with f32[600,600], of which 0.17 % is not zero"
+    assert answered.one.title == "multiplies by f32[600,600]; 0.17 % of it is not zero"
     assert answered.one.seen[0].startswith("600 of 360 k entries, in 1.37 MiB at ")
     assert answered.one.where == (__file__, fn.__code__.co_firstlineno + 1)
     assert "segment_sum" in answered.one.advice

@@ -101,7 +101,7 @@ def test_a_stack_of_which_little_is_used_is_found(ask_about: Any, fn: Any) -> No
 def test_it_names_what_the_body_returns_and_what_is_read(ask_about: Any) -> None:
     finding = ask_about(ID, last, X, W).one
 
-    assert finding.title == "stacks 25.0 MiB in a scan, of which 128 KiB would do"
+    assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would do"
     assert finding.where == (__file__, advance.__code__.co_firstlineno + 4)
     assert f"(slice at {__file__}:{last.__code__.co_firstlineno + 1})" in finding.seen[0]
     assert "holds the last step's" in finding.advice
@@ -113,7 +113,7 @@ def test_a_result_of_which_the_caller_takes_a_row_is_found(ask_about: Any, tmp_p
 
     finding = ask_about(ID, stack, X, parts={"called_at": f"{file}:2"}).one
 
-    assert finding.title == "stacks 25.0 MiB in a scan, of which 128 KiB would do"
+    assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would do"
     assert "is read only for a row of it, 128 KiB" in finding.seen[0]
     assert "its caller takes a row alone, at line 3" in finding.seen[1]
     assert finding.advice.startswith("Return the carry")

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import pytest
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.unrolled_loop import unrolled_loop
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.loops import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
@@ -22,7 +22,7 @@ X = jnp.ones((3, 4))
 
 
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
-    return ask(unrolled_loop, LiveEvidence(make_case(fn, args)))
+    return ask(unrolled_loop, Evidence(make_case(fn, args)))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:

@@ -81,7 +81,7 @@ def test_what_is_infinite_with_the_arguments_of_a_call_is_a_warning(ask_about: A
 
     assert (finding.severity, FORMS[fn] in finding.advice) == ("warning", True)
     assert "with the arguments of one call" in finding.seen[0]
-    assert "where the exponent is from -" in finding.seen[0]
+    assert "while the exponent is from -" in finding.seen[0]
 
 
 @pytest.mark.parametrize("fn", FORMS)

@@ -68,7 +68,7 @@ def test_it_names_the_line_and_what_is_not_read(ask_about: Any) -> None:
     assert finding.where == (__file__, spectrum.__code__.co_firstlineno + 1)
     assert finding.seen[0] == (
         "svd of f32[200,200] makes f32[200,200] and f32[200,200], 312 KiB, which are never read: "
-        "about 64.0 MFLOP that nobody needs"
+        "about 64.0 MFLOP too many"
     )
 
 

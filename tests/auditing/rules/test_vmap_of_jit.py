@@ -12,7 +12,7 @@ import pytest
 from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.vmap_of_jit import is_vmap, vmap_of_jit
 from benchax.case import make_case
 from benchax.model import CaseId, Comparison, Version
@@ -45,7 +45,7 @@ def of(fn: Callable[..., Any]) -> ScriptedEvidence:
     """With a comparison that was made elsewhere."""
     versions = Version("as it is"), Version("jax.jit")
     made = Comparison(CaseId("f"), "run", *versions, "faster", ratio=0.1, baseline_value=2e-4, low=0.09, high=0.11)
-    return ScriptedEvidence(LiveEvidence(make_case(fn, (X,))), compare=lambda name: made)
+    return ScriptedEvidence(Evidence(make_case(fn, (X,))), compare=lambda name: made)
 
 
 @pytest.mark.parametrize("fn", [jax.vmap(double), by_name, written_out])
@@ -81,7 +81,7 @@ def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outc
 def test_a_comparison_that_could_not_tell_is_no_nothing_found() -> None:
     versions = Version("as it is"), Version("jax.jit")
     unclear = Comparison(CaseId("f"), "run", *versions, "unclear", "the processes differ", ratio=0.05)
-    e = ScriptedEvidence(LiveEvidence(make_case(written_out, (X,))), compare=lambda name: unclear)
+    e = ScriptedEvidence(Evidence(make_case(written_out, (X,))), compare=lambda name: unclear)
 
     findings, answer = ask(vmap_of_jit, e)
 

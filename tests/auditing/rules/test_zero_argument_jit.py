@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.audit import ask
-from benchax.auditing.live_evidence import LiveEvidence
-from benchax.auditing.rules.zero_argument_jit import zero_argument_jit
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rules.waste import zero_argument_jit
 from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
@@ -18,7 +18,7 @@ W = jnp.arange(64.0).reshape(8, 8)
 
 
 def asked(fn: Callable[..., Any], *args: Any, **settings: Any) -> tuple[list[Finding], Checked]:
-    return ask(zero_argument_jit, LiveEvidence(make_case(fn, args, **settings)))
+    return ask(zero_argument_jit, Evidence(make_case(fn, args, **settings)))
 
 
 def closed() -> Any:
@@ -30,7 +30,7 @@ def test_what_computes_from_a_closure_alone_is_folded() -> None:
 
     assert finding.title == "has no arguments: what it computes is known before it runs"
     assert finding.seen[0] == "none of its 2 operations depends on an input"
-    assert "the compiled program computes nothing: all was folded while compiling" in finding.seen
+    assert "the compiled program computes nothing: XLA did it all at compile time" in finding.seen
     assert finding.where is not None
     assert finding.where[0] == __file__
 

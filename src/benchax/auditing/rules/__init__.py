@@ -1,4 +1,5 @@
-"""The rules: every module of this folder holds one, under the module's own name."""
+"""The rules: each module of this folder holds a family of them. The folder `numerics` is a pack that is off by
+default."""
 
 from __future__ import annotations
 
@@ -12,6 +13,13 @@ from benchax.auditing.rule import Rule
 @cache
 def rules() -> dict[str, Rule]:
     """All of them by id, in order of the ids. Loads their modules."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    found: list[Rule] = [getattr(importlib.import_module(f"{__name__}.{name}"), name) for name in names]
-    return {rule.id: rule for rule in sorted(found, key=lambda rule: rule.id)}
+    names = [module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    modules = map(importlib.import_module, names)
+    found = {value.id: value for module in modules for value in vars(module).values() if isinstance(value, Rule)}
+    return dict(sorted(found.items()))
+
+
+@cache
+def packs() -> frozenset[str]:
+    """Names of groups of rules that are off by default."""
+    return frozenset(rule.pack for rule in rules().values() if rule.pack)

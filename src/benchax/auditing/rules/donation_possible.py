@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchax.auditing.dataflow import Body
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.passed_values import jitted_at
+from benchax.auditing.places import jitted_at
 from benchax.auditing.rule import NotApplicable, list_some, rule, try_variant, with_bytes
-from benchax.auditing.traced import TracedValue, closed_jaxpr, flow
+from benchax.auditing.traced import program_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case
+from benchax.program.index import Value
 from benchax.results.audit import Finding
 from benchax.units import size
 
@@ -59,24 +59,23 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
         [*seen, result.sentence],
         f"If the caller needs them no more afterwards, donate them (arguments {named}): "
         "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
-        where=jitted_at(e.def_where, e.case.id.name) or e.def_where,
+        related=[*jitted_at(e.def_where, e.case.id.name), ("defined here", e.def_where)],
         severity="warning" if copied >= LARGE_COPY else None,
         gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
     )
 
 
 def _copied_bytes(e: Evidence) -> int:
-    """Of results that its program gives back to it, and that are an argument with a part of it changed."""
-    body = Body(flow(closed_jaxpr(e)))
-    outputs, inputs = body.program.outputs, body.program.inputs
+    """Bytes of results that its program gives back to it, and that are an argument with a part of it changed."""
+    inputs, outputs = program_of(e).inputs, program_of(e).outputs
     pairs = [(inputs[at], outputs[result]) for at, result in e.carried.positions if result < len(outputs)]
-    return sum(given.size_bytes for given, output in pairs if _is_updated(body, given, output))
+    return sum(given.size_bytes for given, output in pairs if _is_updated(given, output))
 
 
-def _is_updated(body: Body, given: TracedValue, output: TracedValue) -> bool:
+def _is_updated(given: Value, output: Value) -> bool:
     value = output
-    while (step := body.maker(value)) is not None and step.name in UPDATES:
-        if PART * step.reads[UPDATES[step.name]].size_bytes > value.size_bytes:
+    while (op := value.maker) is not None and op.name in UPDATES:
+        if PART * op.reads[UPDATES[op.name]].size_bytes > value.size_bytes:
             return False
-        value = step.reads[0]
+        value = op.reads[0]
     return value is given and value is not output

@@ -11,8 +11,7 @@ from functools import cache
 from typing import Any
 
 from benchax.api import run
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.live_evidence import SHORT
+from benchax.auditing.evidence import SHORT, Evidence
 from benchax.auditing.rule import Gain, NotApplicable, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured

@@ -1,4 +1,4 @@
-"""Finds vmap(jit(f)), which Python maps anew in each call where it is not jitted as a whole, as jit(vmap(f)) is."""
+"""Finds vmap(jit(f)) and grad(jit(f)) outside of jit: Python transforms the function again in each call."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from functools import cache
+from time import perf_counter
 from typing import Any
 
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, measured_gain, median_s, require_decided, rule
+import jax
+import numpy as np
+
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.rule import Gain, NotApplicable, grade, measured_gain, median_s, require_decided, rule
 from benchax.auditing.rules.not_jitted import WORTH_ASKING
-from benchax.auditing.syntax import callee_name, calls, check_readable
+from benchax.auditing.syntax import callee_name, calls, check_readable, where_of
 from benchax.results.audit import Finding, Where
+from benchax.units import count, seconds
+
+MANY = 20
+ONE = np.ones(1, np.float32)
+ADVICE = "Write jax.jit(jax.vmap(f)) instead of jax.vmap(jax.jit(f)), and jax.jit(jax.grad(f))."
 
 
-@rule("vmap-of-jit", "is vmap outside of jit?", "warning")
-def vmap_of_jit(e: Evidence) -> Iterable[Finding]:
+@rule("vmap-of-jit", "is vmap outside of jit?", "warning", of="both")
+def vmap_of_jit(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    if isinstance(e, ProgramEvidence):
+        yield from _of_program(e)
+        return
     if e.is_jitted:
         raise NotApplicable("it is jitted as a whole")
     where = _mapped_jit(e)
@@ -33,12 +46,54 @@ def vmap_of_jit(e: Evidence) -> Iterable[Finding]:
         "maps a jitted function with vmap, and is not jitted itself",
         [
             "vmap is a transformation in Python: outside of jit, it is done again in each call",
-            "compared as it stands with jit around all of it, in pairs, in fresh processes",
+            "compared as it is with jit around all of it, in pairs, in new processes",
         ],
-        "Write jax.jit(jax.vmap(f)) in place of jax.vmap(jax.jit(f)).",
+        ADVICE,
         where=where,
         gain=gain,
     )
+
+
+def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
+    """Jitted functions that lines of the program call under vmap or a derivative, outside of jit."""
+    for line in e.lines:
+        n = sum(event.note == "batched" for event in line.events)
+        if n < MANY:
+            continue
+        lost_s = n * outside_s()
+        severity = grade(lost_s, e.watch.wall_s)
+        if severity is not None:
+            yield vmap_of_jit.finding(
+                f"{line.name} is called {count(n)} times under vmap or a derivative, outside of jit",
+                [
+                    "vmap, grad and the like are transformations in Python: outside of jit, each call does them again",
+                    f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here",
+                ],
+                ADVICE,
+                related=[
+                    ("called here", where_of(line.where)),
+                    ("defined here", where_of(e.log.functions[line.function].defined)),
+                ],
+                gain=Gain(f"estimated: at least {seconds(lost_s)} of this run"),
+                severity=severity,
+            )
+
+
+@cache
+def outside_s() -> float:
+    """What jax.vmap(jax.jit(f)) takes longer than jax.jit(jax.vmap(f)), a call of a function that adds two numbers."""
+    add = jax.jit(lambda a: a + 1)
+    best = {}
+    for name, call in (("outside", jax.vmap(add)), ("inside", jax.jit(jax.vmap(add)))):
+        call(ONE).block_until_ready()
+        rounds = []
+        for _ in range(5):
+            begun = perf_counter()
+            for _ in range(20):
+                call(ONE)
+            rounds.append((perf_counter() - begun) / 20)
+        best[name] = min(rounds)
+    return max(0.0, best["outside"] - best["inside"])
 
 
 def _mapped_jit(e: Evidence) -> Where | None:

@@ -28,7 +28,7 @@ from benchax.experiments.variant import ChangedCase
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.prepare import prepare
 from benchax.numerics import tolerance
-from benchax.program.jaxpr import nested_in
+from benchax.program.jaxpr import every_equation
 from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
 
@@ -52,7 +52,7 @@ class Mixed:
         scale = self._read_scale(given)
         unjitted = plain(case, seed)
         traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
-        reached = _count_products(traced.jaxpr.jaxpr)
+        reached = sum(map(_is_product, every_equation(traced.jaxpr)))
         if not reached:
             raise NotAvailable("it has no matrix product and no convolution in float32")
         dtype = long_dtype(self.short)
@@ -84,11 +84,6 @@ class Mixed:
 
 def _facts(known: Facts, before: Observation, now: Observation) -> Facts:
     return (*known, ("outputs", now.outputs)) if now.outputs != before.outputs else known
-
-
-def _count_products(jaxpr: Any) -> int:
-    own = sum(map(_is_product, jaxpr.eqns))
-    return own + sum(_count_products(getattr(each, "jaxpr", each)) for eqn in jaxpr.eqns for each in nested_in(eqn))
 
 
 def _is_product(equation: Any) -> bool:

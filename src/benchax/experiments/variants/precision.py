@@ -29,7 +29,7 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.prepare import prepare
 from benchax.model import Comparison
 from benchax.numerics import tolerance
-from benchax.program.jaxpr import nested_in
+from benchax.program.jaxpr import every_equation
 from benchax.results.experiment import Facts
 from benchax.specs import long_dtype
 from benchax.units import number
@@ -110,7 +110,7 @@ class Accumulated:
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         unjitted = plain(case, seed)
         traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
-        reached = _count_widened(traced.jaxpr.jaxpr)
+        reached = _count_widened(traced.jaxpr)
         if not reached:
             raise NotAvailable("it has no product and no sum of bf16 or f16")
         return ChangedCase(
@@ -139,10 +139,9 @@ def _widen_operands(eqn: Any, operands: list[Any]) -> list[Any]:
     return [eqn.primitive.bind(*operands, **params).astype(dtype)]
 
 
-def _count_widened(jaxpr: Any) -> int:
+def _count_widened(program: Any) -> int:
     """Products, sums and running sums of low precision, loops and branches included."""
-    own = sum(_is_low(eqn) + len(find_running_sums(eqn)) for eqn in jaxpr.eqns)
-    return own + sum(_count_widened(inside) for eqn in jaxpr.eqns for inside in nested_in(eqn))
+    return sum(_is_low(eqn) + len(find_running_sums(eqn)) for eqn in every_equation(program))
 
 
 def _describe_widening(reached: int, before: Observation, now: Observation) -> Facts:

@@ -13,6 +13,7 @@ from benchax.experiments.hoisting import hoist, split
 from benchax.experiments.rewriting import Change, Rewritten, WithParameters, inner_program
 from benchax.experiments.variant import ChangedCase
 from benchax.measuring.prepare import prepare
+from benchax.program.index import index
 from benchax.units import count, plural
 
 USUAL = 4
@@ -69,16 +70,8 @@ def _rewrite(unjitted: Case, change: Change, what: str, family: str) -> ChangedC
 def _scans(unjitted: Case, seed: int) -> list[Any]:
     """The outermost loops; what is in them is not changed."""
     traced = prepare(replace(unjitted, jit=True), seed).trace().reach_trace()
-    return _find(traced.jaxpr.jaxpr)
-
-
-def _find(jaxpr: Any) -> list[Any]:
-    found: list[Any] = []
-    for equation in jaxpr.eqns:
-        inner = inner_program(equation)
-        found += [equation] if equation.primitive.name == "scan" else []
-        found += _find(inner.jaxpr) if inner is not None else []
-    return found
+    scans = (op for op in index(traced.jaxpr).body.ops if op.name == "scan")
+    return [op.equation for op in scans if all(map(inner_program, op.calls))]
 
 
 def _parse_iterations(given: Any) -> int:

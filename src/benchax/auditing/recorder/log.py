@@ -1,0 +1,198 @@
+"""The log of a run: one event for each thing that a program does with JAX, and the identity of its arrays.
+
+Rules ask questions of the log when the program has ended (`views.py`). Arrays are known by a serial number, held by
+weak references alone: the log keeps nothing of the program alive. This is the one place that tells arrays apart.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+Kind = Literal[
+    "window", "call", "operation", "read", "put", "list", "wide", "rounded", "wait", "draw", "setting", "sample",
+    "stale",
+]  # fmt: skip
+Caller = Literal["user", "package", "handed"]
+MOST_EVENTS = 200_000
+"""Events of one kind that are kept, about 50 MB. Later ones are counted only."""
+MOST_IDS = 5_000_000
+"""Arguments and results that are kept of all events together."""
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One thing that happened."""
+
+    kind: Kind
+    by: str
+    """The function, operation, or setting."""
+    where: str
+    """file:line of the user's code; empty if there is none."""
+    at: float = 0.0
+    """When it began, in seconds of `watching.transfers.clock`."""
+    ended: float = 0.0
+    function: int = 0
+    """Serial number of the jitted function."""
+    reads: tuple[int, ...] = ()
+    """Serial numbers of the arguments, flat. 0: unknown, and equal to nothing."""
+    makes: tuple[int, ...] = ()
+    """Serial numbers of the results."""
+    size: int = 0
+    """Bytes, or numbers of a list."""
+    caller: Caller = "user"
+    """Who made the call: your code, a package by itself, or a package that calls a function of yours."""
+    path: tuple[int, ...] = ()
+    """The calls in your code that were running, outermost first: positions in `Log.entered`."""
+    note: Any = None
+    """What only this kind of event has."""
+    thread: int = field(default_factory=threading.get_ident)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.ended - self.at
+
+
+class ArrayFacts(NamedTuple):
+    """What stays the same for the life of an array."""
+
+    size_bytes: int
+    sharding: Any
+    """None for NumPy arrays."""
+
+
+class CallSite(NamedTuple):
+    """A place in your code that calls something."""
+
+    code: CodeType
+    instruction: int
+    callee: CodeType
+    is_through_package: bool
+    """A package calls the function, which it was given."""
+
+
+class FunctionFacts(NamedTuple):
+    """A jitted function, as its calls show it."""
+
+    name: str
+    defined: str
+    """file:line of its `def`; empty if unknown."""
+    names: tuple[str, ...]
+    """Of its arguments, flat: params['w'], batch[0]."""
+    shardings: tuple[Any, ...] = ()
+    """What `in_shardings` asks for, one for each argument or for all."""
+
+
+NO_ARRAY = ArrayFacts(8, None)
+
+
+class Log:
+    """Everything that was seen, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.counts: Counter[Kind] = Counter()
+        """Of all events, also those that are no longer kept."""
+        self.arrays: dict[int, ArrayFacts] = {}
+        self.died: dict[int, int] = {}
+        """How many events there were when an array was deleted."""
+        self.functions: dict[int, FunctionFacts] = {}
+        self.sites: dict[CallSite, int] = {}
+        self.entered: list[CallSite] = []
+        """One entry for each time that a call site was entered."""
+        self.seen_s = 0.0
+        """How long calls were watched."""
+        self.looked_s = 0.0
+        """How much of that was spent on looking."""
+        self._serial = 0
+        self._ids = 0
+        self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
+        self._numbers: dict[tuple[type, Any], int] = {}
+        self._types: dict[type, str] = {}
+        self._functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    def add(self, event: Event) -> Event:
+        self.counts[event.kind] += 1
+        if self.counts[event.kind] <= MOST_EVENTS:
+            self.events.append(event)
+        return event
+
+    def of(self, *kinds: Kind) -> Iterator[Event]:
+        return (event for event in self.events if event.kind in kinds)
+
+    def ids(self, leaves: Iterable[Any]) -> tuple[int, ...]:
+        """Serial numbers of arrays and Python numbers: equal for the same object, and for equal numbers."""
+        if self._ids > MOST_IDS:
+            return ()
+        found: list[int] = []
+        for leaf in leaves:
+            # Most arrays are known, as the results of another call: a state may have thousands.
+            known = self._known.get(id(leaf))
+            found.append(known[0] if known is not None and known[1]() is leaf else self._id(leaf))
+        self._ids += len(found)
+        return tuple(found)
+
+    def function(self, fun: Any) -> int:
+        """The serial number of a function; 0 if it cannot be told apart."""
+        try:
+            known = self._functions.get(fun)
+            if known is None:
+                known = self._functions[fun] = self._next()
+        except TypeError:  # no hash, or no weak references
+            return 0
+        return known
+
+    def _next(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _id(self, leaf: Any) -> int:
+        # `isinstance` of an array takes longer than all the rest.
+        kind = self._types.get(type(leaf))
+        if kind is None:
+            is_array = isinstance(leaf, jax.Array | np.ndarray)
+            kind = self._types[type(leaf)] = "array" if is_array else "number" if isinstance(leaf, int | float) else ""
+        if kind == "array":
+            return self._array(leaf)
+        return (self._numbers.get((type(leaf), leaf)) or self._number(leaf)) if kind == "number" else 0
+
+    def _number(self, leaf: float) -> int:
+        self._numbers[type(leaf), leaf] = found = self._next()
+        self.arrays[found] = NO_ARRAY
+        return found
+
+    def _array(self, leaf: Any) -> int:
+        key, serial = id(leaf), self._next()
+
+        def forget(reference: weakref.ref[Any]) -> None:
+            self.died[serial] = len(self.events)
+            if self._known.get(key, (0,))[0] == serial:
+                del self._known[key]
+
+        try:
+            self._known[key] = serial, weakref.ref(leaf, forget)
+        except TypeError:  # tracers of some kinds
+            return 0
+        self.arrays[serial] = ArrayFacts(leaf.nbytes, getattr(leaf, "sharding", None))
+        return serial
+
+
+def by_key(events: Iterable[Event], *names: str) -> dict[tuple[Any, ...], list[Event]]:
+    """Events in groups of equal attributes, in order."""
+    found: dict[tuple[Any, ...], list[Event]] = {}
+    for event in events:
+        found.setdefault(tuple(getattr(event, name) for name in names), []).append(event)
+    return found
+
+
+def most_common(texts: Sequence[str]) -> str:
+    """The text that occurs most often; empty if there is none."""
+    return Counter(filter(None, texts)).most_common(1)[0][0] if any(texts) else ""

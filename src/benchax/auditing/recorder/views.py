@@ -1,0 +1,372 @@
+"""Questions about a log: what stays the same from call to call, what comes back, what needs what, what waits."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from benchax.auditing.recorder.log import NO_ARRAY, Event, Log, by_key, most_common
+
+WARM_UP = 2
+"""Waits of a line that are not timed: the program may still be compiling its steps."""
+NO_STEP = 0.03
+"""Two waits at a line with less than this share of the first wait between them are one wait: no step is that short."""
+READ_S = 2e-5
+"""A value that is there already is read in 2 to 6 µs on a core of a cloud machine, while reads are watched."""
+
+
+# ---- calls ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class CallLine:
+    """Calls of one function from one line."""
+
+    log: Log
+    function: int
+    where: str
+    events: Sequence[Event]
+    depths: Mapping[int, int]
+    """Of each event, by its `id`: how many calls in a row its arguments came of."""
+    rows: Mapping[int, int]
+    """The same, counting calls of the same function only."""
+
+    @property
+    def name(self) -> str:
+        return self.events[0].by
+
+    @property
+    def count(self) -> int:
+        return len(self.events)
+
+    @property
+    def by_package(self) -> int:
+        """Calls that a package makes by itself."""
+        return sum(event.caller == "package" for event in self.events)
+
+    @property
+    def handed(self) -> int:
+        """Calls by a function of yours that a package calls."""
+        return sum(event.caller == "handed" for event in self.events)
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Do most calls need the result of another call?"""
+        return self.in_turn > 1 and self.count < 8 * self.in_turn
+
+    @cached_property
+    def in_turn(self) -> int:
+        """How many calls could not start before another call had returned: the longest chain, or the number of levels.
+
+        A model that is evaluated after each step has as many levels as there are steps.
+        """
+        longest = max((self.rows.get(id(event), 0) for event in self.events), default=0) + 1
+        return max(longest, len({self.depths.get(id(event), 0) for event in self.events}))
+
+    @cached_property
+    def fresh_bytes(self) -> int:
+        """The largest total of arguments that differ from the call before."""
+        return max((self._fresh(old, new) for old, new in pairwise(self.events)), default=0)
+
+    def _fresh(self, old: Event, new: Event) -> int:
+        same = set(old.reads) - {0}
+        return sum(self.log.arrays.get(one, NO_ARRAY).size_bytes for one in new.reads if one not in same)
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the first call to the last."""
+        return self.events[-1].ended - self.events[0].at
+
+    @cached_property
+    def numpy(self) -> list[tuple[str, int, int]]:
+        """NumPy arrays among the arguments: (name, how often, how often the same object as in the call before)."""
+        found: list[tuple[str, int, int]] = []
+        names = self.log.functions[self.function].names
+        for i, name in enumerate(names):
+            ids = [event.reads[i] for event in self.events if i < len(event.reads)]
+            facts = [one for one in ids if (known := self.log.arrays.get(one)) and known is not NO_ARRAY]
+            given = [one for one in facts if self.log.arrays[one].sharding is None]
+            if given:
+                found.append((name, len(given), sum(a == b for a, b in pairwise(given))))
+        return found
+
+
+def call_lines(log: Log) -> list[CallLine]:
+    """The line that calls most often first."""
+    depths, rows = _depths(log)
+    groups = by_key(log.of("call"), "function", "where")
+    lines = [CallLine(log, f, where, events, depths, rows) for (f, where), events in groups.items() if f]
+    return sorted(lines, key=lambda line: -line.count)
+
+
+def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
+    """Of each call: how many calls in a row its arguments came of, of any function and of the same one."""
+    behind: dict[int, Mapping[int, int]] = {}
+    depths, rows = dict[int, int](), dict[int, int]()
+    for event in log.of("call", "operation"):
+        sources = {id(one): one for serial in event.reads if (one := behind.get(serial))}.values()
+        found: dict[int, int] = {}
+        for source in sources:
+            for function, n in source.items():
+                found[function] = max(n, found.get(function, 0))
+        if event.kind == "call":
+            depths[id(event)] = max(found.values(), default=0)
+            rows[id(event)] = found.get(event.function, 0)
+            found[event.function] = found.get(event.function, 0) + 1
+        # A result that is an argument, as flax.nnx hands weights on, comes of no call.
+        given = set(event.reads)
+        behind.update(dict.fromkeys((one for one in event.makes if one and one not in given), found) if found else {})
+    return depths, rows
+
+
+def pairs_of(log: Log, function: int) -> Iterator[tuple[Event, Event, int]]:
+    """Each call of a function and the next one, with the position of the next one in the log; not across a pause."""
+    last: Event | None = None
+    for i, event in enumerate(log.events):
+        if event.kind == "window":
+            last = None
+        elif event.kind == "call" and event.function == function:
+            if last is not None and len(last.reads) == len(event.reads):
+                yield last, event, i
+            last = event
+
+
+class Carried(NamedTuple):
+    """The results of a function that are its arguments at each next call, as the carry of a loop is."""
+
+    calls: int = 0
+    positions: tuple[tuple[int, int], ...] = ()
+    """(argument, result), flat."""
+
+
+NOTHING_CARRIED = Carried()
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """How a program uses one function. Empty for a function that no program was seen to call."""
+
+    held: frozenset[int] = frozenset()
+    """Arguments, flat, that the program still had at each next call: it could not have donated them."""
+    repeated: frozenset[int] = frozenset()
+    """Arguments that were the same object or number at each of three calls or more."""
+    carried: Carried = NOTHING_CARRIED
+    called_at: str = ""
+    """The line that calls it most often."""
+    wide_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Lines of the program that make float64 arrays without asking for them, by what they make."""
+
+
+def use_of(log: Log, function: int) -> FunctionUse:
+    held: set[int] | None = None
+    repeated: set[int] | None = None
+    carried: set[tuple[int, int]] | None = None
+    n = 0
+    for old, new, at in pairs_of(log, function):
+        n += 1
+        alive = {i for i, one in enumerate(old.reads) if _is_alive(log, one, at)}
+        held = alive if held is None else held & alive
+        same = {i for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)) if a == b != 0}
+        repeated = same if repeated is None else repeated & same
+        made = {one: j for j, one in enumerate(old.makes) if one}
+        back = {(i, made[one]) for i, one in enumerate(new.reads) if one in made}
+        carried = back if carried is None else carried & back
+    return FunctionUse(
+        frozenset(held or ()),
+        frozenset(repeated or ()) if n > 1 else frozenset(),
+        Carried(n, tuple(sorted(carried or ()))),
+        most_common([event.where for event in log.of("call") if event.function == function]),
+        wide_lines(log),
+    )
+
+
+def _is_alive(log: Log, serial: int, at: int) -> bool:
+    facts = log.arrays.get(serial)
+    is_array = facts is not None and facts.sharding is not None  # NumPy arrays are never taken over
+    return is_array and log.died.get(serial, at + 1) > at
+
+
+def wide_lines(log: Log) -> dict[str, tuple[str, ...]]:
+    lines: dict[str, set[str]] = defaultdict(set)
+    for event in log.of("wide"):
+        lines[event.by].add(event.where)
+    return {spec: tuple(sorted(found)) for spec, found in lines.items()}
+
+
+class SharedUse(NamedTuple):
+    """One function is called with the arrays of another one's last call."""
+
+    function: int
+    other: int
+    is_after: bool
+    """With results of the other among them; else with arguments of the other only."""
+
+
+def shared_uses(log: Log, functions: Iterable[int]) -> dict[SharedUse, list[Event]]:
+    """The calls of each such pair."""
+    known = set(functions)
+    last: dict[int, Event] = {}
+    used: dict[tuple[int, int], Event] = {}
+    found: dict[SharedUse, list[Event]] = defaultdict(list)
+    for event in log.of("call"):
+        if event.function not in known:
+            continue
+        mine = _large(log, event.reads)
+        for number, other in last.items():
+            read, made = _large(log, other.reads), _large(log, other.makes)
+            # One call of the other is counted once for each function.
+            if number == event.function or not mine & read or used.get((event.function, number)) is other:
+                continue
+            is_after = bool(mine & made)
+            if mine <= read | made:
+                used[event.function, number] = other
+                found[SharedUse(event.function, number, is_after)].append(event)
+        last[event.function] = event
+    return found
+
+
+def _large(log: Log, serials: Sequence[int]) -> set[int]:
+    return {one for one in serials if log.arrays.get(one, NO_ARRAY).size_bytes > 8}
+
+
+# ---- waits ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class WaitLine:
+    """A line that waits for the device."""
+
+    where: str
+    by: str
+    count: int = 0
+    waited_s: float = 0.0
+    steps: int = 0
+    """Waits after `WARM_UP` that follow another one at this line. The rest is about these."""
+    between_s: float = 0.0
+    """What the host did after each wait until the next one of its thread, at whatever line."""
+    gain_s: float = 0.0
+    """The shorter of each wait and of what the host did after it: at most that can overlap."""
+    stepped_s: float = 0.0
+    """From the end of each wait to the end of the next at this line."""
+    ended: dict[int, float] = field(default_factory=dict[int, float], repr=False)
+    caller: str = "user"
+
+
+@dataclass
+class _LastWait:
+    line: WaitLine
+    waited_s: float
+    ended: float
+    is_followed: bool = False
+    """Has a call been made since?"""
+
+
+def wait_lines(log: Log, kind: Any) -> list[WaitLine]:
+    """Lines that wait by name ("wait"), or that read values ("read"); the one that could gain most first.
+
+    Only reads come with the calls between them, for both are seen in the same windows.
+    """
+    lines: dict[tuple[str, str], WaitLine] = {}
+    last: dict[int, _LastWait] = {}
+    for event in log.of(kind, "call", "window"):
+        before = last.get(event.thread)
+        if event.kind == "window":
+            # What was not seen is no step.
+            last.clear()
+            for line in lines.values():
+                line.ended.clear()
+        elif event.kind == "call":
+            if before is not None:
+                before.is_followed = True
+        elif event.where:
+            line = lines.setdefault((event.where, event.by), WaitLine(event.where, event.by, caller=event.caller))
+            _add_wait(line, event, before, last, is_with_calls=kind == "read")
+    return sorted(lines.values(), key=lambda line: -line.gain_s)
+
+
+def _add_wait(
+    line: WaitLine, event: Event, before: _LastWait | None, last: dict[int, _LastWait], *, is_with_calls: bool
+) -> None:
+    waited_s, thread = event.elapsed_s, event.thread
+    if before is not None and before.line is line:
+        is_unfollowed = is_with_calls and not before.is_followed
+        if is_unfollowed or event.at - before.ended < NO_STEP * before.waited_s:
+            # The next element of the same result.
+            before.waited_s += waited_s
+            line.waited_s += waited_s
+            line.stepped_s += event.ended - before.ended if line.steps else 0.0
+            before.ended = line.ended[thread] = event.ended
+            return
+    line.count += 1
+    line.waited_s += waited_s
+    if before is not None and before.line is not line and waited_s < min(READ_S, before.waited_s / 2):
+        return  # another result of the call that has been waited for, at a line of its own
+    if before is not None and before.line.count > WARM_UP:
+        before.line.between_s += event.at - before.ended
+        before.line.gain_s += min(before.waited_s, event.at - before.ended)
+    if thread in line.ended and line.count > WARM_UP + 1:
+        line.steps += 1
+        line.stepped_s += event.ended - line.ended[thread]
+    line.ended[thread] = event.ended
+    last[thread] = _LastWait(line, waited_s, event.ended)
+
+
+# ---- keys -------------------------------------------------------------------------------------------------------
+
+
+def keys_used_twice(log: Log) -> list[list[Event]]:
+    """The uses of each random key that your code uses more than once, outside of jit."""
+    uses = [events for (reads,), events in by_key(log.of("draw"), "reads").items() if reads and len(events) > 1]
+    return [events for events in uses if not _is_one_call_of_package(events)]
+
+
+def _is_one_call_of_package(events: Sequence[Event]) -> bool:
+    """What a package does inside one call, with a key that it was given once, no line of yours can change."""
+    if any(event.caller != "package" for event in events):
+        return False
+    # The last entry of a path is the call that your line makes.
+    calls = {event.path[-1] for event in events if event.path}
+    return any(all(call in event.path for event in events) for call in calls)
+
+
+# ---- the host between calls -------------------------------------------------------------------------------------
+
+
+@dataclass
+class HostLine:
+    """What came before the calls of one line."""
+
+    where: str
+    count: int = 0
+    elapsed_s: float = 0.0
+    """Since the call before, at whatever line."""
+    stacks: Counter[tuple[str, ...]] = field(default_factory=Counter[tuple[str, ...]])
+    """Seconds at lines of your code, outermost first."""
+
+    @property
+    def host_s(self) -> float:
+        return sum(self.stacks.values())
+
+
+def host_lines(log: Log, main_thread: int | None) -> list[HostLine]:
+    lines: dict[str, HostLine] = {}
+    waiting: Counter[tuple[str, ...]] = Counter()
+    before: float | None = None
+    for event in log.of("sample", "call", "window"):
+        if event.kind == "sample":
+            waiting[event.note[0]] += event.note[1]
+        elif event.kind == "window":
+            waiting, before = Counter(), None
+        elif event.thread == main_thread and event.where:
+            line = lines.setdefault(event.where, HostLine(event.where))
+            line.count += 1
+            # The first call of a line comes after what has set the program up.
+            if line.count > 1 and before is not None:
+                line.elapsed_s += event.at - before
+                line.stacks.update(waiting)
+            waiting, before = Counter(), event.at
+    return list(lines.values())

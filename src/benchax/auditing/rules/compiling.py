@@ -1,0 +1,502 @@
+"""Rules about time that goes into compiling: again, for too many values, in each iteration, or in each process."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.places import Place, declared_at, jitted_around, made_at
+from benchax.auditing.rule import Gain, NotApplicable, Rule, grade, list_some, rule
+from benchax.auditing.syntax import Loop, jits_of_new_functions, kind_of, where_of
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding
+from benchax.results.cache import CachedProgram, CacheUse
+from benchax.results.watch import Compile, FunctionCount
+from benchax.source_files import owner_of
+from benchax.units import count, percent, plural, seconds
+
+BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
+"""How an argument can differ between the first call and the next one, with the same shape and dtype."""
+WITH_A_NUMBER = frozenset({"dtype", "shape"})
+"""What differs as well if a Python number becomes an array."""
+MANY_VALUES, MANY_NUMBERS = 3, 8
+"""Values of a static argument that are no longer few; more if they are whole numbers, which decide about shapes: the
+sizes of three data sets are three programs."""
+OFTEN_USED = 20
+"""Calls of each program: then the values of a static argument are few, however long they take to compile."""
+SOME_SIZES = 3
+"""Recompilations for other shapes. A second or third size, as for evaluation, is often what is wanted."""
+GROWING, DOUBLING = 4, 1.5
+"""Sizes in a row that grow by less than this factor. With a larger one there are few sizes."""
+LEAST_S = 0.05
+"""Compiling that takes less is not worth a line, in however short a program: it takes about as long as `import math`
+takes Python 100 times."""
+WORTH_S = 5.0
+"""Compiling that a cache is worth having for. Starting Python and JAX takes one or two seconds, with or without one."""
+LARGE_SHARE = 0.3
+"""Of the main thread's time. A good loop of 1000 steps spent 85 % of its 4 s on compiling three functions once each:
+so this alone is an info."""
+_SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
+_NAMED = re.compile(r"static (.+?): ", re.DOTALL)
+_WHOLE = re.compile(r"static .+?: -?\d+ → -?\d+ \(", re.DOTALL)
+_FUNCTION = re.compile(r"<(function|bound method|PjitFunction) |functools\.partial\(")
+_PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*): ")
+
+
+@dataclass
+class Again:
+    """Programs of one function that were compiled after its first, for one kind of reason."""
+
+    rule: str
+    compiles: list[Compile]
+    of: float | None
+    """Seconds of the run; None for a few calls of one function."""
+    argument: str = ""
+    """The static argument that took other values."""
+    sizes: tuple[str, list[int]] | None = None
+    """The axis that grew, and its sizes."""
+
+    @property
+    def function(self) -> str:
+        return self.compiles[-1].function
+
+    @property
+    def lost_s(self) -> float:
+        return sum(c.total_s for c in self.compiles)
+
+    @property
+    def severity(self) -> Severity | None:
+        if self.of is not None and self.lost_s < LEAST_S:
+            return None
+        return grade(self.lost_s, self.of)
+
+    @property
+    def texts(self) -> list[str]:
+        return [reason.text for c in self.compiles for reason in c.reasons]
+
+    @property
+    def kinds(self) -> list[str]:
+        return list(dict.fromkeys(reason.kind for c in self.compiles for reason in c.reasons))
+
+    @property
+    def places(self) -> Iterator[Place]:
+        """Where it is called, what it is given is made, and it is defined."""
+        lines = dict.fromkeys(c.where for c in self.compiles if c.where)
+        yield from (("called here", where_of(line)) for line in list(lines)[:3])
+        called = where_of(next(iter(lines), None))
+        for path in dict.fromkeys(_paths(self.texts)):
+            yield from made_at(called, self.function, path)
+        yield "defined here", where_of(self.compiles[-1].defined)
+
+    @property
+    def seen(self) -> list[str]:
+        of_run = f" of {seconds(self.of)} ({percent(self.lost_s / self.of)})" if self.of else ""
+        told = [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in self.compiles]
+        head = f"{plural(len(self.compiles), 'recompile')} took {seconds(self.lost_s)}{of_run}, by JAX's own clock"
+        return [head, *list_some(list(dict.fromkeys(told)))]
+
+    def finding(self, rule: Rule, title: str, advice: str, *, related: Iterable[Place], info: bool = False) -> Finding:
+        return rule.finding(
+            title,
+            self.seen,
+            advice,
+            related=related,
+            gain=Gain(f"estimated: {seconds(self.lost_s)} of this run, if it is compiled once"),
+            severity="info" if info else self.severity,
+        )
+
+
+def compiled_again(e: Evidence | ProgramEvidence, rule: str) -> list[Again]:
+    """All that a function lost to compiling again, as far as it belongs to one rule; what cost most first."""
+    of = e.watch.wall_s if isinstance(e, ProgramEvidence) else None
+    found: dict[tuple[str, str, str | None, str], Again] = {}
+    growing = {(c.function, c.defined): grown for c, grown in _growing(e.watch.compiles)}
+    for c in e.watch.recompiles:
+        sizes = growing.get((c.function, c.defined)) if of is not None else None
+        id, argument = _rule_of(c, is_growing=sizes is not None, is_program=of is not None)
+        one = found.setdefault((id, c.function, c.defined, argument), Again(id, [], of, argument, sizes))
+        one.compiles.append(c)
+    if of is not None:
+        # A line sends several operations for one that you wrote, and what it makes is given to other lines.
+        resized = [c for again in resized_operations(e.watch.compiles).values() for c in again]
+        if resized:
+            found["growing-shapes", "", None, ""] = Again("growing-shapes", resized, of)
+    mine = [one for one in found.values() if one.rule == rule and one.severity is not None]
+    return sorted(mine, key=lambda one: -one.lost_s)
+
+
+def _rule_of(c: Compile, *, is_growing: bool, is_program: bool) -> tuple[str, str]:
+    """(the rule that a recompilation belongs to, the static argument)"""
+    kinds = {reason.kind for reason in c.reasons}
+    if "new function" in kinds:
+        return "jit-in-loop", ""
+    if kinds == {"static"}:
+        return "static-churn", _NAMED.findall(c.reasons[0].text)[0] if _NAMED.match(c.reasons[0].text) else ""
+    if is_growing and "shape" in kinds:
+        return "growing-shapes", ""
+    is_beginning = bool(kinds & BEGINNINGS) and kinds <= BEGINNINGS | (WITH_A_NUMBER if "weak type" in kinds else set())
+    return ("compiled-twice" if is_beginning and is_program else "recompile-hot-spot"), ""
+
+
+def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, list[int]]]]:
+    by_function: dict[tuple[str, str | None], list[Compile]] = {}
+    for c in compiles:
+        if not c.is_eager:
+            by_function.setdefault((c.function, c.defined), []).append(c)
+    for found in by_function.values():
+        if (grown := growth(found)) is not None:
+            yield found[0], grown
+
+
+def resized_operations(compiles: Sequence[Compile]) -> dict[str, list[Compile]]:
+    """By line: the programs of eager operations that were compiled for many sizes, but the first of each."""
+    by_line: dict[str, dict[str, list[Compile]]] = {}
+    for c in compiles:
+        if c.is_eager and c.where:
+            by_line.setdefault(c.where, {}).setdefault(c.function, []).append(c)
+    found = {
+        line: [c for one in operations.values() if _n_shapes(one) > GROWING for c in one[1:]]
+        for line, operations in by_line.items()
+    }
+    return {line: again for line, again in found.items() if again}
+
+
+def _n_shapes(compiles: Sequence[Compile]) -> int:
+    return len({c.arguments for c in compiles})
+
+
+def growth(compiles: Sequence[Compile]) -> tuple[str, list[int]] | None:
+    """(an argument's axis, its sizes) that has grown from program to program; None if no axis has, often enough."""
+    series: dict[tuple[str, int], list[int]] = {}
+    for c in compiles:
+        for path, text in _SPEC.findall(c.arguments):
+            for axis, n in enumerate(text.split(",")):
+                if n:
+                    series.setdefault((path, axis), []).append(int(n))
+    for (path, axis), sizes in series.items():
+        grows = all(b > a for a, b in pairwise(sizes))
+        if len(sizes) > GROWING and grows and not all(b >= DOUBLING * a for a, b in pairwise(sizes)):
+            return f"axis {axis} of {path}", sizes
+    return None
+
+
+def _paths(texts: Iterable[str]) -> Iterator[str]:
+    """state.tx of "state.tx: 1 → 2"."""
+    for text in texts:
+        if match := _PATH.match(text.removeprefix("static ")):
+            yield match[1]
+
+
+@rule("recompile-hot-spot", "is a function compiled again and again?", "warning", of="both")
+def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    for one in compiled_again(e, "recompile-hot-spot"):
+        n, is_shapes = len(one.compiles), set(one.kinds) <= {"shape"}
+        if one.of is None and n < 2:
+            continue  # three calls with equal shapes: one recompilation may be its first look at its own results
+        yield one.finding(
+            recompile_hot_spot,
+            f"{one.function} was compiled again {plural(n, 'time')}",
+            " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in one.kinds)),
+            related=one.places,
+            info=is_shapes and n < SOME_SIZES,
+        )
+
+
+@rule("compiled-twice", "is a function compiled once for the same shapes?", "warning", of="program")
+def compiled_twice(e: ProgramEvidence) -> Iterable[Finding]:
+    for one in compiled_again(e, "compiled-twice"):
+        yield one.finding(
+            compiled_twice,
+            f"{one.function} was compiled again: an argument is not what it began as",
+            " ".join(BEGIN[kind] for kind in one.kinds if kind in BEGIN),
+            related=one.places,
+        )
+
+
+@rule("growing-shapes", "do arrays keep their size from step to step?", "warning", of="program")
+def growing_shapes(e: ProgramEvidence) -> Iterable[Finding]:
+    for one in compiled_again(e, "growing-shapes"):
+        yield _resized(one) if one.compiles[0].is_eager else _grown(one)
+
+
+def _grown(one: Again) -> Finding:
+    axis, sizes = one.sizes or ("", [])
+    shown = ", ".join(map(str, [*sizes[:3], "…", sizes[-1]]))
+    n = count(len(sizes))
+    title = f"{one.function} was compiled for {n} sizes, each larger than the one before"
+    return one.finding(growing_shapes, title, GROW, related=one.places).with_seen(f"{axis}: {shown}")
+
+
+def _resized(one: Again) -> Finding:
+    """Eager operations: the first line is the one whose sizes the others follow."""
+    lines: dict[str, dict[str, list[Compile]]] = {}
+    for c in one.compiles:
+        lines.setdefault(c.where or "", {}).setdefault(c.function, []).append(c)
+    n = max(_n_shapes(found) for operations in lines.values() for found in operations.values()) + 1
+    grown = next((g for ops in lines.values() for found in ops.values() if (g := growth(found)) is not None), None)
+    places = [("called here", where_of(line)) for line in sorted(lines, key=lambda line: where_of(line) or ("", 0))]
+    finding = one.finding(
+        growing_shapes,
+        f"operations outside of jit were compiled for {n} sizes",
+        GROW if grown else OTHER_SIZES,
+        related=[*places, *(place for line in list(lines)[:1] for place in made_at(where_of(line), "", "x"))],
+    )
+    return finding.with_seen(f"{grown[0]}: {', '.join(map(str, grown[1][:4]))}, …") if grown else finding
+
+
+@rule("static-churn", "does a static argument take many values?", "warning", of="both")
+def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    for one in compiled_again(e, "static-churn"):
+        n, defined = len(one.compiles) + 1, where_of(one.compiles[0].defined)
+        if n < MANY_VALUES:
+            continue
+        is_packages = defined is not None and owner_of(defined[0]) == "package"
+        is_function = any(_FUNCTION.search(text) for text in one.texts)
+        few = n < MANY_NUMBERS and all(_WHOLE.match(text) for text in one.texts)
+        used = _calls_of(e, one) >= OFTEN_USED * n
+        advice = (
+            OF_PACKAGE if is_function and is_packages
+            else EQUALITY if any("has no __eq__" in text for text in one.texts)
+            else ONE_FUNCTION if is_function
+            else AS_ARRAY
+        )  # fmt: skip
+        declared = declared_at(defined, one.function, "static_arg")
+        yield one.finding(
+            static_churn,
+            f"static argument {one.argument} of {one.function} took {n} values",
+            (advice if declared or advice is not AS_ARRAY else NO_ARRAY).format(
+                argument=one.argument, function=one.function
+            ),
+            related=[*declared, *made_at(where_of(one.compiles[0].where), one.function, one.argument), *one.places],
+            info=few or used or (is_packages and is_function),
+        )
+
+
+def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
+    if not isinstance(e, ProgramEvidence):
+        return 0
+    return sum(event.by == one.function.rpartition(".")[2] for event in e.log.of("call"))
+
+
+@rule("jit-in-loop", "is a new function jitted in each iteration of a loop?", "warning", of="both")
+def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    unseen: NotMeasured | None = None
+    told = set[tuple[str, int]]()
+    try:
+        for one in compiled_again(e, "jit-in-loop"):
+            is_control = one.function in CONTROL_FLOW
+            if len(one.compiles) < 2 and not is_control:
+                continue
+            last = one.compiles[-1]
+            made = [] if is_control else jitted_around(where_of(last.where), where_of(last.defined), one.function)
+            title = "is made and jitted again and again, and compiled each time"
+            finding = one.finding(
+                jit_in_loop,
+                f"jax.lax.{one.function} outside of jit compiles in each call"
+                if is_control
+                else f"{one.function} {title}",
+                IN_JIT.format(name=one.function) if is_control else ONCE_MADE,
+                related=[*made, *one.places],
+            )
+            told.update(finding.lines)
+            yield finding
+    except NotMeasured as error:  # it cannot be called; its source can be read all the same
+        unseen = error
+    yield from (finding for finding in _jits_in_source(e) if finding.where not in told)
+    if unseen is not None:
+        raise unseen
+
+
+def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+    # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
+    if isinstance(e, ProgramEvidence) or e.is_jitted or e.source is None:
+        return
+    for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):
+        for line, call in {call.lineno: call for call in jits_of_new_functions(loop)}.items():
+            yield jit_in_loop.finding(
+                f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
+                [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source; the calls did not show it"],
+                ONCE_MADE,
+                where=(e.source.file, line),
+                severity="info",
+            )
+
+
+@rule("compile-share", "does it run for longer than it compiles?", "warning", of="program")
+def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
+    share, spent_s = e.main_thread_share, e.watch.total_s
+    if share is None:
+        raise NotMeasured("the program had not ended when it was last seen")
+    again = dict[str, float]()
+    resized = (c for found in resized_operations(e.watch.compiles).values() for c in found)
+    for c in (*e.watch.recompiles, *resized):
+        name = f"{c.function} at {c.defined or c.where}"
+        again[name] = again.get(name, 0.0) + c.total_s
+    again_s = sum(again.values())
+    is_again = again_s > 0.5 * spent_s
+    # If no cache keeps long compilations, cache-off names them.
+    is_told = e.cache is not None and e.cache.is_enabled is False
+    if share < LARGE_SHARE or grade(spent_s, e.watch.wall_s) is None:
+        return
+    if spent_s < (1.0 if is_again else 10.0) or (is_told and not is_again):
+        return
+    lines = ", ".join(f"{name} ({seconds(s)})" for name, s in sorted(again.items(), key=lambda one: -one[1])[:3])
+    yield compile_share.finding(
+        f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
+        [
+            f"{seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it after the import of JAX",
+            f"{seconds(again_s)} of it was for functions that had a program",
+            *map(_cost, e.watch.functions[:3]),
+        ],
+        f"Start with what is compiled again: {lines}. `benchax watch` gives the reason for each program."
+        if is_again
+        else SHARE_ONCE,
+        severity="warning" if is_again else "info",
+    )
+
+
+def _cost(f: FunctionCount) -> str:
+    where = f" at {f.defined}" if f.defined else " (an operation outside of jit)" if f.is_eager else ""
+    return f"{f.function}{where}: {plural(f.compiles, 'program')}, {seconds(f.total_s)}"
+
+
+@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info", of="both")
+def cache_off(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _of_program(e.cache) if isinstance(e, ProgramEvidence) else _of_function(e)
+
+
+def _of_program(cache: CacheUse | None) -> Iterable[Finding]:
+    if cache is None:
+        raise NotMeasured("the persistent cache was not watched in this program")
+    lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
+    lost_s, quick_s = sum(p.elapsed_s for p in lost), cache.total_s("too quick")
+    if cache.is_enabled is False and lost_s < WORTH_S:
+        raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} of compiling {TOO_LITTLE}")
+    if cache.is_enabled is False:
+        keeps = cache.min_compile_time_s is None or all(p.elapsed_s > cache.min_compile_time_s for p in lost)
+        advice = TURN_ON if keeps else f"{TURN_ON} {_keep(cache.min_compile_time_s or 0.0)}"
+        yield _uncached(f"the persistent cache is off ({cache.why_off})", advice, lost_s, _slowest(lost))
+    elif quick_s >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
+        quick = cache.of("too quick")
+        title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
+        yield _uncached(title, _keep(cache.min_compile_time_s, cache.keeping_setting), quick_s, _slowest(quick))
+
+
+def _of_function(e: Evidence) -> Iterable[Finding]:
+    stages = e.measurement.stages
+    if stages.cache == "hit":
+        raise NotApplicable("the persistent cache gave the compiled program")
+    if stages.compile_s is None:
+        raise NotMeasured(e.measurement.why_absent("compile_s") or "its compilation was not timed")
+    if stages.compile_s < WORTH_S:
+        is_off = "off" if stages.cache == "off" else "on"
+        raise NotApplicable(
+            f"the persistent cache is {is_off}, and {seconds(stages.compile_s)} of compiling {TOO_LITTLE}"
+        )
+    seen = [f"compiling takes {seconds(stages.compile_s)} (measured once), in each process again"]
+    # JAX keeps only what took longer than this to compile, 1 s by default.
+    least_s = float(jax.config.values["jax_persistent_cache_min_compile_time_secs"])
+    is_quick = least_s > stages.compile_s
+    if stages.cache == "off":
+        advice = f"{TURN_ON} {_keep(least_s)}" if is_quick else TURN_ON
+        yield _uncached("the persistent cache is off", advice, stages.compile_s, seen)
+    elif is_quick:
+        title = f"the persistent cache keeps only what takes {seconds(least_s)} to compile"
+        yield _uncached(title, _keep(least_s), stages.compile_s, seen)
+
+
+def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
+    gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
+    return cache_off.finding(title, seen, advice, gain=gain)
+
+
+def _keep(least_s: float, setting: str = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0") -> str:
+    return f"Set {setting}: JAX keeps only what took longer than {seconds(least_s)} to compile."
+
+
+def _slowest(programs: list[CachedProgram]) -> list[str]:
+    total_s = sum(p.elapsed_s for p in programs)
+    listed = sorted(programs, key=lambda p: -p.elapsed_s)[:3]
+    return [
+        f"{len(programs)} programs were compiled in {seconds(total_s)}, by JAX's own clock, and no program was kept",
+        *(f"{p.name or 'a program'}: {seconds(p.elapsed_s)}" for p in listed),
+    ]
+
+
+# ---- texts ------------------------------------------------------------------------------------------------------
+
+CONTROL_FLOW = ("scan", "while", "cond", "switch", "map", "custom_jvp_call", "custom_vjp_call")
+ADVICE = {
+    "shape": "Pad what varies to a few sizes (buckets), or mask: every new shape is a new program.",
+    "dtype": "Convert to one dtype before the call.",
+    "weak type": "Give Python numbers a dtype before the call: jnp.float32(…).",
+    "structure": "Pass the same tree each time, with None or empty arrays where something is missing. A number or "
+    "function in the tree is compiled for each of its values: make it once before the loop, or an array (a schedule of "
+    "optax, a field that is a leaf).",
+    "keyword": "Give each argument always by name, or always by position.",
+    "static": "Pass what takes many values as an array.",
+    "committed": "Place the arguments in one way from the first call on, with jax.device_put.",
+    "sharding": "Place the arguments with one sharding from the first call on.",
+    "settings": "Call jax.jit once, with one set of settings.",
+    "config": "Set JAX's configuration once, before the first call.",
+    "cleared": "Clear JAX's caches only if memory is short: compiled programs are lost with them.",
+}
+"""By the kind of the reason."""
+OTHERWISE = "Look at the reasons, and make equal what differs between two calls."
+BEGIN = {
+    "weak type": "Begin with an array of its later dtype: jnp.float32(0.0) instead of 0.0, jnp.zeros(shape, dtype) "
+    "instead of what Python numbers make.",
+    "committed": "Place it from the first call on where it will be later, with jax.device_put.",
+    "sharding": "Place it with its later sharding from the first call on, with jax.device_put.",
+}
+GROW = (
+    "Every size is a program. Make the array as large as it will be, before the loop, and write into it "
+    "(x.at[i].set(value), or jax.lax.dynamic_update_slice) with a mask or a length for what is in use; or double its "
+    "size when it is full, so that there are few sizes; or collect in a Python list, and stack once at the end."
+)
+OTHER_SIZES = (
+    "Every size is a program for each operation. Keep one size: instead of x[condition], use jnp.where(condition, x, "
+    "0) or a mask, or jnp.nonzero(condition, size=n). jax.jit would compile as often. On the host, NumPy compiles "
+    "nothing."
+)
+OF_PACKAGE = (
+    "{function} belongs to a package, which makes a new {argument} in each call of yours: make one call for all of the "
+    "data, or look in its documentation for how it keeps a program."
+)
+ONE_FUNCTION = (
+    "Define the function that {argument} is or holds once, not as a lambda or an inner def that is new each time, and "
+    "pass what changes to it as an array."
+)
+AS_ARRAY = (
+    "Pass {argument} as an array and not as static, unless it decides about shapes or Python control flow. If it "
+    "decides, use jax.lax.cond or jax.lax.fori_loop inside, or pad to a few values."
+)
+NO_ARRAY = (
+    "Give {argument} as an array, jnp.asarray(…): equinox.filter_jit takes everything else as static, and compiles for "
+    "each value."
+)
+EQUALITY = (
+    "Give the class of the argument __eq__ and __hash__, or make it a frozen dataclass: then equal values share one "
+    "program."
+)
+ONCE_MADE = (
+    "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
+    "keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
+)
+IN_JIT = (
+    "The body is a new function in each call, and jax.lax.{name} outside of jit compiles for each. Put the function "
+    "that calls it under jax.jit, or define the body once, outside of it."
+)
+SHARE_ONCE = (
+    "A longer run has a smaller share. To keep programs from run to run, set JAX_COMPILATION_CACHE_DIR, and "
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 for those that take less than a second each."
+)
+TOO_LITTLE = f"is too little to be worth one (from {seconds(WORTH_S)} on)"
+TURN_ON = "Set JAX_COMPILATION_CACHE_DIR to a folder that outlives the process, and that only you can write to."

@@ -1,0 +1,255 @@
+"""Rules about where arrays lie: moved between layouts in each step, on too few devices, or in full on all of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import jax
+
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves
+from benchax.auditing.places import declared_at, made_at
+from benchax.auditing.recorder.log import NO_ARRAY, Event, by_key
+from benchax.auditing.recorder.views import CallLine, use_of
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.errors import NotMeasured
+from benchax.results.audit import Finding
+from benchax.units import count, seconds, size
+from benchax.watching.signatures import describe_placement
+
+OFTEN = 5
+LARGE_BYTES = 1 << 20
+"""Smaller arrays may well be on every device."""
+MOVED_BYTES = 1 << 18
+"""Of an argument that is moved inside of a function: between four devices of a CPU, one of 256 KiB took 0.1 ms of 0.25,
+one of 4 MiB 0.2 to 0.6 ms (jaxlib 0.10.2, two cores)."""
+SPREAD_BYTES = 1 << 16
+"""Smaller arrays are copied to other devices in no time."""
+
+
+# ---- resharding -------------------------------------------------------------------------------------------------
+
+
+@rule("resharding", "do arrays stay where they are from step to step?", "warning", of="program")
+def resharding(e: ProgramEvidence) -> Iterable[Finding]:
+    lines = e.lines
+    for (where, by), events in by_key(_moving_puts(e), "where", "by").items():
+        yield from _put_again(where, by, events)
+    for line in lines if jax.device_count() > 1 else ():
+        moved = Counter(move for event in line.events for move in _moves(line, event))
+        moved.update(move for old, new in pairwise(line.events) for move in _spreads(line, old, new))
+        often = [(move, n) for move, n in moved.most_common(5) if n >= OFTEN]
+        if often:
+            yield _lies_otherwise(line, often)
+    for function, jaxpr in e.programs.items() if jax.device_count() > 1 else ():
+        yield from _inner_moves(e, function, jaxpr)
+
+
+def _moving_puts(e: ProgramEvidence) -> Iterator[Event]:
+    for event in e.log.of("put"):
+        if event.note.given is not None and not event.note.made.is_equivalent_to(event.note.given, 1 << 6):
+            yield event
+
+
+def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Finding]:
+    if len(events) < OFTEN:
+        return
+    last, spent_s = events[-1], sum(event.elapsed_s for event in events)
+    old, new = describe_placement(last.note.given), describe_placement(last.note.made)
+    yield resharding.finding(
+        f"{by} places {last.note.place.what} again in each step",
+        [
+            f"{count(len(events))} times, {size(sum(event.size for event in events))} together",
+            f"from {old} to {new}",
+            f"the host spent {seconds(spent_s)} in these calls; the copies may take longer",
+        ],
+        PLACE_ONCE,
+        where=where_of(where),
+        gain=Gain(f"estimated: at least {seconds(spent_s)} of this run"),
+        # An array that is new in each step, made on one device, has to be distributed.
+        severity="info" if " over " not in old else None,
+    )
+
+
+def _moves(line: CallLine, event: Event) -> Iterator[tuple[str, str, str]]:
+    """(argument, from, to) of arguments that do not lie as `in_shardings` asks for."""
+    facts = line.log.functions[line.function]
+    wanted = facts.shardings
+    if len(wanted) not in (1, len(event.reads)):
+        return
+    for i, serial in enumerate(event.reads):
+        to, given = wanted[i if len(wanted) > 1 else 0], line.log.arrays.get(serial, NO_ARRAY).sharding
+        if given is None or not isinstance(to, jax.sharding.Sharding) or i >= len(facts.names):
+            continue
+        if not given.is_equivalent_to(to, _n_axes(given, to)):
+            yield facts.names[i], describe_placement(given), describe_placement(to)
+
+
+def _spreads(line: CallLine, old: Event, new: Event) -> Iterator[tuple[str, str, str]]:
+    """Large arguments that stay on one device, and are copied to all devices of another argument in each call."""
+    facts = line.log.functions[line.function]
+    if any(isinstance(one, jax.sharding.Sharding) for one in facts.shardings) or len(old.reads) != len(new.reads):
+        return
+    arrays = [line.log.arrays.get(serial, NO_ARRAY) for serial in new.reads]
+    devices = [len(one.sharding.device_set) if one.sharding is not None else 0 for one in arrays]
+    most = max(devices, default=0)
+    if most < 2 or len(facts.names) != len(arrays):
+        return
+    to = f"the {most} devices of {facts.names[devices.index(most)]}"
+    for i, (a, b) in enumerate(zip(old.reads, new.reads, strict=True)):
+        if a == b and devices[i] == 1 and arrays[i].size_bytes >= SPREAD_BYTES:
+            yield facts.names[i], describe_placement(arrays[i].sharding), to
+
+
+def _n_axes(*shardings: Any) -> int:
+    """Enough axes for both specs: the log keeps no shapes."""
+    return max(len(getattr(one, "spec", ())) for one in shardings) or 1
+
+
+def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Finding:
+    called = where_of(line.where)
+    return resharding.finding(
+        f"{line.name} gets arguments that do not lie as it wants them",
+        list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in moved]),
+        PLACE_ONCE,
+        where=called,
+        related=[place for (name, *_), _ in moved for place in made_at(called, line.name, name)],
+    )
+
+
+def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Finding]:
+    facts = e.log.functions.get(function)
+    if facts is None:
+        return
+    layouts = ArgumentLayouts(facts.names)
+    for event in e.log.of("call"):
+        for i, serial in enumerate(event.reads if event.function == function else ()):
+            sharding = e.log.arrays.get(serial, NO_ARRAY).sharding
+            if sharding is not None and len(sharding.device_set) > 1:
+                layouts.seen[i, sharding] += 1
+    carried = dict(use_of(e.log, function).carried.positions)
+    for move in find_moves(facts.name, jaxpr, layouts):
+        if move["count"] < OFTEN or move["size_bytes"] < MOVED_BYTES:
+            continue
+        # Placed once, it would come back as before if out_shardings say so.
+        declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if move["at"] in carried else []
+        put = [event.where for event in e.log.of("put") if _is_put_so(event, move)]
+        yield resharding.finding(
+            f"{move['function']} moves {move['name']} to another layout in each call",
+            [
+                f"{move['what']}, {size(move['size_bytes'])}, from {move['from']} to {move['to']}",
+                f"in {count(move['count'])} calls while they were watched; nothing else in it reads it as it comes",
+            ],
+            INNER.format(name=move["name"]),
+            related=[
+                *declared,
+                ("wanted otherwise here", where_of(move["where"])),
+                *(("placed here", where_of(line)) for line in dict.fromkeys(put)),
+            ],
+        )
+
+
+def _is_put_so(event: Event, move: Any) -> bool:
+    return (event.note.place.what, describe_placement(event.note.made)) == (move["what"], move["from"])
+
+
+# ---- mesh-mismatch ----------------------------------------------------------------------------------------------
+
+
+@rule("mesh-mismatch", "does its sharding fit the devices?", "info", of="both")
+def mesh_mismatch(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    yield from _puts_everywhere(e) if isinstance(e, ProgramEvidence) else _of_function(e)
+
+
+def _puts_everywhere(e: ProgramEvidence) -> Iterable[Finding]:
+    groups: dict[tuple[str, str, Any], list[Event]] = {}
+    for event in e.log.of("put"):
+        is_large = event.size >= LARGE_BYTES and len(event.note.made.device_set) > 1
+        if is_large and event.note.made.is_fully_replicated:
+            groups.setdefault((event.where, event.by, event.note.place), []).append(event)
+    often = {key: events for key, events in groups.items() if len(events) >= OFTEN}
+    if not often:
+        raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")
+    for (where, by, place), events in often.items():
+        yield mesh_mismatch.finding(
+            f"{by} gives all of {place.what} to each of {len(events[-1].note.made.device_set)} devices",
+            [f"{len(events)} times: each device then computes with all of it"],
+            'Shard a batch along its first axis, jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))): '
+            "weights of data-parallel training have to be everywhere, batches do not.",
+            where=where_of(where),
+        )
+
+
+def _of_function(e: Evidence) -> Iterable[Finding]:
+    if len(e.devices) == 1:
+        raise NotApplicable("there is one device")
+    # A ValueError like many others: only its words tell it apart.
+    if e.failure is not None and "incompatible devices" in e.failure.message:
+        yield mesh_mismatch.finding(
+            "its arguments are on different sets of devices",
+            [e.failure.message],
+            "Place them on one mesh: jax.device_put(x, NamedSharding(mesh, PartitionSpec(...))).",
+            where=e.def_where,
+            severity="error",
+        )
+        return
+    collectives = e.inspection.collectives
+    if collectives is None:
+        raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
+    if collectives.partitions < len(e.devices):
+        n = len(e.devices)
+        yield mesh_mismatch.finding(
+            f"it runs on {collectives.partitions} of {n} devices",
+            [f"{n} {e.devices[0].device_kind} devices are there; the program is split over {collectives.partitions}"],
+            "If one call is to use them all, shard its large arguments over a mesh of all devices. CPU devices made by "
+            "jax_num_cpu_devices share the same cores: they are for tests and gain no time.",
+            where=e.def_where,
+        )
+    if collectives.partitions > 1:
+        yield from _copies(e)
+
+
+def _copies(e: Evidence) -> Iterable[Finding]:
+    for path, leaf in jax.tree_util.tree_leaves_with_path((e.inputs.args, e.inputs.kwargs)):
+        devices = _copied_to(leaf)
+        if devices < 2:
+            continue
+        whole = leaf.nbytes * (devices - 1)
+        place = f"{('args', 'kwargs')[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
+        fits = [n for n in leaf.shape if n % devices == 0]
+        yield mesh_mismatch.finding(
+            f"{place} is held in full by {devices} devices",
+            [
+                f"{place} {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)} on each of {devices} devices",
+                f"an axis of {fits[0]} divides by {devices}" if fits else f"no axis divides by {devices}",
+            ],
+            "Shard it along an axis that divides, if it does not have to be everywhere: weights of data-parallel "
+            "training have to, unless they are gathered when used.",
+            where=e.def_where,
+            gain=Gain(f"estimated: {size(whole)} of all devices together", bytes=whole) if fits else None,
+        )
+
+
+def _copied_to(leaf: Any) -> int:
+    """How many devices hold the whole of a large array; 0 for others."""
+    if not isinstance(leaf, jax.Array) or leaf.nbytes < LARGE_BYTES or not leaf.sharding.is_fully_replicated:
+        return 0
+    return len(leaf.sharding.device_set) if math.prod(leaf.shape) > 1 else 0
+
+
+# ---- texts ------------------------------------------------------------------------------------------------------
+
+PLACE_ONCE = (
+    "Place the array once as the function wants it: jax.device_put(x, sharding) before the loop, or give the function "
+    "that makes it out_shardings (or a jax.lax.with_sharding_constraint) so that its result lies there from the start."
+)
+INNER = (
+    "Place {name} as the function wants it before the calls: jax.device_put with the sharding that it gets there, and "
+    "out_shardings that give it back so. Or leave the constraint out, if the function does as well with the layout in "
+    "which it comes."
+)

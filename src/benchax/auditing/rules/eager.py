@@ -1,0 +1,315 @@
+"""Rules about calls and operations that are many and small: eager operations, small calls, updates, element reads."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterable
+from time import perf_counter
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.host_feedback import loop_around, needs_own_result
+from benchax.auditing.places import Place
+from benchax.auditing.recorder.entered import EagerFunction, functions_to_jit
+from benchax.auditing.recorder.log import Event
+from benchax.auditing.recorder.views import CallLine
+from benchax.auditing.rule import Gain, grade, list_some, rule
+from benchax.auditing.rules.compiling import resized_operations
+from benchax.auditing.rules.waits import intervals
+from benchax.auditing.syntax import call_at, innermost_loop, kind_of, tree_of, where_of
+from benchax.errors import NotMeasured
+from benchax.model import Severity
+from benchax.results.audit import Finding, Where
+from benchax.source_files import without_folders
+from benchax.units import count, percent, plural, seconds, size
+
+OUTSIDE = ("stage", "fold_in", "split")
+"""Operations whose place is outside of a program: what jnp.asarray sends, and a new random key for each step."""
+MANY_OPERATIONS, MANY_INSIDE = 100, 1000
+"""Operations from one line; more if a package sends them: one call of it, as to set up a sampler, may take hundreds."""
+BY_FAR = 5.0
+"""Operations for each call of a jitted function: then operations are most of what the program does."""
+MANY_CALLS, MANY_IN_TURN = 200, 2000
+"""Calls from one line that could be one, and calls that each need the one before."""
+SMALL_BYTES, TINY_BYTES = 1 << 17, 1 << 10
+"""Arguments of a call that differ from the call before."""
+MANY_READS, READS_PER_CALL = 1000, 20.0
+"""Operations of x[i] from one line, and for each call: x[i] takes two or three, and a batch has a few arrays."""
+LARGE_BYTES = 1 << 20
+"""Copying less takes about as long as sending the operation."""
+FASTEST = 50e9
+"""Bytes a second: one core of a CPU copies no faster, so that the time is a lower bound."""
+ROUNDS = 200
+LIBRARIES = {"equinox": "eqx.filter_jit", "flax.nnx": "nnx.jit"}
+"""Packages whose objects jax.jit does not take, and what does."""
+
+
+def operations_of(e: ProgramEvidence) -> list[Event]:
+    """Eager operations after the first call of a jitted function, or all if there is no such call.
+
+    What comes before that call has set the program up, each line once.
+    """
+    _ = e.lines  # raises if calls are not seen
+    first = next((i for i, event in enumerate(e.log.events) if event.kind == "call"), 0)
+    found = (event for event in e.log.events[first:] if event.kind == "operation")
+    return [event for event in found if not any(word in event.by for word in OUTSIDE)]
+
+
+@rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
+def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
+    operations = [event for event in operations_of(e) if event.note != "index"]
+    jitted = e.log.counts["call"]
+    if not jitted + len(operations):
+        raise NotMeasured("no call was seen")
+    # Less than one for each step is what a program does now and then, such as reading or making a key.
+    least = max(MANY_OPERATIONS, jitted)
+    functions = functions_to_jit(e.log, operations, least)[:3]
+    lines = _lines(operations, functions, least, resized_operations(e.watch.compiles))
+    is_by_far = len(operations) >= BY_FAR * jitted
+    severity: Severity = "warning" if is_by_far else "info"
+    within = f"in the {seconds(e.log.seen_s)} in which calls were watched"
+    seen = [f"{n} from {where}" for where, n in lines]
+    seen.append(f"{len(operations)} operations {within}, and calls of jitted functions: {jitted}")
+    for one in functions:
+        yield _of_function(e, one, seen, severity)
+    if lines and not functions:
+        yield eager_operations.finding(
+            f"sends operations one at a time: {lines[0][1]} from one line",
+            [*seen, *_compiled(e, {line for line, _ in lines})],
+            "Put the line into a function under jax.jit, best the same one that computes what it works on: operations "
+            "then become one program, with one call and no arrays in between.",
+            where=where_of(lines[0][0]),
+            related=[("also here", where_of(line)) for line, _ in lines[1:]],
+            severity=severity,
+        )
+
+
+def _lines(
+    operations: Iterable[Event], functions: Iterable[EagerFunction], least: int, resized: Collection[str]
+) -> list[tuple[str, int]]:
+    """Lines of many operations that are in none of the functions."""
+    found, inside = Counter[str](), Counter[str]()
+    for event in operations:
+        found[event.where] += 1
+        inside[event.where] += event.caller == "package"
+    for one in functions:
+        found.subtract(one.lines)
+    # Under jit, operations whose sizes differ each time would be compiled as often: growing-shapes names them.
+    rest = [(where, n) for where, n in found.most_common() if where and n >= least and where not in resized]
+    return [(where, n) for where, n in rest if n - inside[where] >= least or n >= MANY_INSIDE][:10]
+
+
+def _compiled(e: ProgramEvidence, lines: Iterable[str]) -> list[str]:
+    """How many programs these lines needed."""
+    programs = [c for c in e.watch.compiles if c.is_eager and c.where in set(lines)]
+    if not programs:
+        return []
+    return [f"programs for these lines: {len(programs)}, compiled in {seconds(sum(c.total_s for c in programs))}"]
+
+
+def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Finding:
+    called_at = where_of(one.where)
+    tree = tree_of(called_at[0]) if called_at is not None else None
+    node = call_at(tree, one.span)
+    name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
+    n = plural(len(one.calls), "time")
+    return eager_operations.finding(
+        f"{name}, called at line {one.where.rpartition(':')[2]}, sends {one.each} operations one at a time each call",
+        [
+            f"{name} was called {n} at {one.where}: {one.operations} operations",
+            *list_some([f"{k} from {where}" for where, k in one.lines.most_common()], what="lines"),
+            *seen,
+            *_compiled(e, one.lines),
+        ],
+        _advice(one, name, tree, node),
+        related=_places(one),
+        severity=severity,
+    )
+
+
+def _places(one: EagerFunction) -> Iterable[Place]:
+    defined = where_of(one.defined)
+    if defined is not None and one.is_users:
+        tree = tree_of(defined[0])
+        nodes = ast.walk(tree) if tree is not None else ()
+        # Decorators belong to the function, but not to its line.
+        at = (n.lineno for n in nodes if isinstance(n, ast.FunctionDef) and _first_line(n) == defined[1])
+        yield "defined here", (defined[0], next(at, defined[1]))
+    yield "called here", where_of(one.where)
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def _advice(one: EagerFunction, name: str, tree: ast.Module | None, node: ast.Call | None) -> str:
+    jit = _jit_of(tree)
+    callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
+    at = without_folders(one.where)
+    if "." in callee and _is_method(one):
+        # jax.jit(object.method) would trace attributes that the method stores or reads: that changes what it does.
+        return (
+            f"Put what {callee} computes under {jit}: a function that takes arrays and returns arrays, called at {at}. "
+            f"{jit}({callee}) itself would freeze the object's attributes, and lose those that the method sets."
+        )
+    if not one.is_users or "." in one.name:
+        how = f"Make {jit}({callee}) once, before the loop, and call that at {at}"
+    else:
+        how = f"Decorate {name} with {jit}, or call at {at} what {jit}({callee}) gives once"
+    read = f" Return what it reads at {one.reads[-1]} as an array, and read it outside." if one.reads else ""
+    return f"{how}: its operations become one program, with one call and no arrays in between.{read}"
+
+
+def _is_method(one: EagerFunction) -> bool:
+    return one.site.callee.co_varnames[:1] == ("self",)
+
+
+def _jit_of(tree: ast.Module | None) -> str:
+    """The jit that takes the objects of the libraries that a file imports."""
+    for node in ast.walk(tree) if tree is not None else ():
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for package, jit in LIBRARIES.items():
+            if any(f"{module}{each}".startswith(package) for each in names):
+                return jit
+    return "jax.jit"
+
+
+# ---- small-calls ------------------------------------------------------------------------------------------------
+
+
+@rule("small-calls", "is a function called few times with much data?", "warning", of="program")
+def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
+    if not e.lines:
+        raise NotMeasured("no call of a jitted function was seen")
+    for line in e.lines:
+        where = where_of(line.where)
+        if where is None or any(event.note == "batched" for event in line.events):
+            continue
+        most, large = (MANY_IN_TURN, TINY_BYTES) if line.is_in_turn else (MANY_CALLS, SMALL_BYTES)
+        is_small = line.count - _of_packages(line, where) >= most and line.fresh_bytes <= large
+        # Equal calls, as of a benchmark, cannot be batched; nor can calls whose arguments Python makes of results.
+        is_one = line.is_in_turn or (line.fresh_bytes > 0 and not _is_answered(line, where))
+        if is_small and is_one and not _is_timed_each(where):
+            yield _small(e, line, where)
+
+
+def _of_packages(line: CallLine, where: Where) -> int:
+    """Calls that a package makes in a loop of its own, by itself or by a function of yours, such as an objective."""
+    tree = tree_of(where[0])
+    has_loop = tree is None or loop_around(tree, where[1]) is not None
+    return line.by_package + (0 if has_loop else line.handed)
+
+
+def _is_answered(line: CallLine, where: Where) -> bool:
+    """Does Python make the arguments of each call of the result of the one before?"""
+    tree = tree_of(where[0])
+    return tree is not None and needs_own_result(tree, where[1], line.name)
+
+
+def _is_timed_each(where: Where) -> bool:
+    """Does the loop around a call read a clock before and after it?"""
+    tree = tree_of(where[0])
+    loop = innermost_loop(tree, where[1]) if tree is not None else None
+    return (
+        loop is not None
+        and tree is not None
+        and any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
+    )
+
+
+def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Finding:
+    n, each_s = line.count, call_s()
+    # Calls cannot have cost more than the run took.
+    saved_s = min(n * each_s, e.watch.wall_s or n * each_s)
+    tree = tree_of(where[0])
+    loop = innermost_loop(tree, where[1]) if tree is not None else None
+    around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
+    is_cheap = line.is_in_turn and grade(saved_s, e.watch.wall_s) != "warning"
+    return small_calls.finding(
+        f"calls {line.name} {count(n)} times with little data",
+        [
+            f"{count(n)} calls{around}, in the {seconds(e.log.seen_s)} in which calls were watched",
+            f"at most {size(line.fresh_bytes)} of arguments differ from call to call",
+            *([f"at most {line.in_turn} of them needed one another's results"] if line.in_turn > 1 else []),
+            f"calling a jitted function that does next to nothing takes {seconds(each_s)} here",
+        ],
+        IN_TURN if line.is_in_turn else APART,
+        where=where,
+        gain=Gain(f"estimated: at least {seconds(saved_s)} of these calls, which is what starting them takes"),
+        severity="info" if is_cheap else None,
+    )
+
+
+def call_s() -> float:
+    """Seconds of a call of a program that adds two numbers: the quickest of some rounds."""
+    add = jax.jit(lambda a, b: a + b)
+    one = jnp.ones(())
+    add(one, one).block_until_ready()
+    best = float("inf")
+    for _ in range(5):
+        begun = perf_counter()
+        for _ in range(ROUNDS):
+            add(one, one)
+        best = min(best, (perf_counter() - begun) / ROUNDS)
+    return best
+
+
+# ---- arrays outside of jit --------------------------------------------------------------------------------------
+
+
+@rule("copied-updates", "are large arrays changed in place?", "warning", of="program")
+def copied_updates(e: ProgramEvidence) -> Iterable[Finding]:
+    # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
+    updates: dict[str, list[int]] = {}
+    for event in operations_of(e):
+        if event.by.startswith("scatter") and event.size >= LARGE_BYTES and event.where:
+            updates.setdefault(event.where, []).append(event.size)
+    for where, sizes in updates.items():
+        lost_s, n = sum(sizes) / FASTEST, len(sizes)
+        severity = grade(lost_s, e.log.seen_s)
+        if n >= 20 and severity is not None:
+            yield copied_updates.finding(
+                f"copies {size(sum(sizes) // n)} for each update, {count(n)} times",
+                [
+                    f"{size(sum(sizes))} in the {seconds(e.log.seen_s)} in which calls were watched",
+                    "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
+                ],
+                "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
+                "is changed in place. What the host fills row by row can be a NumPy array until it is used.",
+                where=where_of(where),
+                gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
+                severity=severity,
+            )
+
+
+@rule("element-reads", "are arrays read as wholes?", "warning", of="program")
+def element_reads(e: ProgramEvidence) -> Iterable[Finding]:
+    taken = Counter(event.where for event in operations_of(e) if event.note == "index" and event.where)
+    for where, n in taken.most_common():
+        if n >= max(MANY_READS, READS_PER_CALL * e.log.counts["call"]):
+            yield element_reads.finding(
+                f"takes parts of arrays one at a time: {count(n)} operations from one line",
+                [
+                    f"in {seconds(e.log.seen_s)}, with {count(e.log.counts['call'])} calls of jitted functions",
+                    "each x[i] is a program that is sent to the device, and a new array",
+                ],
+                "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
+                "it as one array, and take what is needed of it in a jitted function.",
+                where=where_of(where),
+            )
+
+
+# ---- texts ------------------------------------------------------------------------------------------------------
+
+APART = (
+    "The calls do not need one another's results: stack what they are called with, and make one call of jax.vmap(f) "
+    "on all of it, or on some hundreds at a time."
+)
+IN_TURN = (
+    "Each call needs the result of one before it: do many of them in one program, with jax.lax.scan or "
+    "jax.lax.fori_loop, and return to Python only to read or print something."
+)

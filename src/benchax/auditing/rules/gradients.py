@@ -1,0 +1,383 @@
+"""Derivatives that are wrong, or that take more time or memory than they need."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import jax
+
+from benchax.auditing.derivatives import MOVES, bases, count_vectors, where_made, whole_derivatives
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.forward_calls import ForwardCall, second_forwards
+from benchax.auditing.forward_passes import find_second_forward
+from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.syntax import callee_name, last_name, tree_of, where_of
+from benchax.auditing.traced import Found, program_of, traced_rule
+from benchax.errors import NotMeasured
+from benchax.program.index import FORWARD, Body, Op, Program, Value
+from benchax.program.jaxpr import own_line
+from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
+from benchax.units import count, number, percent, size
+
+NOT_MEASURED = "gain not measured, because the function that is differentiated is not known apart from this one"
+
+
+@traced_rule("where-gradient", "is the gradient of each jnp.where finite?", "warning")
+def where_gradient(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds `jnp.where` around an operation without a finite derivative: its gradient is NaN where it isn't used."""
+    if not differentiated_lines(program):
+        raise NotApplicable("no gradient is taken in it")
+    for found in bad_wheres(program):
+        names = " and ".join(dict.fromkeys(bad.op.name for bad in found.points))
+        seen = [
+            f"where {bad.varied} is {number(bad.point) if bad.point else '0'}, the value is "
+            f"{number(bad.value) if bad.value else '0'} and the gradient NaN (computed here)"
+            for bad in found.points
+        ]
+        yield Found(
+            found.op,
+            f"the gradient is NaN where jnp.where leaves out {names}",
+            list_some([f"jnp.where is{found.op.at}", *seen] if found.op.line != found.line else seen),
+            "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
+            "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0).",
+            at=where_of(found.line),
+        )
+
+
+# ---- derivative-mode -------------------------------------------------------------------------------------------------
+
+LEAST_RATIO = 32
+"""Directions for each one that the other mode takes. A gradient costs at most 5 evaluations of its function (Baur and
+Strassen 1983; Griewank and Walther, Evaluating Derivatives, 2nd ed., section 4.6): this is six times as many."""
+LEAST_WORK = 1 << 20
+"""Operations of the derivative; a smaller one is quick in either mode."""
+
+
+@traced_rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning")
+def derivative_mode(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
+    for found in (found for body in program.bodies for found in whole_derivatives(body)):
+        n, m = found.directions, max(1, found.per_direction)
+        if n < LEAST_RATIO * m or found.work < LEAST_WORK:
+            continue
+        (many, few, mode), other = (
+            (("inputs", "outputs", "forward"), "reverse")
+            if found.is_forward
+            else (("outputs", "inputs", "reverse"), "forward")
+        )
+        few = few if m > 1 else few[:-1]
+        ends = (f"{m} {few}", f"{n} {many}") if found.is_forward else (f"{n} {many}", f"{m} {few}")
+        costs = (
+            "in reverse mode each costs at most 5 evaluations of the function, and memory for what it keeps"
+            if found.is_forward
+            else "in forward mode each costs about two evaluations of the function"
+        )
+        advice = (
+            "Use jax.jacfwd instead of jax.jacrev (jax.jacobian): it takes one pass for each input."
+            if not found.is_forward
+            else "Use jax.jacrev instead of jax.jacfwd: it takes one pass for each output."
+            if m > 1
+            else "Use jax.grad instead of jax.jacfwd (jax.jacrev for an output that is no scalar): one pass for all "
+            "inputs."
+        )
+        where, called = where_made(found.basis)
+        yield Found(
+            found.basis,
+            f"differentiates {ends[0]} by {ends[1]} in {mode} mode",
+            [
+                (
+                    f"{n} directions are pushed through, one for each of the {many}; {other} mode takes {count(m)}: "
+                    f"{count(found.work)} operations, counted from the shapes"
+                ),
+                costs,
+                NOT_MEASURED,
+                *([f"called at {called[0]}:{called[1]}"] if called is not None and called != where else []),
+            ],
+            advice,
+            at=where,
+        )
+
+
+# ---- hessian-vector --------------------------------------------------------------------------------------------------
+
+LEAST_COLUMNS, FEW = 32, 4
+"""Of a matrix with fewer columns, or with less than four times as many as vectors, a product saves little."""
+
+
+@traced_rule("hessian-vector", "is a Jacobian made only if all of it is used?", "warning", of_each_line=False)
+def hessian_vector(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds whole Jacobians and Hessians of which only the product with a vector is used."""
+    for body in program.bodies:
+        identities = {basis.makes[0]: basis for basis in bases(body)}
+        for matrix in (value for op in body.ops for value in op.makes) if identities else ():
+            vectors = count_vectors(matrix) if len(matrix.shape) > 1 else None
+            basis = _basis(matrix, identities) if vectors is not None else None
+            if vectors is None or basis is None or FORWARD in matrix.readers[0].scope:
+                continue
+            columns, are_few = basis.makes[0].shape[0], FEW * vectors <= basis.makes[0].shape[0]
+            is_of_solver = any(op.name == "custom_linear_solve" for op in matrix.readers)
+            if columns < LEAST_COLUMNS or not (are_few or is_of_solver):
+                continue
+            what, needs = _needed(vectors, is_of_solver)
+            made, last = where_made(basis)[0], matrix.readers[-1]
+            yield Found(
+                last,
+                f"makes {matrix.spec} of derivatives {what}",
+                [
+                    f"the derivative is taken along {count(columns)} directions, and {needs}",
+                    f"the matrix takes {size(matrix.size_bytes)}",
+                    f"the product{last.at}",
+                    NOT_MEASURED,
+                ],
+                "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
+                "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
+                severity="warning" if are_few else "info",
+                at=made if made is not None and owner_of(made[0]) == "user" else None,
+            )
+
+
+def _basis(matrix: Value, identities: Mapping[Value, Op]) -> Op | None:
+    """The identity that a derivative was taken along; None if something else reads it, or it is no derivative."""
+    value = matrix
+    while (op := value.maker) is not None and not _is_directional(op):
+        if op.name not in MOVES or op.reads[0].uses != 1:
+            return None
+        value = op.reads[0]
+    # Back through the derivative alone: points that are made of an identity are no directions.
+    seen, waiting = set[Value](), [value] if op is not None else []
+    while waiting:
+        one = waiting.pop()
+        if one in identities:
+            return identities[one]
+        if one not in seen and one.maker is not None and (one.maker.name in MOVES or _is_directional(one.maker)):
+            waiting += one.maker.reads
+        seen.add(one)
+    return None
+
+
+def _is_directional(op: Op) -> bool:
+    return FORWARD in op.scope and "vmap(" in op.scope
+
+
+def _needed(vectors: float, is_of_solver: bool) -> tuple[str, str]:
+    """(what the matrix is made for, how many directions that needs), for sentences"""
+    if is_of_solver:
+        most = f", which are {count(int(vectors))} at most" if math.isfinite(vectors) else ""
+        return "for an iterative solver", f"the solver needs one for each of its iterations{most}"
+    if vectors == 1:
+        return "for one product with it", "the product needs one"
+    return f"for products with {count(int(vectors))} vectors", f"the products need {count(int(vectors))}"
+
+
+# ---- per-example-gradients -------------------------------------------------------------------------------------------
+
+OF_EXAMPLES = "vmap(transpose("
+"""In the scope of a derivative inside of a `vmap`; that of a whole batch has it the other way round."""
+LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
+
+
+@traced_rule("per-example-gradients", "is the mean differentiated, not each example?", "warning")
+def per_example_gradients(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds gradients of each example of a batch of which only the sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
+    if not any(OF_EXAMPLES in op.scope for op in program.ops):
+        if jax.__version_info__ < (0, 7):
+            raise NotMeasured("this JAX doesn't report what a derivative inside of a vmap has made")
+        raise NotApplicable("no derivative is taken inside of a vmap")
+    lines: dict[str, list[tuple[Op, Value]]] = defaultdict(list)
+    for op in program.find("reduce_sum"):
+        gradients = _gradients_behind(op.reads[0]) if 0 in op.params["axes"] else None
+        if gradients is not None and len(gradients.shape) > 1 and gradients.shape[0] >= LEAST_EXAMPLES:
+            lines[op.line].append((op, gradients))
+    for summed in lines.values():
+        total = sum(value.size_bytes for _, value in summed)
+        if total < LEAST_BYTES:
+            continue
+        summed.sort(key=lambda one: -one[1].size_bytes)
+        op, largest = summed[0]
+        needed = sum(value.size_bytes // value.shape[0] for _, value in summed)
+        yield Found(
+            op,
+            f"makes a gradient for each of {count(largest.shape[0])} examples and uses their sum",
+            [
+                *list_some([f"{value.spec}, {size(value.size_bytes)}{op.at}" for op, value in summed]),
+                f"{size(total)} of gradients together, and {size(needed)} of their sums",
+            ],
+            "Differentiate the mean: jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, xs).mean()). The sum over the "
+            "batch is then part of the products that make the gradient, and no example has a separate one.",
+            gain=Gain(f"estimated: at most {size(total - needed)} of memory"),
+        )
+
+
+def _gradients_behind(value: Value) -> Value | None:
+    """What is added up, if nothing else reads it: clipping the gradient of each example needs it."""
+    while value.uses == 1 and (op := value.maker) is not None:
+        if OF_EXAMPLES in op.scope:
+            return value
+        if op.name not in ("transpose", "convert_element_type", "mul", "div", "neg"):
+            return None
+        value = max(op.reads, key=lambda read: read.size_bytes)
+    return None
+
+
+# ---- needless-remat --------------------------------------------------------------------------------------------------
+
+REMATS = ("checkpoint", "remat", "remat2", "filter_checkpoint")
+AGAIN = "rematted_computation"
+"""The scope that JAX gives to what is done again (0.6.2 to 0.12.0.1)."""
+LEAST_SHARE, MOST_SAVED = 0.1, 256 << 20
+"""Operations of the call that are done again; with more bytes saved, memory can well be what is short."""
+
+
+@traced_rule("needless-remat", "does what is computed again save memory that is short?", "info", keeps_backward=True)
+def needless_remat(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds `jax.checkpoint` that computes much again to save little memory."""
+    again: dict[str, float] = defaultdict(float)
+    regions, saved = dict[str, Op](), 0.0
+    for op in (op for op in program.ops if AGAIN in op.scope):
+        remat = next(
+            (one for one in op.calls if one.primitive.name in REMATS and one.params.get("differentiated")), None
+        )
+        if remat is not None:
+            regions.setdefault(own_line(remat), op)
+            again[own_line(remat)] += op.work * op.times
+            read = [v for v in op.makes if any(AGAIN not in reader.scope for reader in v.readers)]
+            saved += sum(value.size_bytes * op.times for value in read)
+    if not regions:
+        raise NotApplicable("no derivative in it computes anything again by jax.checkpoint")
+    done, total = sum(again.values()), program.body.work
+    if done >= LEAST_SHARE * total and saved <= MOST_SAVED:
+        line = max(again, key=lambda line: again[line])
+        yield Found(
+            regions[line],
+            f"computes {percent(done / total)} of its operations again, to keep {size(saved)} less",
+            [
+                (
+                    f"{count(done)} of {count(total)} operations of a call are done again for the derivative, "
+                    "counted from the shapes"
+                ),
+                (
+                    f"without jax.checkpoint about {size(saved)} would be kept from the forward pass; XLA can fuse "
+                    "some of it"
+                ),
+            ],
+            "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
+            "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable.",
+            at=_asked_at(where_of(line)) or where_of(line) or e.def_where,
+        )
+
+
+def _asked_at(called: Where | None) -> Where | None:
+    """The one line of the file that asks for a checkpoint: a decorator, or a call."""
+    tree = tree_of(called[0]) if called is not None else None
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    lines = {node.lineno for node in nodes if isinstance(node, ast.Call) and callee_name(node) in REMATS}
+    decorators = (one for node in nodes if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
+    lines |= {one.lineno for one in decorators if last_name(one) in REMATS}
+    return (called[0], lines.pop()) if called is not None and len(lines) == 1 else None
+
+
+# ---- residuals-dominate ----------------------------------------------------------------------------------------------
+
+
+@rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
+def residuals_dominate(e: Evidence) -> Iterable[Finding]:
+    """Finds values that the forward pass keeps for the backward pass, if they take most of the memory."""
+    ops = program_of(e).body.ops
+    if not any(op.is_backward for op in ops):
+        raise NotApplicable("it takes no gradient in reverse mode, as far as JAX reports (0.6 doesn't)")
+    memory = e.inspection.memory
+    temp = memory.temp_bytes if memory else None
+    if temp is None:
+        raise NotMeasured(e.inspection.why_absent("memory") or "the compiler doesn't report its temporaries")
+    made = ((op, value) for op in ops if not op.is_backward for value in op.makes)
+    kept = [(op, value) for op, value in made if any(reader.is_backward for reader in value.readers)]
+    total = sum(value.size_bytes for _, value in kept)
+    # XLA makes some of what is traced again instead of keeping it: then the plan has no room for it.
+    if total < 1 << 20 or temp < 0.5 * total:
+        return
+    kept.sort(key=lambda one: -one[1].size_bytes)
+    most = min(total, temp)
+    yield residuals_dominate.finding(
+        f"{size(total)} of residuals in {size(temp)} of temporaries",
+        [
+            *list_some([f"{v.spec}, {size(v.size_bytes)}, of {op.name}{op.at}" for op, v in kept]),
+            f"as traced, {size(total)} are kept from the forward to the backward pass",
+            f"the compiled program has {size(temp)} of temporaries; it can keep less and compute some again",
+        ],
+        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
+        "XLA does not always need less memory then: benchax experiment with the variant remat measures both.",
+        where=e.def_where,
+        gain=Gain(f"estimated: at most {size(most)}", bytes=most),
+    )
+
+
+# ---- second-forward --------------------------------------------------------------------------------------------------
+
+SECOND_SHARE, SECOND_WORK = 0.15, 1 << 22
+"""Operations of the second pass; four million take about a millisecond on one core."""
+
+
+@rule("second-forward", "is each batch taken through the model once?", "warning", of="both", needs_trace_only=True)
+def second_forward(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    """Finds forward passes that are done a second time for a metric, after the update, on the same data."""
+    if isinstance(e, ProgramEvidence):
+        calls = second_forwards(e.log, e.programs)
+        if not calls:
+            raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
+        yield from (_of_call(one) for one in calls if _is_large(one.operations, one.total))
+        return
+    program = program_of(e)
+    yield from (finding for body in program.bodies if (finding := _of_body(e, program, body)) is not None)
+
+
+def _is_large(work: float, total: float) -> bool:
+    return work >= max(SECOND_WORK, SECOND_SHARE * total)
+
+
+def _of_body(e: Evidence, program: Program, body: Body) -> Finding | None:
+    found = find_second_forward(program, body)
+    if found is None or not _is_large(found.work, body.work):
+        return None
+    costly = sorted(found.ops, key=lambda op: -op.work)
+    before = found.where_first
+    first = f"; the first time at {before[0]}:{before[1]}" if before else ""
+    return second_forward.finding(
+        "takes the same batch through the model a second time, only to report something",
+        [
+            *list_some([f"again {op.name} makes {op.makes[0].spec}{op.at}" for op in costly], 3),
+            (
+                f"{count(found.work)} of {count(body.work)} operations, counted from the shapes, repeat the forward "
+                f"pass with the updated parameters{first}"
+            ),
+            "they read the data of the first, are not differentiated, and reach nothing that is an input as well",
+            "gain not measured, because the results differ: these are the metrics after the update",
+        ],
+        "Return what you report, or the model's outputs, together with the loss: (loss, outputs), gradient = "
+        "jax.value_and_grad(f, has_aux=True)(…). These belong to the parameters before the update. Or compute it every "
+        "few hundred steps, in a separate function.",
+        where=found.where or e.def_where,
+    )
+
+
+def _of_call(one: ForwardCall) -> Finding:
+    name, other = one.name, f"{one.other} (called at {one.other_where})"
+    what = "its results and the data of its call" if one.is_after else "nothing but arguments of its call"
+    after = " That belongs to the parameters before the update. Or report it every few hundred steps."
+    return second_forward.finding(
+        f"calls {name} with the batch that {one.other} takes through the model as well",
+        [
+            f"{one.count} calls of {name} were given {what}, of those of {other} that were seen",
+            f"{name} does what {other} does before its backward pass, at the same lines",
+            f"{count(one.operations)} of {count(one.total)} operations of both, counted from the shapes",
+        ],
+        f"Let {other} return it together with the gradient: jax.value_and_grad gives the loss, and with has_aux=True "
+        "what else is reported." + (after if one.is_after else ""),
+        where=where_of(one.where),
+        related=[("the other call", where_of(one.other_where))],
+        severity="info" if one.is_after else None,
+    )

@@ -1,0 +1,292 @@
+"""Loops: written out in Python, over items that could be computed at once, or stacking what is not read."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.indexed_results import indexed_results
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.stacks import Need, Stack, stacks_of
+from benchax.auditing.syntax import calls, def_of, tree_of, where_of
+from benchax.auditing.traced import Found, Instead, traced_rule
+from benchax.auditing.unrolled import Unrolled, loops_of
+from benchax.errors import NotMeasured
+from benchax.program.index import Op, Program
+from benchax.program.jaxpr import equations
+from benchax.program.traced_work import COSTLY
+from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
+from benchax.units import count, percent, seconds, size
+
+# ---- unrolled-loop ---------------------------------------------------------------------------------------------------
+
+MANY_ITERATIONS, LARGE, LARGE_SHARE = 8, 40, 0.5
+"""Iterations; operations, as a smaller program is compiled at once; and their share of the program."""
+LONG, SHARE_OF_LONG = 50, 0.1
+"""This many iterations make a program long with a smaller share: what a library makes of each can follow the loop, as
+numpyro's densities do."""
+UNIFORM_SHARE = 0.25
+"""Operations of a loop that are in a copy of it with the same shapes in each iteration."""
+SAVED_S = 2.0
+"""Of building, that a short loop could save: with less it is an info."""
+
+
+@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
+def unrolled_loop(e: Evidence) -> Iterable[Finding]:
+    """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
+    total = _count_equations(e)
+    by_line: dict[Where, list[Unrolled]] = defaultdict(list)
+    for loop in loops_of(e):
+        by_line[loop.where].append(loop)
+    # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
+    for loops in by_line.values():
+        n, loop = sum(loop.size for loop in loops), max(loops, key=lambda loop: loop.iterations)
+        share = SHARE_OF_LONG if loop.iterations >= LONG else LARGE_SHARE
+        is_large = loop.iterations >= MANY_ITERATIONS and n >= max(LARGE, share * total)
+        # scan takes no iterations of different shapes; what vmap could do is for python-loop-vmap.
+        uniform = sum(loop.size for loop in loops if loop.is_uniform)
+        if not is_large or uniform < UNIFORM_SHARE * n or any(loop.is_batch for loop in loops):
+            continue
+        try:
+            build_s = e.measurement.stages.build_s
+        except (NotMeasured, NotApplicable):  # the loop is there all the same
+            build_s = e.compile_s
+        seen = [
+            (
+                f"its body was traced {loop.iterations} times: {n} of the program's {total} operations "
+                f"({percent(n / total)})"
+            )
+        ]
+        gain, saved_s = None, (build_s or 0.0) * n / total * (1 - 1 / loop.iterations)
+        if build_s is not None:
+            seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
+            text = f"building takes {seconds(build_s - saved_s, 2)} instead of {seconds(build_s, 2)}"
+            gain = Gain(f"estimated: {text}, if it is proportional to the number of operations")
+        yield unrolled_loop.finding(
+            f"the {loop.kind} is unrolled {loop.iterations} times",
+            seen,
+            "Use jax.lax.fori_loop, or jax.lax.scan if each iteration has its own data (stack the layers' parameters "
+            "along a new first axis). The program is then as long as one iteration. An unrolled loop can run faster: "
+            "scan has unroll= to write out a few iterations; compare both before you decide.",
+            where=loop.where,
+            gain=gain,
+            severity="info" if build_s is not None and saved_s < SAVED_S else None,
+        )
+
+
+def _count_equations(e: Evidence) -> int:
+    return sum(1 for _ in equations(e.closed_jaxpr))
+
+
+# ---- python-loop-vmap ------------------------------------------------------------------------------------------------
+
+FEW, SOME = 4, 8
+"""Iterations; below the first a loop costs little, below the second it is an info."""
+
+
+@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", needs_trace_only=True)
+def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
+    """Finds a Python loop over the parts of an array, each iteration by itself: one `jax.vmap` would do them all."""
+    for loop in loops_of(e):
+        slices = loop.slices
+        if slices is None or loop.iterations < FEW or not loop.is_batch:
+            continue
+        axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
+        # jax.vmap cannot map sample sites of numpyro.
+        is_plate = any(ast.unparse(call.func) == "numpyro.sample" for call in calls(loop.loop, "sample"))
+        yield python_loop_vmap.finding(
+            f"the {loop.kind} takes an array apart and does the same with each of {loop.iterations} parts",
+            [
+                f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
+                (
+                    f"{loop.size} of the program's {_count_equations(e)} operations are {loop.iterations} copies of "
+                    "its body"
+                ),
+                "no iteration needs another's result, apart from sums",
+            ],
+            "Make one site of them, in a plate: with numpyro.plate(name, n): x = numpyro.sample(...), and compute "
+            "with the whole array. The program is then as long as one iteration."
+            if is_plate
+            else f"Write the body as a function of one part, and call jax.vmap(body{axes}) on the whole array: the "
+            "program "
+            "is then as long as one iteration, and the device sees the whole batch. Sum afterwards what the loop "
+            "summed up.",
+            where=loop.where,
+            severity="info" if loop.iterations < SOME else None,
+        )
+
+
+# ---- sequential-map --------------------------------------------------------------------------------------------------
+
+LEAST_FLOPS, MOST_FLOPS, MOST_FLOPS_DERIVED = 1 << 11, 1 << 21, 1 << 16
+"""Of one product of one item; smaller ones do not count. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer for
+each than `jax.vmap`, 1.6 to 10 times as long in all; of 256 items with products of 0.26 to 2 MFLOP 2.2 to 4 times as
+long, but with their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without products,
+items of a few operations were no slower in a loop than at once."""
+LOST_S, LEAST_LOST_S = 0.17e-6, 2e-4
+"""Lost at least with each product of each item, by the same measurement; and of a call."""
+MOST_BYTES = 32 << 20
+"""All that is made for all items: with more, a loop can be there to save memory."""
+LEAST_SHARE = 0.5
+"""Operations of an item that are in such products."""
+
+
+@traced_rule("sequential-map", "are small independent items computed at once?", "info", known_on="cpu")
+def sequential_map(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds loops over many small items that do not depend on each other, which `jax.vmap` would compute at once."""
+    is_derived = any(op.name == "scan" and op.is_backward for op in program.ops)
+    most = MOST_FLOPS_DERIVED if is_derived else MOST_FLOPS
+    for op in program.find("scan"):
+        body, n = op.bodies[0], op.params["length"]
+        if op.equation.effects or body.carries:
+            continue
+        # XLA does what is the same for all items once, before the loop.
+        varying = {value for given in body.inputs[body.constants :] for value in given.ahead()}
+        each = [one for one in body.ops if varying.intersection(one.reads)]
+        products = [one.work for one in each if one.name == "dot_general"]
+        # Nested loops and branches, factorizations and sorts are no cheaper for a batch.
+        is_plain = not any(one.bodies or one.name in COSTLY - {"dot_general"} for one in each)
+        flops, made = sum(one.work for one in each), sum(v.size_bytes for one in each for v in one.makes) * n
+        is_small = all(one <= most for one in products) and made <= MOST_BYTES
+        products = [one for one in products if one >= LEAST_FLOPS]
+        lost_s = LOST_S * n * len(products) * (op.body.trips or 1)
+        if is_plain and is_small and sum(products) >= LEAST_SHARE * flops and lost_s >= LEAST_LOST_S:
+            yield Found(
+                op,
+                f"loops over {n} small items one by one",
+                [
+                    (
+                        f"each takes {count(flops, 'FLOP')}, most of them in {count(len(products))} small "
+                        f"product{'s' if len(products) > 1 else ''}, and none reads what another has made"
+                    ),
+                    f"at once, no more than {size(made)} are made for all of them",
+                    (
+                        f"{seconds(LOST_S)} or more were lost with each such product when loops of this kind were "
+                        f"measured on a CPU, about {seconds(lost_s)} of a call here; not measured in this function"
+                    ),
+                ],
+                "Compute them at once: jax.vmap(f)(xs) instead of jax.lax.map(f, xs), or jax.lax.map(f, xs, "
+                "batch_size=256) to make at most that many at a time.",
+            )
+
+
+# ---- stacked-outputs -------------------------------------------------------------------------------------------------
+
+STACKED_BYTES, SHARE_OF_ALL = 8 << 20, 0.5
+"""Of the stacks of one loop, and of all arguments and results. Stacking 300 arrays of 1 MiB, and reading them once,
+takes 0.3 s on two cores, and the same loop without it 0.02 s; of 16 KiB, 0.6 ms and 0.2 ms (jaxlib 0.10.2, CPU)."""
+LEAST_ROW = 4096
+"""Bytes of a row that is reduced: with a smaller one the operation in the body can cost more than the memory."""
+MOST_WORK = 256.0
+"""Operations of the loop for each byte that it stacks. Writing a byte to fresh memory and reading it takes about a
+nanosecond, less than a twentieth of these; then memory is all that is saved."""
+HOW = {
+    "rows": "Take what is read out of the carry, which holds the last step's when the loop has ended; for every k-th "
+    "step, use a scan over the k steps inside of a scan. ",
+    "indexed": "Return the carry, which holds the last step's when the loop has ended; for every k-th step, stack "
+    "those alone, by a scan over the k steps inside of a scan. ",
+    "total": "Accumulate it in the carry: carry, total + y. ",
+    "each": "Compute that in the body, and return it instead of the whole: return carry, small(y). ",
+}
+
+
+@traced_rule("stacked-outputs", "do loops stack only what is read?", "warning")
+def stacked_outputs(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
+    held = sum(value.size_bytes for value in (*program.inputs, *program.outputs))
+    indexed = indexed_results(where_of(e.called_at), len(program.outputs))
+    for op in program.find("scan"):
+        stacks = [one for one in stacks_of(op, indexed if op.body is program.body else ()) if one.is_wasteful]
+        stacks = [one for one in stacks if _is_long(one)]
+        total, needed = sum(one.value.size_bytes for one in stacks), sum(one.needed_bytes for one in stacks)
+        if not stacks or total < max(STACKED_BYTES, SHARE_OF_ALL * held):
+            continue
+        kinds = {need.kind for stack in stacks for need in stack.needs}
+        line = min(indexed.values(), default=0)
+        row = f"nothing else in it reads them, and its caller takes a row alone, at line {line}"
+        read = row if "indexed" in kinds else "nothing else reads them, and they are no results of the function"
+        inputs = (f"float32[{max(1, total // op.params['length'] // 4)}]", op.params["length"])
+        yield Found(
+            op,
+            f"stacks {size(total)} in a scan; {size(needed)} would do",
+            [
+                *list_some(
+                    [_describe(one) for one in sorted(stacks, key=lambda one: -one.value.size_bytes)], 3, "outputs"
+                ),
+                f"{f'the scan is{op.at}' if op.line else 'a scan'}; {read}",
+            ],
+            "".join(text for kind, text in HOW.items() if kind in kinds).rstrip(),
+            Instead(
+                "reduced in the body",
+                "a loop that does nothing else with rows of this size",
+                _stack,
+                _reduce,
+                inputs,
+                (1,),
+            ),
+            bytes_saved=total - needed,
+            severity=None if op.work < MOST_WORK * total else "info",
+            at=_where_returned(op),
+        )
+
+
+def _is_long(stack: Stack) -> bool:
+    is_reduced = any(need.kind != "rows" for need in stack.needs)
+    return not is_reduced or stack.value.size_bytes >= LEAST_ROW * stack.value.shape[0]
+
+
+def _describe(stack: Stack) -> str:
+    def describe(need: Need) -> str:
+        if need.kind == "indexed":
+            return f"a row of it, {size(need.size_bytes)}"
+        made = f"{need.value.spec}, {size(need.size_bytes)}"
+        return f"{made} ({need.op.name}{need.op.at})" if need.op is not None else made
+
+    used = list_some([describe(need) for need in stack.needs], 3)
+    return f"{stack.value.spec}, {size(stack.value.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
+
+
+def _where_returned(scan: Op) -> Where | None:
+    """Where the body returns it: the user's `return`, or what is in it. None for `jax.lax.map`, and in a JAX that
+    doesn't report where a traced function is (0.6 to 0.10.2 do)."""
+    info = getattr(scan.params["jaxpr"].jaxpr, "debug_info", None)
+    where = where_of(str(getattr(info, "func_src_info", "")).rpartition(" at ")[2])
+    function = def_of(tree_of(where[0]), where[1]) if where is not None and owner_of(where[0]) == "user" else None
+    if where is None or function is None:
+        return None
+    given = [function.body] if isinstance(function, ast.Lambda) else _returned(function.body)
+    value = given[0] if len(given) == 1 else None
+    is_pair = isinstance(value, ast.Tuple) and len(value.elts) == 2
+    at = value.elts[1] if isinstance(value, ast.Tuple) and is_pair else value
+    return (where[0], at.lineno) if at is not None else None
+
+
+def _returned(nodes: Sequence[ast.AST]) -> list[ast.expr]:
+    """What a function returns, without the functions that are made in it."""
+    found: list[ast.expr] = []
+    for node in nodes:
+        if isinstance(node, ast.Return) and node.value is not None:
+            found.append(node.value)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            found += _returned(tuple(ast.iter_child_nodes(node)))
+    return found
+
+
+def _advance(x: jax.Array) -> jax.Array:
+    return 0.9 * x + 1.0
+
+
+def _stack(x: jax.Array, steps: int) -> Any:
+    x, rows = jax.lax.scan(lambda x, _: (_advance(x), x), x, None, length=steps)
+    return x, jnp.mean(rows, axis=1)
+
+
+def _reduce(x: jax.Array, steps: int) -> Any:
+    return jax.lax.scan(lambda x, _: (_advance(x), jnp.mean(x)), x, None, length=steps)

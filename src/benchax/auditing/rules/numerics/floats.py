@@ -1,0 +1,510 @@
+"""Results that lose their digits, overflow, or wrap around."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, rule, try_variant
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import Found, compute_values, jaxpr_facts, program_of, traced_rule
+from benchax.case import Case
+from benchax.errors import NotMeasured
+from benchax.experiments.functions import CallArguments, change_arrays
+from benchax.measuring.inputs import make_inputs
+from benchax.program.index import ELEMENTWISE, MOVES, TAKES, Op, Program, Value
+from benchax.program.jaxpr import frames_of, is_users_own, names, nested_in
+from benchax.results.audit import Finding
+from benchax.source_files import is_generated, owner_of
+from benchax.units import percent, size
+
+PACK = "numerics"
+OF_CALL = "with the arguments of one call"
+
+
+def _is_square(value: Value) -> bool:
+    op = value.maker
+    is_product = op is not None and op.name == "mul" and op.reads[0] is op.reads[1]
+    is_power = op is not None and (op.params.get("y") == 2 or (op.name == "pow" and op.reads[1].number == 2))
+    return op is not None and (is_product or is_power or op.name == "square")
+
+
+# ---- cancelling-variance ---------------------------------------------------------------------------------------------
+
+LINEAR = (
+    MOVES
+    | TAKES
+    | names("add concatenate conv_general_dilated cumsum div dot_general mul reduce_sum reduce_window scatter-add sub")
+    | {"reduce_window_sum"}
+)
+"""What can be between squares and their mean."""
+LEFT_EPS, LEAST_SHARE = 64, 0.5
+"""A difference of this many units of rounding, or fewer, has six bits that mean something at most; and the share of
+elements: a variance that is 0 in some columns belongs to what never changes."""
+
+
+@traced_rule("cancelling-variance", "are variances taken of what is centered?", "warning", pack=PACK)
+def cancelling_variance(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds variances as the mean of squares less the square of the mean, of which rounding leaves nothing."""
+    found = [op for op in program.ops if op.name in ("sub", "add") and _is_variance(op)]
+    if not found:
+        raise NotApplicable("no mean of squares less the square of a mean is written in it")
+    for op in found:
+        squares, result = compute_values(e, [_difference(op)[0], op.makes[0]])
+        eps = float(jnp.finfo(result.dtype).eps)
+        sizes, left = (np.abs(np.broadcast_to(one, result.shape).astype(np.float64)) for one in (squares, result))
+        known = np.isfinite(sizes) & np.isfinite(left) & (sizes > 0)
+        lost = float(np.mean(left[known] <= LEFT_EPS * eps * sizes[known])) if known.any() else 0.0
+        if lost < LEAST_SHARE:
+            continue
+        typical, dtype = float(np.median(sizes)), op.makes[0].dtype
+        yield Found(
+            op,
+            f"the mean of squares less the square of the mean leaves no digits in {dtype}",
+            [
+                f"{OF_CALL} {percent(lost)} of {result.size} differences{op.at} are of the size of rounding",
+                (
+                    f"the mean of squares is about {typical:.3g}, which {dtype} has in steps of {eps * typical:.2g}; "
+                    f"the differences are {float(np.min(result)):.3g} to {float(np.max(result)):.3g}"
+                ),
+            ],
+            "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
+            "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
+            "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
+            "1983).",
+        )
+
+
+def _is_variance(op: Op) -> bool:
+    sides = _difference(op) if op.makes[0].is_of(jnp.floating) and is_users_own(*op.inwards) else ()
+    squares, squared = (value.view(scaled=True).source for value in sides) if sides else (op.makes[0], op.makes[0])
+    if not sides or not _is_square(squared) or _is_square(squares):
+        return False
+    behind = list(squares.behind(LINEAR))
+    windows = (one.maker for one in behind if one.maker is not None and one.maker.name == "reduce_window")
+    return all(map(_adds, windows)) and any(map(_is_square, behind))
+
+
+def _difference(op: Op) -> tuple[Value, ...]:
+    """(a, b) of a - b, which `-b + a` is, too; nothing for other operations."""
+    if op.name == "sub":
+        return op.reads
+    sides = (op.reads, op.reads[::-1])
+    found = (
+        (one, other.maker.reads[0]) for one, other in sides if other.maker is not None and other.maker.name == "neg"
+    )
+    return next(found, ())
+
+
+def _adds(window: Op) -> bool:
+    """`jax.lax.reduce_window` with a first value that is computed keeps the name of what it does inside."""
+    return [inner.primitive.name for body in nested_in(window.equation) for inner in body.eqns] == ["add"]
+
+
+# ---- underflowing-product --------------------------------------------------------------------------------------------
+
+LEAST_FACTORS = 16
+PASSES = MOVES | {"neg", "max"}
+NEXT_TO_NOTHING = 1e-6
+"""What keeps a logarithm finite, as in jnp.log(p + 1e-30), and not what a product of 0 is negligible next to."""
+
+
+@traced_rule("underflowing-product", "do long products stay in range?", "warning", pack=PACK)
+def underflowing_product(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds products of many factors that leave the range of their dtype: likelihoods that become 0."""
+    # The last operation of each first: in a tree of products it is the product of all factors.
+    found = [
+        (op, *long)
+        for body in program.bodies
+        for op in reversed(body.ops)
+        if (long := _factors(op)) and not op.is_backward
+    ]
+    if not found:
+        raise NotApplicable(f"no product of {LEAST_FACTORS} factors or more is in it")
+    for op, factors, n, is_running in found:
+        values, made = compute_values(e, [factors, op.makes[0]])
+        uses = _uses_of_0(op.makes[0])
+        # A running product is the weight of what came before, and one of 0 is right; only its logarithm is not.
+        matters = "logarithm" in uses if is_running else uses != {"term"}
+        out = (made == 0) & matters | ~np.isfinite(made)
+        if not np.any(out) or not np.all(np.isfinite(values)) or np.any(values == 0):
+            continue
+        sizes, info = np.abs(values.astype(np.float64)), jnp.finfo(op.makes[0].dtype)
+        yield Found(
+            op,
+            f"a product of {n} factors is {float(np.atleast_1d(made)[np.atleast_1d(out)][0]):g}, and none of them is",
+            [
+                f"{OF_CALL} {int(np.sum(out))} of {out.size} results are 0 or not finite",
+                (
+                    f"the factors have sizes from {sizes.min():.3g} to {sizes.max():.3g}, "
+                    f"{np.exp(np.mean(np.log(sizes))):.3g} in the geometric mean"
+                ),
+                f"numbers of {op.makes[0].dtype} have sizes from {float(info.tiny):.3g} to {float(info.max):.3g}",
+            ],
+            "Add logarithms instead of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and similar "
+            "functions, which take the logarithm where p is made; for a determinant, jnp.linalg.slogdet.",
+        )
+
+
+def _factors(op: Op) -> tuple[Value, int, bool] | None:
+    """(the factors of a long product, how many, is there a product of each beginning?)"""
+    if len(op.makes) != 1 or not op.makes[0].is_of(jnp.floating):
+        return None
+    made, factors, is_running = op.makes[0], op.reads[0] if op.reads else op.makes[0], op.name == "cumprod"
+    n = levels = 0
+    if op.name == "cumprod":
+        n = factors.shape[op.params["axis"]]
+    elif op.name == "reduce_prod":
+        n = factors.size // max(1, made.size)
+    while op.name == "mul":  # a tree of halves: `jnp.prod` if it is differentiated, and `associative_scan`
+        half, other = (value.back(("slice", "pad")) for value in op.reads)
+        if half is not other or half is op.reads[0]:
+            break
+        slices = [value.maker for value in op.reads if value.maker is not None and value.maker.name == "slice"]
+        is_running |= not levels and any(one.params["strides"] for one in slices)
+        factors, n, levels = half, half.size // max(1, made.size), levels + 1
+        if half.maker is None:
+            break
+        op = half.maker
+    is_long = 2**levels >= LEAST_FACTORS if levels else n >= LEAST_FACTORS
+    return (factors, n, is_running) if is_long else None
+
+
+def _uses_of_0(product: Value) -> set[str]:
+    """What the program does with a product of 0: "logarithm" (or a divisor), "term" (next to a number), "other"."""
+    found, waiting = set[str](), [product]
+    while waiting:
+        value = waiting.pop()
+        found |= {"other"} if value.is_output else set()
+        for reader in value.readers:
+            others = [read.number for read in reader.reads if read is not value]
+            is_added = reader.name in ("add", "sub") and len(others) == 1 and others[0] is not None
+            added = abs(others[0] or 0.0) if is_added else np.inf
+            if reader.name == "log" or (reader.name == "div" and reader.reads[1] is value):
+                found.add("logarithm")
+            elif reader.name in PASSES or added <= NEXT_TO_NOTHING:
+                waiting += reader.makes
+            elif not reader.is_backward:
+                found.add("term" if added < np.inf else "other")
+    return found
+
+
+# ---- unstable-exponential --------------------------------------------------------------------------------------------
+
+
+class _Form(NamedTuple):
+    written: str
+    threshold: str
+    """With {over}, {under} and {one}: exponents at which exp is infinite, 0, and nothing next to 1."""
+    advice: str
+
+
+_SUM = _Form(
+    "log(sum(exp(x)))",
+    "infinite if an x is above {over}, and -inf if all are below -{under}",
+    "Use jax.nn.logsumexp(x, axis=…), with b=w for a sum of w * exp(x); for a mean, subtract log(n).",
+)
+_SUM_OF_TWO = _Form(
+    "log(exp(x) + exp(y))",
+    "infinite if x or y is above {over}, and -inf if both are below -{under}",
+    "Use jnp.logaddexp(x, y).",
+)
+_LOG_SOFTMAX = _Form(
+    "log(softmax(x))",
+    "-inf if an x is some {under} below the largest of its row",
+    "Use jax.nn.log_softmax(x, axis=…), and take the labels' elements of it.",
+)
+_LOG_SIGMOID = _Form("log(sigmoid(x))", "-inf if x is below -{under}", "Use jax.nn.log_sigmoid(x).")
+_LOG_REST = _Form("log(1 - sigmoid(x))", "-inf if x is above {one}", "Use jax.nn.log_sigmoid(-x).")
+_SOFTPLUS = _Form("log(1 + exp(x))", "infinite if x is above {over}", "Use jax.nn.softplus(x).")
+_SOFTMAX = _Form(
+    "exp(x) / sum(exp(x))",
+    "NaN if an x is above {over}, or all of them are below -{under}",
+    "Use jax.nn.softmax(x, axis=…).",
+)
+_SIGMOID = _Form("exp(x) / (1 + exp(x))", "NaN if x is above {over}", "Use jax.nn.sigmoid(x).")
+BOUNDS = names(
+    "max min clamp reduce_max reduce_min argmax cummax sort tanh logistic erf sin cos abs square log log1p "
+    "cumlogsumexp sqrt exp sign integer_pow pow"
+)
+"""Operations in an exponent that keep it small, or show that its author thought of its size."""
+OWN_FILES = ("/nn/", "/scipy/", "/ops/", "random", "/image/", "special")
+"""Parts of the paths of JAX's files whose functions are stable as they are."""
+
+
+@traced_rule("unstable-exponential", "do exponentials stay finite?", "warning", pack=PACK)
+def unstable_exponential(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds exponentials that overflow, and logarithms of what has underflown, if JAX has a function that doesn't."""
+    found = [(op, *form) for op in program.find("log", "log1p", "div") if _is_by_hand(op) and (form := _form(op))]
+    if not found:
+        raise NotApplicable("no logarithm or quotient of exponentials is written in it")
+    for op, form, exponents, weights in found:
+        try:
+            shown = _show(e, op, exponents[0], weights)
+            why = f"{OF_CALL}, which were kept, it does not happen"
+        except NotMeasured as error:
+            shown, why = "", f"whether it happens was not seen: {error.problem}"
+        # Subtracting the maximum does not help a softmax whose logarithm is taken.
+        is_bounded = form is not _LOG_SOFTMAX and any(map(_is_bounded, exponents))
+        dtype = exponents[0].dtype
+        if not shown and (is_bounded or np.dtype(dtype).itemsize > 4):
+            continue
+        info = jnp.finfo(dtype)
+        over, under, one = (abs(math.log(float(x))) for x in (info.max, info.tiny, info.eps / 4))
+        threshold = form.threshold.format(over=f"{over:.0f}", under=f"{under:.0f}", one=f"{one:.0f}")
+        yield Found(
+            op,
+            f"{form.written} {'is not finite' if shown else 'overflows or underflows for large x'}",
+            [shown or why, f"{form.written} of {exponents[0].spec} is {threshold}"],
+            form.advice,
+            severity=None if shown else "info",
+        )
+
+
+def _show(e: Evidence, op: Op, exponent: Value, weights: Sequence[Value]) -> str:
+    """What comes out, if it is not finite though the exponent is; else empty."""
+    given, result, *factors = (
+        np.asarray(one, np.float64) for one in compute_values(e, [exponent, op.makes[0], *weights])
+    )
+    bad = ~np.isfinite(result)
+    if not np.all(np.isfinite(given)) or not np.any(bad) or any(np.any(one <= 0) for one in factors):
+        return ""
+    kinds = ", ".join(sorted({str(value) for value in np.unique(result[bad])}))
+    return (
+        f"{OF_CALL} {int(np.sum(bad))} of {bad.size} results are {kinds}, while the exponent is from "
+        f"{np.min(given):.4g} to {np.max(given):.4g}"
+    )
+
+
+def _is_by_hand(op: Op) -> bool:
+    """Did a line of the user's ask for this very operation? A call of `jax.nn.softmax` asks for another."""
+    files = (frame.file_name for each in op.inwards for frame in frames_of(each))
+    inside = takewhile(lambda file: is_generated(file) or owner_of(file) not in ("user", "package"), files)
+    of_jax = (file.replace("\\", "/").partition("jax/_src")[2] for file in inside)
+    return is_users_own(*op.inwards) and not any(part in file for file in of_jax for part in OWN_FILES)
+
+
+def _form(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
+    """(the form, its exponents, factors of the exponentials)"""
+    if op.name == "div":
+        return _form_of_division(op)
+    inner = op.reads[0].back(MOVES | TAKES).maker
+    if inner is None:
+        return None
+    if op.name == "log1p":
+        if inner.name == "exp" and _is_by_hand(inner):
+            return _SOFTPLUS, [inner.reads[0]], []
+        sigmoid = inner.reads[0].made_by("logistic") if inner.name == "neg" else None
+        return (_LOG_REST, [sigmoid.reads[0]], []) if sigmoid is not None else None
+    if inner.name == "logistic":
+        return _LOG_SIGMOID, [inner.reads[0]], []
+    if inner.name == "sub" and inner.reads[0].number == 1 and (sigmoid := inner.reads[1].made_by("logistic")):
+        return _LOG_REST, [sigmoid.reads[0]], []
+    if inner.name == "div" and (above := inner.reads[0].made_by("exp")) and _is_sum_of(inner.reads[1], above):
+        return _LOG_SOFTMAX, [above.reads[0]], []
+    if inner.name == "add":
+        exps = [made for one in inner.reads if (made := one.made_by("exp")) and _is_by_hand(made)]
+        is_plus_1 = len(exps) == 1 and any(one.number == 1 for one in inner.reads)
+        form = _SUM_OF_TWO if len(exps) == 2 else _SOFTPLUS if is_plus_1 else None
+        return (form, [one.reads[0] for one in exps], []) if form is not None else None
+    summed = inner.makes[0].view(scaled=True).source.made_by("reduce_sum", through=())
+    terms = summed.reads[0].back().maker if summed is not None else None
+    sides = (
+        [] if terms is None else [terms.makes[0]] if terms.name == "exp" else list(terms.reads) * (terms.name == "mul")
+    )
+    exps = [(one, made) for one in sides if (made := one.made_by("exp")) and _is_by_hand(made)]
+    return (_SUM, [exps[0][1].reads[0]], [one for one in sides if one is not exps[0][0]]) if len(exps) == 1 else None
+
+
+def _form_of_division(op: Op) -> tuple[_Form, list[Value], list[Value]] | None:
+    above, below = op.reads[0].made_by("exp"), op.reads[1].back().maker
+    if above is None or below is None or not _is_by_hand(above):
+        return None
+    if _is_sum_of(op.reads[1], above):
+        return _SOFTMAX, [above.reads[0]], []
+    is_plus_1 = below.name == "add" and any(one.number == 1 for one in below.reads)
+    is_same = any(_is_same(one, above) for one in below.reads)
+    return (_SIGMOID, [above.reads[0]], []) if is_plus_1 and is_same else None
+
+
+def _is_sum_of(value: Value, exp: Op) -> bool:
+    summed = value.made_by("reduce_sum")
+    return summed is not None and _is_same(summed.reads[0], exp)
+
+
+def _is_same(value: Value, exp: Op) -> bool:
+    made = value.made_by("exp")
+    return made is not None and (made is exp or made.reads[0] is exp.reads[0])
+
+
+def _is_bounded(exponent: Value) -> bool:
+    walked = MOVES | TAKES | {"add", "sub", "mul", "div", "neg", "reduce_sum", "select_n", "dot_general"}
+    behind = list(islice(exponent.behind(walked), 60))
+    makers = [one.maker for one in behind if one.maker is not None]
+    bounds = (
+        op.name in BOUNDS or "custom" in op.name or (op.name == "mul" and op.reads[0] is op.reads[1]) for op in makers
+    )
+    return len(behind) == 60 or any(bounds)
+
+
+# ---- integer-overflow ------------------------------------------------------------------------------------------------
+
+NARROW = ("int8", "int16", "uint8", "uint16")
+MOST_COMPUTED = 20
+OPERATIONS = {
+    "add": "a sum", "sub": "a difference", "mul": "a product", "integer_pow": "a power", "reduce_sum": "a sum",
+    "reduce_prod": "a product", "cumsum": "a running sum", "cumprod": "a running product",
+}  # fmt: skip
+SIGNS = {"add": "+", "sub": "-", "mul": "*"}
+BITWISE = names(
+    "and or xor not shift_left shift_right_logical shift_right_arithmetic population_count random_bits threefry2x32 "
+    "bitcast_convert_type"
+)
+
+
+@traced_rule("integer-overflow", "do integers stay within their range?", "warning", pack=PACK)
+def integer_overflow(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds integers that wrap around with the arguments of a call: 3 - 7 is 252 in uint8."""
+    ops = [op for op in program.body.ops if _can_wrap(op) and _is_by_hand(op) and not _is_meant(op.makes[0], op.name)]
+    if not ops:
+        raise NotApplicable("no integers that could wrap are computed in it, outside of loops")
+    for op in ops[:MOST_COMPUTED]:
+        *operands, result = compute_values(e, [*op.reads, op.makes[0]])
+        exact, info = _exact(op, operands), np.iinfo(op.makes[0].dtype)
+        slack = 1e-6 * info.max if exact.dtype.kind == "f" else 0  # float64 rounds near the limit
+        bad = np.atleast_1d((exact > info.max + slack) | (exact < info.min - slack))
+        if not np.any(bad):
+            continue
+        at, dtype, what = tuple(np.argwhere(bad)[0]), op.makes[0].dtype, OPERATIONS[op.name]
+        should, does = np.atleast_1d(exact)[at], np.atleast_1d(result)[at]
+        terms = (
+            [str(np.atleast_1d(np.broadcast_to(one, result.shape))[at]) for one in operands] if op.name in SIGNS else []
+        )
+        example = f" {SIGNS.get(op.name, '')} ".join(terms) or what
+        yield Found(
+            op,
+            f"{what} in {dtype} wraps around",
+            [
+                f"{OF_CALL} {int(np.sum(bad))} of {bad.size} results wrap",
+                f"{example} is {does} in {dtype}, not {should:.0f}"
+                if terms
+                else f"{example} is {does} in {dtype}, not {should:.6g}",
+                f"{op.makes[0].spec} has numbers from {info.min} to {info.max}",
+            ],
+            "Convert before it: x.astype(jnp.int32), or x.astype(jnp.float32) if fractions follow."
+            if str(dtype) in NARROW
+            else "Compute it in float32, x.astype(jnp.float32), if seven digits are enough; otherwise in int64 with "
+            "jax_enable_x64. Times and other numbers with a large offset: subtract it in NumPy first.",
+        )
+    if len(ops) > MOST_COMPUTED:
+        raise NotMeasured(f"more than {MOST_COMPUTED} operations are too many to be computed again")
+
+
+def _can_wrap(op: Op) -> bool:
+    """uint32 is what random numbers are made of; in int32, sums and differences of two are indices, nearly always."""
+    dtype = str(op.makes[0].dtype) if op.name in OPERATIONS else ""
+    return dtype in NARROW or (dtype == "int32" and op.name not in ("add", "sub"))
+
+
+def _is_meant(value: Value, name: str) -> bool:
+    """Is it a hash (with shifts, xor or a remainder near it), one side of a choice, the signed number of its bits, or a
+    running sum of which differences are taken, which come out right all the same?"""
+    near = {one.maker for one in islice(value.behind(), 60)} | {
+        op for one in islice(value.ahead(), 60) for op in one.readers
+    }
+    for op in (op for op in near if op is not None and np.issubdtype(op.makes[0].dtype, np.integer)):
+        is_floor = any(call.params.get("name") == "floor_divide" for call in op.calls)
+        if op.name in BITWISE or (op.name == "rem" and not is_floor):
+            return True
+    waiting = [value]
+    for one in waiting:
+        for op in one.readers:
+            is_side = op.name == "select_n" and one in op.reads[1:]
+            is_signed = op.name == "convert_element_type" and np.issubdtype(op.makes[0].dtype, np.integer)
+            if is_side or (op.name == "sub" and name == "cumsum"):
+                return True
+            if is_signed and np.dtype(op.makes[0].dtype).itemsize == np.dtype(one.dtype).itemsize:
+                return True
+            if op.name in MOVES | TAKES | {"concatenate", "pad"} and len(waiting) < 60:
+                waiting += op.makes
+    return False
+
+
+def _exact(op: Op, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """What it would be without a limit; in float64 if int64 might not hold it."""
+    wide, floats = [one.astype(np.int64) for one in operands], operands[0].astype(np.float64)
+    match op.name:
+        case "add" | "sub" | "mul":
+            return {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op.name](*wide)
+        case "integer_pow":
+            return floats ** op.params["y"]
+        case "reduce_sum" | "reduce_prod":
+            axes = tuple(op.params["axes"])
+            return np.sum(wide[0], axis=axes) if op.name == "reduce_sum" else np.prod(floats, axis=axes)
+    axis, turn = op.params["axis"], np.flip if op.params["reverse"] else lambda one, axis: one
+    run = (
+        np.cumsum(turn(wide[0], axis), axis=axis) if op.name == "cumsum" else np.cumprod(turn(floats, axis), axis=axis)
+    )
+    return turn(run, axis)
+
+
+# ---- integer-default -------------------------------------------------------------------------------------------------
+
+LARGE_ELEMENTS = 1024
+
+
+@rule("integer-default", "are its floats made of integers?", "info", pack=PACK)
+def integer_default(e: Evidence) -> Iterable[Finding]:
+    """Finds integer arrays that become floats: `jnp.arange(n)` is int32, and its author may not know."""
+    inputs = program_of(e).inputs
+    integers = [value for value in inputs if value.is_of(jnp.integer) and value.size >= LARGE_ELEMENTS]
+    if not integers:
+        raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
+    converted: dict[Value, Op] = {}
+    for op in program_of(e).body.ops:
+        is_float = op.name == "convert_element_type" and op.makes[0].is_of(jnp.floating)
+        kept = (ELEMENTWISE & {"neg", "abs", "add", "sub", "mul"}) | MOVES | {"slice"}
+        sources = [one for one in op.reads[0].behind(kept) if one in integers] if is_float else []
+        converted |= {source: op for source in sources if source not in converted}
+    if not converted:
+        return
+    paths = [one.path for one in jaxpr_facts(e).inputs]
+    # All large integers at once. If one of them is an index as well, that fails, and the gain is not measured.
+    result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
+    yield integer_default.finding(
+        f"{len(converted)} of {len(inputs)} inputs are integers that become floats",
+        [
+            *(
+                f"{paths[inputs.index(v)]} {v.spec}, {size(v.size_bytes)}, is converted to {op.makes[0].dtype}{op.at}"
+                for v, op in converted.items()
+            ),
+            result.sentence,
+        ],
+        "If they are numbers to compute with and no indices, make them floats where they are made: jnp.arange(n, "
+        "dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
+        where=where_of(next(iter(converted.values())).line) or e.def_where,
+        gain=result.gain,
+    )
+
+
+@dataclass(frozen=True)
+class _Floats:
+    """An input factory: large integer arrays as float32."""
+
+    case: Case
+    seed: int
+
+    def __call__(self) -> CallArguments:
+        return change_arrays(make_inputs(self.case, self.seed), lambda _, leaf: _as_float(leaf))
+
+
+def _as_float(leaf: Any) -> Any:
+    is_large_integer = leaf.size >= LARGE_ELEMENTS and jnp.issubdtype(leaf.dtype, jnp.integer)
+    return leaf.astype(jnp.float32) if is_large_integer else leaf

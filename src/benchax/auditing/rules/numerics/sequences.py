@@ -1,0 +1,389 @@
+"""Transforms, buffers, sequences and random draws that a cheaper algorithm makes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.signal import fftconvolve
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import Gain, NotApplicable
+from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
+from benchax.auditing.traced import Found, Instead, traced_rule
+from benchax.program.index import Body, Op, Program, Value
+from benchax.program.jaxpr import is_users_own, names
+from benchax.units import count, percent, seconds, size
+
+PACK = "numerics"
+
+# ---- fft-length ------------------------------------------------------------------------------------------------------
+
+LARGE_PRIME, SMALL_PRIME = 100, 7
+"""On CPU (jaxlib 0.10.2) 64 transforms of length 1009, 4099, 8191 and 20011 took 2.5, 5, 8 and 16 times as long as of
+the next length without prime factors above 7."""
+FFT_ELEMENTS, FFT_SHARE = 1 << 14, 0.05
+"""Of the transform, and of the operations of a call, counted as for lengths with small factors."""
+
+
+@traced_rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", pack=PACK)
+def fft_length(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds Fourier transforms of lengths with large prime factors, which take much longer than slightly longer
+    ones."""
+    if not any(op.name == "fft" for op in program.ops):
+        raise NotApplicable("there is no Fourier transform in it")
+    for op in program.find("fft"):
+        length = max(op.params["fft_lengths"], key=_largest_prime)
+        prime, good = _largest_prime(length), length
+        is_large = max(value.size for value in (*op.reads, *op.makes)) >= FFT_ELEMENTS
+        if prime < LARGE_PRIME or not is_large or op.work * op.times < FFT_SHARE * program.body.work:
+            continue
+        if not is_users_own(*op.inwards):
+            continue
+        while _largest_prime(good) > SMALL_PRIME:
+            good += 1
+        rows, factors = (
+            max(1, op.reads[0].size // length),
+            "is prime" if prime == length else f"has the prime factor {prime}",
+        )
+        yield Found(
+            op,
+            f"transforms a length of {length}, which {factors}",
+            [
+                (
+                    f"{op.reads[0].spec} by {op.params['fft_type'].name}; the next length without prime factors above "
+                    f"7 is {good}"
+                )
+            ],
+            f"For a convolution or a correlation, pad with zeros: jnp.fft.rfft(x, n={good}), or for both of its "
+            "arguments scipy.fft.next_fast_len of the sum of their lengths. If the length is a choice, as for a grid "
+            "or a window, choose a good one. A spectrum of padded data has other frequencies.",
+            Instead(
+                f"of length {good}", "one such transform", _fft, _fft_of, (f"complex64[{rows},{length}]", good), (1,)
+            ),
+        )
+
+
+def _largest_prime(n: int) -> int:
+    largest, factor = 1, 2
+    while factor * factor <= n:
+        while n % factor == 0:
+            largest, n = factor, n // factor
+        factor += 1
+    return max(largest, n)
+
+
+def _fft(x: Any, n: int) -> jax.Array:
+    return jnp.fft.fft(x)
+
+
+def _fft_of(x: Any, n: int) -> jax.Array:
+    return jnp.fft.fft(x, n)
+
+
+# ---- long-convolution ------------------------------------------------------------------------------------------------
+
+LEAST_TAPS, LEAST_RATIO, LEAST_SAVED = 128, 8.0, 1 << 26
+"""Of the kernel, in all its axes together; and operations of the direct way over those of the FFT, which reaches a
+smaller part of the machine's peak, and how many more they are."""
+
+
+@traced_rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", pack=PACK)
+def long_convolution(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds direct convolutions with long kernels, which the FFT does in far fewer operations."""
+    for op in program.find("conv_general_dilated"):
+        params, (signal, kernel), made = op.params, op.reads, op.makes[0]
+        spaced = (*params["window_strides"], *params["lhs_dilation"], *params["rhs_dilation"])
+        left, right, out = (params["dimension_numbers"][i] for i in range(3))
+        taps, length, result = (
+            [v.shape[i] for i in spec[2:]] for v, spec in ((kernel, right), (signal, left), (made, out))
+        )
+        if set(spaced) != {1} or params["batch_group_count"] != 1 or math.prod(taps) < LEAST_TAPS:
+            continue
+        batch, channels, features = signal.shape[left[0]], signal.shape[left[1]], kernel.shape[right[0]]
+        padded = math.prod(max(n, m) + k - 1 for n, m, k in zip(length, result, taps, strict=True))
+        # Real transforms of all signals, kernels and results, at 2.5 n log2 n each (Van Loan, Computational Frameworks
+        # for the Fast Fourier Transform, 1992), and the products in between: 8 for half as many complex numbers.
+        per_feature = kernel.shape[right[1]]
+        transforms = batch * channels + features * per_feature + batch * features
+        by_fft = 2.5 * padded * math.log2(max(2, padded)) * transforms + 4.0 * padded * batch * features * per_feature
+        if op.work < max(LEAST_RATIO * by_fft, by_fft + LEAST_SAVED):
+            continue
+        inputs = tuple(f"{made.dtype}[{','.join(map(str, shape))}]" for shape in (length, taps))
+        yield Found(
+            op,
+            f"convolves directly with {' × '.join(map(str, taps))} taps: {op.work / by_fft:.3g} times the operations "
+            "of the FFT",
+            [
+                (
+                    f"{kernel.spec} over {signal.spec}: {count(op.work, 'FLOP')}; the FFT takes "
+                    f"{count(by_fft, 'FLOP')}, counted from the shapes"
+                )
+            ],
+            "Use jax.scipy.signal.fftconvolve(x, kernel, mode=...), or jax.scipy.signal.convolve(..., method='fft'); "
+            "for a correlation, reverse the kernel. It rounds differently: errors are relative to the largest result.",
+            Instead("by the FFT", "one such convolution", _convolve, _fft_convolve, inputs),
+        )
+
+
+def _convolve(x: Any, kernel: Any) -> jax.Array:
+    return jax.scipy.signal.convolve(x, kernel, mode="same", method="direct")
+
+
+def _fft_convolve(x: Any, kernel: Any) -> jax.Array:
+    return fftconvolve(jnp.asarray(x), kernel, mode="same")
+
+
+# ---- categorical-draws, permuted-draw --------------------------------------------------------------------------------
+
+MANY, LEAST_NUMBERS = 16, 1 << 20
+"""Categories, and draws of each distribution; random numbers of one call."""
+GUMBEL = names("neg log max add sub mul bitcast_convert_type or shift_right_logical reshape")
+"""What makes Gumbel numbers of random bits in `jax.random.gumbel` (jax 0.6 to 0.12)."""
+
+
+def _is_done_once(e: Evidence, op: Op) -> bool:
+    """What a program does once, as to make its data, can cost a few random numbers more."""
+    return bool(e.why_not_called) and not e.carried.calls and not op.body.is_repeated
+
+
+@traced_rule(
+    "categorical-draws", "are draws of one distribution made with one random number each?", "warning", pack=PACK
+)
+def categorical_draws(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds many draws of one categorical distribution that make a random number for each draw and each category."""
+    for op in program.find("argmax"):
+        added = op.reads[0].made_by("add")
+        if added is None or added.makes[0].size < LEAST_NUMBERS or _is_done_once(e, op):
+            continue
+        logits = [one for one, other in (added.reads, added.reads[::-1]) if _is_gumbel(other)]
+        (axis,), shape = op.params["axes"], added.makes[0].shape
+        sizes = {i: n for i, n in enumerate(shape) if i != axis}
+        distributions = math.prod(n for i, n in sizes.items() if logits and i in logits[0].varying)
+        draws, categories = math.prod(sizes.values()) // max(1, distributions), shape[axis]
+        if len(logits) != 1 or min(draws, categories) < MANY:
+            continue
+        inputs = (jax.random.PRNGKey(0), jnp.linspace(0.0, 1.0, categories), draws)
+        yield Found(
+            op,
+            f"{count(draws)} draws of {count(categories)} categories make a random number for each pair",
+            [
+                (
+                    f"jax.random.categorical makes {count(math.prod(shape))} random numbers{op.at}; "
+                    f"{count(draws * distributions)} would do"
+                )
+            ],
+            "Draw by the cumulative sum, with one random number for each draw: jax.random.choice(key, k, (n,), "
+            "p=jax.nn.softmax(logits)) does that. Rounding can lose categories of less than 1e-7 of the sum.",
+            Instead("drawn by the cumulative sum", "these draws", _by_gumbel, _by_sum, inputs, (2,)),
+        )
+
+
+def _is_gumbel(value: Value) -> bool:
+    """Is it -log(-log(u)) of random bits?"""
+    logarithms = 0
+    while (op := value.maker) is not None and op.name in GUMBEL:
+        logarithms += op.name == "log"
+        value = next((read for read in op.reads if read.size == value.size), op.reads[0])
+    return op is not None and op.name == "random_bits" and logarithms == 2
+
+
+def _by_gumbel(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
+    return jax.random.categorical(key, logits, shape=(n,))
+
+
+def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
+    return jax.random.choice(key, logits.size, (n,), p=jax.nn.softmax(logits))
+
+
+@traced_rule("permuted-draw", "are a few random rows drawn without a permutation of all?", "warning", pack=PACK)
+def permuted_draw(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds permutations of all rows of which a few are used: drawing some numbers does the same."""
+    for op in program.find("sort"):
+        is_random = op.params.get("num_keys", 1) == 1 and op.reads[0].made_by("random_bits") and op.makes[1:]
+        if not is_random or op.work < LEAST_COMPARISONS or _is_done_once(e, op):
+            continue
+        n, ends = op.reads[0].shape[op.params["dimension"]], used_ends(op, op.params["dimension"])
+        if ends is None or FEW_USED * sum(ends) > n:
+            continue
+        yield Found(
+            op,
+            f"permutes {count(n)} rows to use {count(sum(ends))} of them",
+            [f"jax.random.permutation, or choice without replacement, sorts {count(n)} random numbers{op.at}"],
+            "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
+            "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
+            "steps, and take parts of that.",
+            Instead("drawn by randint", "this draw", _permute, _draw, (jax.random.PRNGKey(0), n, sum(ends)), (1, 2)),
+        )
+
+
+def _permute(key: jax.Array, n: int, k: int) -> jax.Array:
+    return jax.random.permutation(key, n)[:k]
+
+
+def _draw(key: jax.Array, n: int, k: int) -> jax.Array:
+    return jax.random.randint(key, (k,), 0, n)
+
+
+# ---- recomputed-prefix -----------------------------------------------------------------------------------------------
+
+LEAST_LENGTH, LEAST_WORK, LEAST_SHARE = 16, 1 << 18, 0.5
+"""Positions; operations of one iteration, and their share of it."""
+UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
+"""Operations that write a part of their first operand, and the position of that part."""
+
+
+@traced_rule("recomputed-prefix", "does a loop that writes a sequence go on from where it is?", "warning", pack=PACK)
+def recomputed_prefix(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds loops that compute a whole sequence in each iteration, to use one position of it and write the next."""
+    for body in (body for body in program.bodies if body.is_loop):
+        counters = {v for v in body.inputs[body.constants :] if not v.shape and v.is_of(jnp.integer)}
+        for taken, length in _written(body, counters):
+            depending = taken.ahead()
+            for op in body.ops:
+                whole = op.reads[0] if op.name in ("dynamic_slice", "gather") else None
+                if whole is None or whole not in depending or not _depends(op.reads[1:], counters):
+                    continue
+                # Of an axis as long as what is written, or one shorter or longer, one position.
+                is_one = any(abs(n - length) <= 1 and n * op.makes[0].size == whole.size for n in whole.shape)
+                behind = {one.maker for one in whole.behind() if one in depending and one.maker is not None}
+                work = sum(one.work for one in behind)
+                if is_one and work >= max(LEAST_WORK, LEAST_SHARE * body.work):
+                    yield Found(
+                        op,
+                        f"computes {length} positions in each iteration of a loop, to use one",
+                        [
+                            (
+                                f"{whole.spec} is computed from all that was written, and one position taken of "
+                                f"it{op.at}: {count(work)} operations of an iteration ({percent(work / body.work)}), "
+                                "counted from the shapes"
+                            ),
+                            "the loop then writes one position; the next iteration computes the others again",
+                        ],
+                        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
+                        "step in each iteration; for attention keep keys and values of what is written (a cache), "
+                        "and compute only those and the query of the new position; for a product take the row first, "
+                        "a[i] @ x.",
+                    )
+
+
+def _written(body: Body, counters: set[Value]) -> Iterator[tuple[Value, int]]:
+    """(what a loop carries and writes at one position in each iteration, its length)"""
+    for _, taken, returned in body.carries:
+        op = returned.maker
+        if op is not None and op.name in UPDATES and op.reads[0] is taken:
+            part = op.reads[UPDATES[op.name]]
+            lengths = [n for n in taken.shape if n >= LEAST_LENGTH and n * part.size == taken.size]
+            if lengths and _depends([read for read in op.reads[1:] if read is not part], counters):
+                yield taken, lengths[0]
+
+
+def _depends(values: Any, on: set[Value]) -> bool:
+    return any(one in on for value in values for one in value.behind())
+
+
+# ---- shifted-buffer --------------------------------------------------------------------------------------------------
+
+LEAST_BYTES, FASTEST, LEAST_S, MOST_OPERATIONS = 1 << 16, 50e9, 1e-3, 1.0
+"""Of the buffer: in a scan a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to 0.3 µs; of 1 MiB, 50
+to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). Bytes a second: one core copies no faster, so that the time is a lower
+bound. Seconds of all shifts of a call at that rate. Operations of what else the body does, for each byte of the buffer:
+in a step that computes more the shift is a small part."""
+FEW = 8
+"""New rows, and rows that a step reads, are one in eight at most."""
+
+
+@traced_rule("shifted-buffer", "do loops write new rows without moving old ones?", "warning", known_on="cpu", pack=PACK)
+def shifted_buffer(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds buffers of past values that a loop moves by a row in each step, when a ring buffer writes one row."""
+    for body in (body for body in program.bodies if body.is_loop):
+        for _, old, new in body.carries:
+            own = _shift(old, new) if old.shape and old.shape == new.shape else None
+            others = sum(op.work for op in body.ops if own is not None and op not in own)
+            n, least_s = old.size_bytes, body.times * old.size_bytes / FASTEST
+            if own is None or n < LEAST_BYTES or least_s < LEAST_S or others > MOST_OPERATIONS * n:
+                continue
+            rows = old.shape[own[0].params["dimension"]]
+            inputs = (f"float32[{rows},{max(1, n // rows // 4)}]", int(body.times))
+            text = f"estimated: at least {seconds(least_s)} per call, at {size(int(FASTEST))} a second"
+            yield Found(
+                own[0],
+                f"moves {size(n)} in each step of a loop, to append to a buffer",
+                [
+                    (
+                        f"{old.spec} is put together again in each of {count(body.times)} steps, moved along its "
+                        f"{rows} rows"
+                    ),
+                    "a step writes an eighth of it at most, and reads no more than that at once",
+                    f"what else a step does is {count(others)} operations, counted from the shapes",
+                ],
+                f"Keep it as a ring: with i the number of the step, buffer.at[i % {rows}].set(row) writes one row in "
+                f"place, and buffer[(i - k) % {rows}] is the row of k steps ago. jnp.roll brings it in order once, "
+                "after the loop.",
+                Instead("as a ring", "a loop that only keeps the buffer", _move, _write, inputs, (1,)),
+                gain=Gain(text, least_s),
+            )
+
+
+def _shift(old: Value, new: Value) -> list[Op] | None:
+    """The operations that make the new buffer from the old one, the concatenation first; None if it is no shift."""
+
+    def is_small(value: Value) -> bool:
+        return FEW * value.size_bytes <= old.size_bytes
+
+    writes, value = list[Op](), new
+    while (op := value.maker) is not None and op.name in UPDATES and is_small(op.reads[UPDATES[op.name]]):
+        writes.append(op)
+        value = op.reads[0]
+    if op is None or op.name != "concatenate":
+        return None
+    axis, before = op.params["dimension"], 0
+    for part in op.reads:
+        moved = part.maker
+        if moved is not None and moved.name == "slice" and moved.reads[0] is old and is_small_rest(part, old, axis):
+            break
+        before += part.shape[axis]
+    else:
+        return None
+    is_whole = all(part.shape[i] == old.shape[i] for i in range(len(old.shape)) if i != axis)
+    is_moved = before != moved.params["start_indices"][axis] and set(moved.params["strides"] or (1,)) == {1}
+    own = [op, moved, *writes, *(one.maker for one in op.reads if one is not part and one.maker is not None)]
+    read = [
+        (one, reader)
+        for one in (old, *(w.makes[0] for w in (op, *writes)))
+        for reader in one.readers
+        if reader not in own
+    ]
+    is_little = all(
+        r.name in ("slice", "dynamic_slice", "gather") and r.reads[0] is one and is_small(r.makes[0]) for one, r in read
+    )
+    is_only = part.uses == 1 and new.uses == 1 + len(new.readers)
+    return own if is_whole and is_moved and is_little and is_only else None
+
+
+def is_small_rest(part: Value, old: Value, axis: int) -> bool:
+    """Is it nearly all of the rows?"""
+    return 0 < FEW * (old.shape[axis] - part.shape[axis]) <= old.shape[axis]
+
+
+def _move(buffer: jax.Array, steps: int) -> Any:
+    def body(buffer: jax.Array, _: Any) -> Any:
+        row = 0.5 * buffer[0] + 1.0
+        return jnp.concatenate([buffer[1:], row[None]]), row[0]
+
+    buffer, read = jax.lax.scan(body, buffer, None, length=steps)
+    return buffer[-1], read
+
+
+def _write(buffer: jax.Array, steps: int) -> Any:
+    n = len(buffer)
+
+    def body(buffer: jax.Array, i: Any) -> Any:
+        row = 0.5 * buffer[i % n] + 1.0
+        return buffer.at[i % n].set(row), row[0]
+
+    buffer, read = jax.lax.scan(body, buffer, jnp.arange(steps))
+    return buffer[(steps - 1) % n], read

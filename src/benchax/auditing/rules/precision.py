@@ -1,0 +1,370 @@
+"""Dtypes that lose digits, or that are wider than needed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.input_names import name_inputs
+from benchax.auditing.low_sums import (
+    BITS,
+    LOST,
+    SCATTERS,
+    LowSum,
+    StuckAverage,
+    low_sums,
+    stuck_averages,
+    sums_of_calls,
+)
+from benchax.auditing.origins import dtype_written_at, made_by
+from benchax.auditing.recorder.hooks import WIDE
+from benchax.auditing.rule import Gain, NotApplicable, list_some, probe, rule
+from benchax.auditing.syntax import calls, holds, tree_of, where_of
+from benchax.auditing.traced import is_written, jaxpr_facts, program_of
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments.rewriting import Rewritten, WithParameters
+from benchax.experiments.running_sums import LOW
+from benchax.experiments.variant_rows import scientific
+from benchax.experiments.variants.precision import Accumulated
+from benchax.model import find_why
+from benchax.program.index import CONVERTS, KEEPS, REPEATS, Op, Program, Value
+from benchax.program.jaxpr import is_users_own
+from benchax.results.audit import Finding
+from benchax.units import count, size
+
+# ---- low-precision-accumulation --------------------------------------------------------------------------------------
+
+CREATORS = ("array", "asarray", "empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
+"""Functions that make arrays of a dtype which is given by name."""
+MANY = 256
+"""Terms; from here on one more of the same size is less than half a digit of a sum in bf16."""
+ADVICE = (
+    "Sum in float32: jnp.matmul(a, b, preferred_element_type=jnp.float32), jnp.sum(x, dtype=jnp.float32), in a loop a "
+    "carry of float32; then convert the result. For its time, run: benchax experiment --variants accumulate-f32."
+)
+
+
+@rule(
+    "low-precision-accumulation", "are sums of bf16 and f16 accumulated in float32?", "warning", needs_trace_only=True
+)
+def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
+    """Finds sums and products of bf16 and f16 that are accumulated in bf16 and f16."""
+    program = program_of(e)
+    if not any(str(value.dtype) in LOW for op in program.ops for value in op.makes):
+        raise NotApplicable("it computes nothing in bf16 or f16")
+    if e.why_not_called:
+        yield from _seen_in_loops(e, program, e.why_not_called)
+        return
+    try:
+        variant = Accumulated().change(e.case, seed=e.seed).case
+    except NotAvailable as error:
+        raise NotApplicable(error.problem) from error
+    as_it_is, widened = probe(e, "accumulated in float32", variant)
+    now, wide = as_it_is.errors, widened.errors
+    # Errors against the function itself show nothing about how exact it is.
+    if now is None or wide is None or now.max_rel is None or wide.max_rel is None or now.reference != "float64":
+        why = find_why((*as_it_is.absent, *widened.absent), "errors") or "its errors in float64 are not known"
+        # A carry that the function makes in bf16 itself fits no run in float64, and adds up its terms all the same.
+        yield from _seen_in_loops(e, program, why)
+        return
+    # An error of 0 cannot be made smaller; otherwise it has to be half as large.
+    is_better = now.max_rel > 0 and now.max_rel >= 2 * wide.max_rel
+    if not is_better and not now.overflows > wide.overflows:
+        return
+    change = f"{scientific(now.max_rel)} → {scientific(wide.max_rel)}"
+    seen = [f"largest error against a run in float64: {change} of the largest value"]
+    if now.median_rel is not None and wide.median_rel is not None:
+        seen.append(f"median relative error: {scientific(now.median_rel)} → {scientific(wide.median_rel)}")
+    if now.overflows > wide.overflows:
+        seen.append(f"infinite where float64 is finite: {now.overflows} → {wide.overflows}")
+    gain = Gain(f"measured: error {change}")
+    yield low_precision_accumulation.finding(
+        "sums lose digits that float32 would keep", seen, ADVICE, where=e.def_where, gain=gain
+    )
+
+
+def _seen_in_loops(e: Evidence, program: Program, why: str) -> Iterable[Finding]:
+    """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
+    sums = (*low_sums(program), *sums_of_calls(program, e.carried))
+    yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
+    averages = (each for each in stuck_averages(program) if is_users_own(*each.multiplied.inwards))
+    yield from (_of_average(e, each) for each in averages)
+    raise NotMeasured(why)
+
+
+def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
+    dtype, added, terms = each.dtype, each.added.line, int(each.terms)
+    begun, what = _beginning(e, each.start)
+    if each.start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
+        made = begun = _line_that_assigns(each)
+    else:
+        made = begun or _only_line_making(dtype, added)
+    written = dtype_written_at(where_of(made), dtype)
+    start, is_scatter = f"{each.start.spec}{what}", each.op.name in SCATTERS
+    if each.calls:
+        who = "calls in a loop add up"
+        seen = [f"{dtype} that comes back at each of {each.calls} calls, {start}, and is added to"]
+    elif is_scatter:
+        who = "a scatter adds up"
+        seen = [
+            (
+                f"an array of {dtype}, {start}, to which {each.op.reads[2].spec} is added by index: {terms} terms "
+                f"for each element on average{each.op.at}"
+            )
+        ]
+    else:
+        who, trips = "a loop adds up", each.op.params["length"]
+        share = " on average" if each.added.name in SCATTERS else ""
+        more = f", {terms} terms for each element in all{share}" if terms != trips else ""
+        seen = [f"a carry of {dtype}, {start}, to which each of {trips} iterations adds{more}, in the loop{each.op.at}"]
+    seen += [f"added at {added}"] if added else []
+    if made and (made != begun or written not in (None, where_of(made))):
+        is_only = "the only line of that file which makes an array of" if made != begun else "begun in"
+        seen.append(f"{is_only} {dtype}: {made}")
+    reason = "the function was not called" if e.why_not_called else why
+    seen.append(
+        f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the error was "
+        f"not measured, because {reason}"
+    )
+    return low_precision_accumulation.finding(
+        f"{who} {terms} terms{' for each element' if is_scatter and not each.calls else ''} in {dtype}",
+        seen,
+        ADVICE,
+        where=written or where_of(made) or where_of(added) or where_of(each.op.line) or e.def_where,
+    )
+
+
+def _of_average(e: Evidence, each: StuckAverage) -> Finding:
+    dtype, old = str(each.start.dtype), each.start
+    begun, what = _beginning(e, old)
+    seen = [
+        f"{old.spec}{what} is multiplied by {each.factor:.6g}{each.multiplied.at}",
+        f"what is added is multiplied by {each.weight:.3g}",
+        (
+            f"{dtype} has {BITS[dtype]} bits: a new value within {each.lost:.0%} to {2 * each.lost:.0%} of the average "
+            "is lost"
+        ),
+    ]
+    limit = each.weight / (1 - each.factor) if each.factor < 1 else 1.0
+    if abs(limit - 1) > LOST:
+        seen.append(
+            f"the two numbers, as {dtype} has them, do not sum up to 1: it comes to {limit:.2g} times what is averaged"
+        )
+    return low_precision_accumulation.finding(
+        f"a moving average in {dtype} loses its updates",
+        seen,
+        "Keep the average in float32: jnp.zeros(shape, jnp.float32), and convert what is added to it, "
+        "x.astype(jnp.float32); convert the result where it is used.",
+        where=dtype_written_at(where_of(begun), dtype) or where_of(each.multiplied.line) or e.def_where,
+    )
+
+
+def _beginning(e: Evidence, first: Value) -> tuple[str, str]:
+    """(the line that makes what a sum begins with, or empty; which argument it is, for a sentence)"""
+    value, program = first.back(KEEPS), program_of(e)
+    if value.maker is not None:
+        return value.maker.line, ""
+    at = program.body.position(value)
+    if at is None:
+        return "", ""
+    name = name_inputs(e, len(program.inputs))[at]
+    made = made_by(where_of(e.called_at), getattr(e.fn, "__name__", ""), name)
+    return (f"{made[0]}:{made[1]}" if made else ""), f", the argument {name}"
+
+
+def _only_line_making(dtype: str, line: str) -> str:
+    """The one line of a file that makes an array of this dtype by name: `jnp.zeros(n, jnp.bfloat16)`; else empty."""
+    where = where_of(line)
+    tree = tree_of(where[0]) if where else None
+    found = {call.lineno for call in calls(tree, *CREATORS)} if where is not None and tree is not None else set[int]()
+    found = {at for at in found if where is not None and dtype_written_at((where[0], at), dtype)}
+    return f"{where[0]}:{found.pop()}" if where is not None and len(found) == 1 else ""
+
+
+def _line_that_assigns(each: LowSum) -> str:
+    """The line that names this one of the carries that a scan begins with; empty if the text doesn't show it."""
+    where = where_of(each.op.line)
+    tree = tree_of(where[0]) if where else None
+    scan = next((call for call in calls(tree, "scan") if holds(call, where[1])), None) if tree and where else None
+    if scan is None or tree is None or where is None:
+        return ""
+    given = [*scan.args[1:2], *(keyword.value for keyword in scan.keywords if keyword.arg == "init")]
+    parts = given[0].elts if given and isinstance(given[0], ast.Tuple) else given
+    is_each = len(parts) == len(each.op.split(each.op.reads).carry)
+    name = getattr(parts[each.position], "id", None) if is_each else None
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, where[1])]
+    inner = max(around, key=lambda node: node.lineno, default=tree)
+    assigned = [node for node in ast.walk(inner) if isinstance(node, ast.Assign) and node.lineno < where[1]]
+    lines = [node.lineno for node in assigned if name in [getattr(to, "id", "") for to in node.targets]]
+    return f"{where[0]}:{max(lines)}" if name and lines else ""
+
+
+# ---- weak-type-promotion ---------------------------------------------------------------------------------------------
+
+
+@rule("weak-type-promotion", "do the types of scalars change those of arrays?", "warning")
+def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
+    """Finds strongly typed scalars that widen bf16 or f16, and weakly typed outputs that are fed back."""
+    widened = [pair for op in program_of(e).ops for pair in _widened_by_scalars(op)]
+    if widened:
+        converts, meets = widened[0]
+        added = sum(one.makes[0].size_bytes - one.reads[0].size_bytes for one, _ in widened)
+        seen = [
+            f"{one.reads[0].spec} becomes {one.makes[0].spec} for {other.name} with a strongly typed scalar{other.at}"
+            for one, other in widened
+        ]
+        yield weak_type_promotion.finding(
+            f"a scalar widens {converts.reads[0].spec} to {converts.makes[0].dtype}",
+            [*list_some(seen), f"{size(added)} more are computed with, as traced"],
+            "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
+            "dtype: scale.astype(x.dtype).",
+            where=where_of(meets.line) or e.def_where,
+        )
+    if e.why_not_called:  # whether a program feeds it back is known: compiled-twice reports what was compiled again
+        return
+    facts = jaxpr_facts(e)
+    strong = {i.spec: i.path for i in facts.inputs if not i.is_weak}
+    # Only what looks like an input can be meant to be fed back.
+    weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
+    if weak:
+        seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
+        yield weak_type_promotion.finding(
+            f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
+            list_some(seen),
+            "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
+            "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
+            where=e.def_where,
+            severity="info",
+        )
+
+
+def _widened_by_scalars(op: Op) -> Iterable[tuple[Op, Op]]:
+    """(the conversion of an array, the operation with a scalar that it is made for)"""
+    for value in op.reads if len(op.reads) > 1 else ():
+        source = value.maker
+        if source is None or source.name not in CONVERTS or not value.shape or str(value.dtype) in LOW:
+            continue
+        # In the jaxpr `x.astype(f32) * s` looks the same: only frames show what somebody wrote on purpose.
+        if str(source.reads[0].dtype) in LOW and not is_written(source):
+            scalars = (one.back(REPEATS | CONVERTS | KEEPS) for one in op.reads if one is not value)
+            if any(not one.shape and one.is_of(jnp.floating) and str(one.dtype) not in LOW for one in scalars):
+                yield source, op
+
+
+# ---- float64-promotion -----------------------------------------------------------------------------------------------
+
+
+@rule("float64-promotion", "does it compute in float64 without being asked?", "warning", needs_trace_only=True)
+def float64_promotion(e: Evidence) -> Iterable[Finding]:
+    """Finds programs that compute in float64 though no input asks for it."""
+    if not jax.config.read("jax_enable_x64"):
+        raise NotApplicable("jax_enable_x64 is off, so nothing is float64")
+    program = program_of(e)
+    # In x64 mode every Python float is a weakly typed float64: passing one does not ask for float64.
+    if any(_is_wide(value) and not value.is_weak for value in program.inputs):
+        yield from _of_inputs(e, program)
+        return
+    ops = list(program.ops)
+    arrays = [op for op in ops if any(_is_wide(value) and value.shape for value in op.makes)]
+    if not arrays:
+        return
+    # Where each chain of wide arrays begins: the operation reads none.
+    begins = [op for op in arrays if not any(_is_wide(v) and v.shape for v in op.reads)] or arrays[:1]
+    total = sum(v.size_bytes for op in arrays for v in op.makes if _is_wide(v))
+    narrow = sorted({str(value.dtype) for value in program.inputs if value.is_of(jnp.inexact)})
+    made = [(op, next(v for v in op.makes if _is_wide(v))) for op in begins]
+    # JAX reports no line of a constant; the log of the run has lines that make such arrays.
+    constants = [e.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
+    of_constant = next((line for line, *others in filter(None, constants) if not others), "")
+    yield float64_promotion.finding(
+        f"float64 out of {' and '.join(narrow) or 'integer'} inputs",
+        [
+            *list_some([f"{op.name} makes {value.spec}{op.at}" for op, value in made]),
+            f"{len(arrays)} of {len(ops)} equations make float64 arrays, {size(total)} as traced",
+        ],
+        "Give constants and conversions the dtype of the inputs: x.astype(y.dtype), jnp.zeros(n, y.dtype), and Python "
+        "numbers instead of NumPy's, which are strongly float64.",
+        where=where_of(of_constant or begins[0].line) or e.def_where,
+    )
+
+
+def _of_inputs(e: Evidence, program: Program) -> Iterable[Finding]:
+    """A state of float32 that comes back as float32, and is computed in float64 for what it meets: what float64 gives
+    is lost."""
+    narrow = [v for v in program.inputs if v.shape and v.is_of(jnp.inexact) and not _is_wide(v)]
+    returned = {v.spec for v in program.outputs}
+    is_state = sum(v.size_bytes for v in narrow if v.spec in returned) * 2 > sum(v.size_bytes for v in narrow) > 0
+    names = name_inputs(e, len(program.inputs))
+    given = [f"{names[i]} {v.spec}" for i, v in enumerate(program.inputs) if v.shape and _is_wide(v)]
+    if not is_state or not given or any(_is_wide(v) and v.shape for v in program.outputs):
+        raise NotApplicable("its inputs are float64: it was asked for")
+    work = [(op, op.work * op.times) for op in program.ops if op.name not in ("scan", "while")]
+    wide = sum(n for op, n in work if any(_is_wide(v) and v.shape for v in op.makes))
+    total = sum(n for _, n in work)
+    if wide < max(1 << 20, total / 2):
+        return
+    lines = {line for each in e.wide_lines.values() for line in each}
+    yield float64_promotion.finding(
+        "computes in float64 what it returns as float32",
+        [
+            f"float64 among its inputs: {', '.join(list_some(given))}",
+            f"{count(wide)} of {count(total)} operations make float64 arrays, counted from the shapes",
+            "no array that it returns is float64: its state is float32 before and after",
+            *list_some([f"makes float64 arrays without being asked: {line}" for line in sorted(lines)]),
+        ],
+        "Convert its inputs where they are made: jnp.asarray(x, jnp.float32). With jax_enable_x64, a NumPy array stays "
+        "float64, and so does everything that meets it.",
+        where=where_of(lines.pop()) if len(lines) == 1 else e.def_where,
+    )
+
+
+def _is_wide(value: Value) -> bool:
+    return str(value.dtype) in WIDE
+
+
+# ---- precision-setting-idle ------------------------------------------------------------------------------------------
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+
+
+@rule("precision-setting-idle", "does the precision that it asks for do anything?", "info")
+def precision_setting_idle(e: Evidence) -> Iterable[Finding]:
+    """Finds a precision of matrix products that is asked for, and changes nothing on this device."""
+    asking = [op for op in program_of(e).ops if op.name in PRODUCTS and _asked(op)]
+    if not asking:
+        raise NotApplicable("no matrix product or convolution asks for a precision")
+    if any(op.body.op is not None for op in asking):
+        raise NotMeasured("some of its products are in loops and branches, where they cannot be changed")
+    params: dict[str, dict[str, Any]] = {name: {"precision": None} for name in PRODUCTS}
+    without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, WithParameters(params)))
+    now, plain = probe(e, "without a precision", without)
+    if not now.digest or not plain.digest:
+        raise NotMeasured("the compiled programs cannot be read")
+    if now.digest != plain.digest:
+        return
+    wanted = sorted({_asked(op) for op in asking})
+    lines = list(dict.fromkeys(op.line for op in asking if op.line))
+    on_cpu = "; on CPU, products are computed in the type of their operands" if e.platform == "cpu" else ""
+    yield precision_setting_idle.finding(
+        f"precision {', '.join(wanted)} changes nothing on {e.platform}",
+        [
+            f"it is asked for by {len(asking)} × {asking[0].name}{f', first at {lines[0]}' if lines else ''}",
+            "the compiled program is the same without it",
+        ],
+        f"Nothing needs to be done here. What it costs and gains on another device has to be measured there{on_cpu}.",
+        where=where_of(lines[0]) if lines else e.def_where,
+    )
+
+
+def _asked(op: Op) -> str:
+    """The precision that a product asks for: "highest"; empty if it asks for none."""
+    precision = op.params.get("precision")
+    both = precision if isinstance(precision, tuple) else (precision,)
+    names = [p.name if isinstance(p, jax.lax.Precision) else str(p) for p in both]
+    return "/".join(dict.fromkeys(map(str.lower, names))) if set(names) - {"DEFAULT", "None"} else ""

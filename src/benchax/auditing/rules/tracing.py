@@ -1,0 +1,363 @@
+"""Functions that JAX cannot trace, or that do something else than giving a result while it traces them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import linecache
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.rule import NotApplicable, refuse_failed, rule, try_variant
+from benchax.auditing.syntax import Source, calls, holds, tree_of, where_of
+from benchax.auditing.traced import program_of
+from benchax.errors import BenchaxError, NotMeasured
+from benchax.experiments.rewriting import Rewritten, Without
+from benchax.measuring import program as programs
+from benchax.measuring.clock_reads import ClockRead, watch_clock_reads
+from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.measuring.program import program_of as call_of
+from benchax.measuring.surroundings import State, changes, state_of
+from benchax.measuring.tracer_errors import explain
+from benchax.program.index import Body, Op
+from benchax.program.jaxpr import count_primitives, equations, own_line
+from benchax.program.jaxpr import user_line as line_of
+from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
+
+# ---- branch-on-value, not-traceable ----------------------------------------------------------------------------------
+
+IF = "Here: jnp.where(condition, a, b), or jax.lax.cond if only one side may run."
+BY_NODE = (
+    (ast.While, "while", "Here: jax.lax.while_loop(condition, body, state)."),
+    (ast.For, "the loop", "Here: jax.lax.fori_loop(0, n, body, state)."),
+    ((ast.If, ast.IfExp), "if", IF),
+    (ast.Assert, "assert", "Here: leave the check out of the traced function, or use jax.experimental.checkify."),
+)
+
+
+@rule("branch-on-value", "does Python decide by the value of an argument?", "error")
+def branch_on_value(e: Evidence) -> Iterable[Finding]:
+    """Finds Python that decides by the value of an argument, which is not known while JAX traces."""
+    is_jitted = e.is_jitted
+    if e.failure is None:
+        return
+    explained = explain(e.error) if e.error is not None else None
+    if e.error is None or explained is None:
+        raise NotApplicable(f"it does not {e.failure.stage}, for another reason: {e.failure.message}")
+    where = where_of(user_line(e.error)) or e.def_where
+    node = _statement(where) if explained.use == "value" else None
+    what, advice = next(((what, advice) for kinds, what, advice in BY_NODE if isinstance(node, kinds)), ("", ""))
+    what = what or explained.expression or "a Python operation"
+    argument = explained.argument.removeprefix("the ")
+    argument = "an argument" if argument == "argument" else argument
+    needed = "a size from the value of" if explained.use == "size" else "the value of"
+    yield branch_on_value.finding(
+        f"{what} selects a number of elements that is not known while tracing"
+        if explained.use == "selection"
+        else f"{what} needs {needed} {argument}, which is not known while tracing",
+        [*_text_at(where), f"{type(e.error).__name__}: {str(e.error).strip().splitlines()[0]}"],
+        f"{advice} {e.failure.advice}".strip(),
+        where=where,
+        severity="error" if is_jitted else "warning",
+    )
+
+
+def _statement(where: Where | None) -> ast.stmt | ast.IfExp | None:
+    """The smallest statement that decides on this line, or else the smallest statement."""
+    tree = tree_of(where[0]) if where else None
+    if where is None or tree is None:
+        return None
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.stmt | ast.IfExp) and holds(n, where[1])]
+    own = [n for n in nodes if n.lineno == where[1] and isinstance(n, ast.If | ast.While | ast.For | ast.IfExp)]
+    return min(own or nodes, key=lambda n: (n.end_lineno or 0) - n.lineno, default=None)
+
+
+def _text_at(where: Where | None) -> list[str]:
+    line = linecache.getline(*where).strip() if where else ""
+    return [f"line {where[1]}: {line}"] if where and line else []
+
+
+@rule("not-traceable", "does it trace and compile?", "error")
+def not_traceable(e: Evidence) -> Iterable[Finding]:
+    """Finds a function that does not trace or compile, for a reason that no other rule explains."""
+    failure = e.failure
+    if failure is None:
+        return
+    if e.why_not_called:  # the program that it belongs to has traced it
+        raise NotMeasured(failure.message)
+    if e.error is not None and explain(e.error) is not None:
+        raise NotApplicable("branch-on-value explains why it does not")
+    where = (where_of(user_line(e.error)) if e.error is not None else None) or e.def_where
+    yield not_traceable.finding(
+        f"it does not {failure.stage}",
+        [*_text_at(where), failure.message],
+        failure.advice or "Call it once by itself, and read the error where it arises.",
+        where=where,
+        # Run eagerly, it can be right as it is.
+        severity="error" if e.is_jitted else "warning",
+    )
+
+
+# ---- leaked-tracer ---------------------------------------------------------------------------------------------------
+
+_HOLDER = re.compile(r"is referred to by ([^<\s]\S*)")
+_TRACED = re.compile(r"^(?:Jit)?(?:Tracer|Traced<)\(?(.*?)[)>]", re.MULTILINE)
+OUTPUT = (
+    "Return the value as an output of the function, and store it outside. A traced value stands for no number; using "
+    "it after the trace is an error (UnexpectedTracerError)."
+)
+
+
+@rule("leaked-tracer", "do values of a trace outlive it?", "error")
+def leaked_tracer(e: Evidence) -> Iterable[Finding]:
+    """Finds values of a trace that outlive it: they are kept in a global, a closure or an object."""
+    if (used := _find_use(e)) is not None:
+        yield leaked_tracer.finding("uses a value of a trace that is over", [used], OUTPUT, where=e.def_where)
+        return
+    refuse_failed(e.failure)
+    leak = _leak(e)
+    if leak is None:
+        return
+    values = [f"a traced value {text} is still held after the trace" for text in dict.fromkeys(_TRACED.findall(leak))]
+    holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
+    if values and not holders and all(":JaxprTrace " in value for value in values):
+        # jax 0.10.2 says so of each jax.debug.callback in a scan that is differentiated, which keeps nothing.
+        raise NotMeasured("JAX names values of its own, which derivatives are made of, and nothing that keeps them")
+    yield leaked_tracer.finding(
+        "keeps a traced value beyond the trace",
+        [
+            *(values[:3] or ["a traced value is still held after the trace"]),
+            *holders[:3],
+            "seen by jax.checking_leaks()",
+        ],
+        OUTPUT,
+        where=e.def_where,
+    )
+
+
+def _find_use(e: Evidence) -> str | None:
+    """What shows that it takes a value from an earlier trace. JAX makes such a value an input of its own, which only
+    the call refuses; so this must be asked before anything that compiles."""
+    try:
+        traced = programs.trace(call_of(e.case), e.inputs.args, e.inputs.kwargs)
+    except jax.errors.UnexpectedTracerError as error:
+        return str(error).strip().splitlines()[0]
+    except BenchaxError:
+        raise
+    except Exception:  # it does not trace for another reason, which `failure` reports
+        return None
+    more = len(traced.jaxpr.in_avals) - len(jax.tree.leaves(traced.args_info))
+    return f"its program has {more} inputs more than it is given: values of an earlier trace" if more > 0 else None
+
+
+def _leak(e: Evidence) -> str | None:
+    """What JAX reports of a leak in a new trace of the function; None: there is no leak."""
+    try:
+        with jax.checking_leaks():
+            programs.trace(call_of(e.plain_case), e.inputs.args, e.inputs.kwargs)
+    except Exception as error:  # JAX reports a leak as a bare Exception
+        if str(error).startswith("Leaked"):
+            return str(error)
+        raise NotMeasured(f"tracing it with jax.checking_leaks() fails: {diagnose(error, 'trace').message}") from error
+    return None
+
+
+# ---- impure-function -------------------------------------------------------------------------------------------------
+
+TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
+LARGE = 1 << 20
+"""Elements; larger constants are not compared."""
+_RANDOM = re.compile(r"((np|numpy)\.)?random\.\w+$")
+# Functions have their addresses in the text of a jaxpr, which differ from trace to trace.
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True)
+class _Trace:
+    closed: Any
+    """The program."""
+    text: str
+    printed: str
+    before: State
+    after: State
+    clock_reads: list[ClockRead]
+
+
+@rule("impure-function", "does it do anything besides giving a result?", "warning")
+def impure_function(e: Evidence) -> Iterable[Finding]:
+    """Finds a function that does more than give a result: the rest happens while it is traced, and not again.
+
+    The function is traced twice for this. What the second trace changes, prints, or makes different, each trace does;
+    what only the first one changes is a memo that was filled, and no finding.
+    """
+    # Without jit a plain function does these things in each call, as its author meant.
+    severity = None if e.is_jitted else "info"
+    if e.failure is not None and e.failure.stage == "trace":
+        raise NotApplicable(f"it does not trace: {e.failure.message}")
+    first, second = _trace(e), _trace(e)
+    for name, change in changes(second.before, second.after).items():
+        yield impure_function.finding(
+            f"changes {name!r} while it is traced, and not when it runs compiled",
+            [f"{name!r} {change} in one trace", TRACED_TWICE],
+            "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
+            f"done to {name!r} happens once for each new shape, and can hold traced values.",
+            where=_where_named(e.source, name) or e.def_where,
+            severity=severity,
+        )
+    if second.printed:
+        prints = [call for call in calls(e.source.tree, "print") if isinstance(call.func, ast.Name)] if e.source else []
+        yield impure_function.finding(
+            "prints while it is traced, and not when it runs compiled",
+            [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
+            "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other effects. "
+            "Both make each call wait for Python: measure what they cost before you leave them in.",
+            where=_first_line(e.source, prints) or e.def_where,
+            severity=severity,
+        )
+    for read in second.clock_reads:
+        # Known from the call, not from what differs: in float32 the seconds since 1970 step by 128, and traces agree.
+        yield impure_function.finding(
+            f"reads the clock by {read.name} while it is traced, and not when it runs compiled",
+            [f"called by a trace: {read}", TRACED_TWICE],
+            "Compiled, it keeps what it read first. Pass the time as an argument; to time a part of a function, read "
+            "the clock in the compiled program (benchax.clock.stamp).",
+            where=(read.file, read.line),
+            severity=severity,
+        )
+    if (found := _difference(first, second)) is not None:
+        difference, line = found
+        nodes = list(ast.walk(e.source.tree)) if e.source else []
+        drawn = [n for n in nodes if isinstance(n, ast.Call) and _RANDOM.match(ast.unparse(n.func))]
+        stored = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+        yield impure_function.finding(
+            "gives another program each time it is traced",
+            [difference, TRACED_TWICE],
+            "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
+            "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key of "
+            "jax.random.",
+            where=_first_line(e.source, drawn) or _first_line(e.source, stored) or where_of(line) or e.def_where,
+        )
+
+
+def _trace(e: Evidence) -> _Trace:
+    case = e.plain_case
+    call = call_of(case)  # a new function object, so that JAX traces it again
+    before = state_of(case.fn)
+    with contextlib.redirect_stdout(io.StringIO()) as printed, watch_clock_reads() as reads:
+        closed = programs.trace(call, e.inputs.args, e.inputs.kwargs).jaxpr
+    return _Trace(closed, _ADDRESS.sub("0x", str(closed)), printed.getvalue(), before, state_of(case.fn), reads)
+
+
+def _difference(first: _Trace, second: _Trace) -> tuple[str, str] | None:
+    """(the first line in which two traces differ, the user's line that wrote it); None if they are the same program."""
+    if first.text != second.text:
+        pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
+        one, other = next(((a, b) for a, b in pairs if a != b), ("a shorter one", "a longer one"))
+        numbers = (
+            [[getattr(v, "val", None) for v in eqn.invars] for eqn in t.closed.jaxpr.eqns] for t in (first, second)
+        )
+        changed = (eqn for a, b, eqn in zip(*numbers, second.closed.jaxpr.eqns, strict=False) if repr(a) != repr(b))
+        line = next(map(own_line, changed), "")
+        return f"the first trace gives {one.strip()[:100]!r}, the second {other.strip()[:100]!r}", line
+    pairs = zip(first.closed.consts, second.closed.consts, second.closed.jaxpr.constvars, strict=False)
+    for one, other, variable in pairs:
+        if one is not other and not _is_equal(one, other):
+            readers = (eqn for eqn in second.closed.jaxpr.eqns if any(v is variable for v in eqn.invars))
+            text = f"an array that it closes over, {one.dtype}{list(one.shape)}, has other values in the second trace"
+            return text, next(map(own_line, readers), "")
+    return None
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if getattr(one, "size", LARGE) >= LARGE or not np.issubdtype(one.dtype, np.number):
+        return True  # not compared
+    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=np.issubdtype(one.dtype, np.inexact))
+
+
+def _first_line(source: Source | None, nodes: Sequence[Any]) -> Where | None:
+    return (source.file, min(node.lineno for node in nodes)) if source and nodes else None
+
+
+def _where_named(source: Source | None, name: str) -> Where | None:
+    """The first line that names it: assignments, then calls of its methods, then others."""
+    nodes = list(ast.walk(source.tree)) if source else []
+    named = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+    stored = [node for node in named if isinstance(node.ctx, ast.Store)]
+    methods = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    called = [node for node in methods if isinstance(node.func, ast.Attribute) and node.func.value in named]
+    return _first_line(source, stored or called or named)
+
+
+# ---- host-callback ---------------------------------------------------------------------------------------------------
+
+CALLBACKS = ("debug_callback", "debug_print", "pure_callback", "io_callback")
+COSTS = "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
+OF_USER = "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit."
+OF_LIBRARY = (
+    "The package may have a switch for it (checks that can be turned off, verbose=False); the line named here is the "
+    "one of yours that asks for it."
+)
+
+
+@rule("host-callback", "does compiled code call Python?", "warning", needs_trace_only=True)
+def host_callback(e: Evidence) -> Iterable[Finding]:
+    """Finds callbacks from compiled code into Python."""
+    program = program_of(e)
+    ops = [op for op in program.ops if op.name in CALLBACKS]
+    # equinox's error_if is in a branch that only an error takes: warning of diffrax for it was a false alarm.
+    library, is_conditional = _library(ops), all(_is_in_branch(op.body) for op in ops)
+    # Errors that a package would raise: its callers cannot change anything, and whether they run is not known.
+    if not ops or (library and is_conditional):
+        return
+    # Only in the outermost level, and without results, can they be left out.
+    silent = [op for op in program.body.ops if op.name in CALLBACKS and not op.makes]
+    returning = sum(bool(op.makes) for op in ops)
+    hidden, tried = len(ops) - returning - len(silent), None
+    groups = [p for p in count_primitives(list(equations(e.closed_jaxpr))) if p.name in CALLBACKS]
+    in_loops = {p.name: f", {p.in_loops} of them in loops" if p.in_loops else "" for p in groups}
+    seen = [f"{p.count} × {p.name}{in_loops[p.name]}{f', at {p.lines[0]}' if p.lines else ''}" for p in groups]
+    if silent:
+        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(CALLBACKS)))
+        what = "without them" if len(silent) == len(ops) else "without those that give no results"
+        tried = try_variant(e, what, without)
+        seen.append(tried.sentence)
+    seen += [f"gain not measured of {returning}: they give results, which the rest can need"] * bool(returning)
+    seen += [f"gain not measured of {hidden}: they are in loops or branches"] * (hidden > 0)
+    seen += [
+        "all of them are in branches, as for errors that are raised; whether they run is not known"
+    ] * is_conditional
+    seen += [f"all of them are in an installed package: {library}"] * bool(library)
+    # Next to errors that packages would raise, the user's own is what can be changed.
+    line = min((op.line for op in ops if op.line), key=lambda line: not _is_users(line), default="")
+    yield host_callback.finding(
+        f"{len(ops)} × Python called from compiled code",
+        seen,
+        COSTS + (OF_LIBRARY if library else OF_USER),
+        where=where_of(line) or e.def_where,
+        gain=tried.gain if tried else None,
+        # What is in a package is for its authors to change: its users can only look for a switch.
+        severity="info" if is_conditional or library else None,
+    )
+
+
+def _is_in_branch(body: Body) -> bool:
+    return body.op is not None and (body.kind == "branch" or _is_in_branch(body.op.body))
+
+
+def _library(ops: Sequence[Op]) -> str:
+    """file:line of the first one in an installed package, if all of them are in one; otherwise empty."""
+    lines = [line_of(op.equation) for op in ops]
+    files = [line.rpartition(":")[0] for line in lines]
+    return lines[0] if files and all(file and owner_of(file) == "package" for file in files) else ""
+
+
+def _is_users(line: str) -> bool:
+    return owner_of(line.rpartition(":")[0]) == "user"

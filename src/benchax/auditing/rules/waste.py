@@ -1,0 +1,494 @@
+"""Work whose results are not used, or that could be done once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.input_names import name_inputs
+from benchax.auditing.rare_reads import rare_reads
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import Found, Instead, jaxpr_facts, traced_rule
+from benchax.program.index import MOVES, Body, Op, Program, Value
+from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
+from benchax.program.patterns import unwrap_index
+from benchax.program.traced_work import COSTLY
+from benchax.results.audit import Finding, Where
+from benchax.results.inspection import Inspection
+from benchax.units import count, percent, size
+
+# ---- sort-top-k ------------------------------------------------------------------------------------------------------
+
+FEW_USED = 8
+"""One element in eight of a row is used at most. Of 64 rows of 4096 float32, a sort takes 71 ms on two cores, and
+`top_k` 1 ms for 64 elements and 10 ms for 512 (jaxlib 0.10.2, CPU)."""
+LEAST_COMPARISONS = 1 << 18
+"""A smaller sort takes well under a millisecond."""
+
+
+@traced_rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", known_on="cpu")
+def sort_top_k(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds sorts of which only a few elements at an end are used: `jax.lax.top_k` selects these."""
+    for op in program.find("sort"):
+        key, axis = op.reads[0], op.params["dimension"]
+        n = key.shape[axis]
+        # XLA:CPU selects float32 without sorting; `top_k` of f64, bf16, f16 and int32 is as slow as a sort.
+        if str(key.dtype) != "float32" or op.params.get("num_keys", 1) != 1 or op.work < LEAST_COMPARISONS:
+            continue
+        ends = used_ends(op, axis)
+        if ends is None or FEW_USED * sum(ends) > n:
+            continue
+        used = " and ".join(f"the {k} {end}" for k, end in zip(ends, ("smallest", "largest"), strict=True) if k)
+        inputs = (f"{key.dtype}[{key.size // n},{n}]", max(ends))
+        yield Found(
+            op,
+            f"sorts {n} elements and uses {used}",
+            [f"a sort of {key.spec} along its axis {axis}{op.at}"],
+            "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
+            "comes first; among equal ones the one with the lower index.",
+            Instead("selected by top_k", "this sort", _sort, _select, inputs, static=(1,)),
+        )
+
+
+def used_ends(sort: Op, axis: int) -> tuple[int, int] | None:
+    """How many of the smallest and of the largest elements are read; None if others are, or none."""
+    ends, n = [0, 0], sort.reads[0].shape[axis]
+    waiting = [(value, axis, False) for value in sort.makes]
+    while waiting:
+        value, at, is_flipped = waiting.pop()
+        if value.is_output:
+            return None
+        for reader in value.readers:
+            if reader.name in ("rev", "neg", "convert_element_type", "copy"):
+                turns = reader.name == "rev" and at in reader.params["dimensions"]
+                waiting.append((reader.makes[0], at, is_flipped != turns))
+            elif reader.name == "transpose":
+                waiting.append((reader.makes[0], list(reader.params["permutation"]).index(at), is_flipped))
+            elif (taken := _taken(reader, value, at)) is None:
+                return None
+            else:
+                start, stop = taken
+                is_last, k = (True, n - start) if n - start < stop else (False, stop)
+                ends[is_last != is_flipped] = max(ends[is_last != is_flipped], k)
+    return (ends[0], ends[1]) if any(ends) else None
+
+
+def _taken(op: Op, value: Value, axis: int) -> tuple[int, int] | None:
+    """(start, stop) of the elements along an axis that an operation reads; None if it can read others."""
+    if op.reads[0] is not value:
+        return None
+    if op.name == "slice":
+        return op.params["start_indices"][axis], op.params["limit_indices"][axis]
+    if op.name == "dynamic_slice" and (start := op.reads[1 + axis].number) is not None:
+        return int(start), int(start) + op.params["slice_sizes"][axis]
+    if op.name == "gather" and tuple(op.params["dimension_numbers"].start_index_map) == (axis,):
+        index = unwrapped(op.reads[1])
+        if index.number is not None and op.params["slice_sizes"][axis] == 1:
+            return int(index.number), int(index.number) + 1
+        if index.maker is not None and index.maker.name == "iota" and len(index.shape) == 1:
+            return 0, index.shape[0]
+    return None
+
+
+def unwrapped(index: Value) -> Value:
+    """An index without what JAX does for negative ones."""
+    return unwrap_index(index).back(MOVES)
+
+
+def _sort(x: jax.Array, k: int) -> jax.Array:
+    return jnp.sort(x)[:, ::-1][:, :k]
+
+
+def _select(x: jax.Array, k: int) -> jax.Array:
+    return jax.lax.top_k(x, k)[0]
+
+
+# ---- both-sides-computed ---------------------------------------------------------------------------------------------
+
+LEAST_SHARE, LEAST_OPERATIONS = 0.3, 1 << 18
+"""Operations that need not be done, as a share of the call; and of the costly side each time, tens of microseconds,
+when a `cond` costs a few."""
+SECOND = 2
+"""A condition that holds in some iterations holds in every second one at most, if nothing more is known."""
+
+
+class Rarity(NamedTuple):
+    """How often a condition holds."""
+
+    is_of_true: bool
+    """Is it rare that it holds, or that it doesn't?"""
+    period: int | None
+    """One iteration in this many; None: unknown."""
+
+
+@traced_rule("both-sides-computed", "is expensive work done only when it's needed?", "warning")
+def both_sides_computed(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds `jnp.where` by one number for all elements, one side of which is costly: both are computed."""
+    total = program.body.work
+    for selects in (group for body in program.bodies for group in _choices(body)):
+        op, condition = selects[0], _number_behind(selects[0].reads[0])
+        rate = _rarity(condition) if condition is not None else None
+        # One of two costly sides is done in vain, whichever is chosen; a side that is rarely used nearly always.
+        sides = {is_true: _side(selects, is_true) for is_true in (True, False)}
+        which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
+        each = _sum(sides[which])
+        wasted = op.times * each * (1 - 1 / (rate.period or SECOND) if rate else 1)
+        if each < LEAST_OPERATIONS or wasted < LEAST_SHARE * total or not _changes(selects, which):
+            continue
+        costly = sorted(sides[which], key=lambda one: -one.work)
+        is_known = rate is None or rate.period is not None
+        use = (
+            "the other side is as expensive, or more"
+            if rate is None
+            else f"the expensive one is used once in {rate.period} times"
+            if rate.period
+            else "the expensive one is used when two numbers are equal"
+        )
+        yield Found(
+            op,
+            f"computes both sides of a where each time; {use}",
+            [
+                *list_some([f"{one.name} makes {one.makes[0].spec}{one.at}" for one in costly], 3),
+                f"{count(each)} operations each time, which nothing else needs: {use}",
+                f"{count(wasted)} of {count(total)} operations of a call, counted from the shapes, are done in vain"
+                + ("" if is_known else ", if they are used every second time"),
+            ],
+            "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
+            "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None).",
+            gain=Gain(f"estimated: {percent(wasted / total)} of the operations of a call") if is_known else None,
+        )
+
+
+def _sum(ops: Iterable[Op]) -> float:
+    return sum(op.work for op in ops)
+
+
+def _choices(body: Body) -> Iterator[list[Op]]:
+    """The choices by one number that a line of the user's asks for; other functions' choices are their own."""
+    groups: dict[Value, list[Op]] = defaultdict(list)
+    for op in body.ops:
+        condition = _number_behind(op.reads[0]) if op.name == "select_n" and len(op.reads) == 3 else None
+        if condition is not None and not op.is_backward and _is_where(op):
+            groups[condition].append(op)
+    yield from groups.values()
+
+
+def _number_behind(value: Value) -> Value | None:
+    source = value.view().source
+    return None if source.shape or source.literal is not None else source
+
+
+def _is_where(op: Op) -> bool:
+    """Does it come from a call of `where` or `select` in the user's own file? JAX keeps the trace of the jit inside of
+    `where` from another call: then its equation tells."""
+    caller = op.calls[-1] if op.calls and op.calls[-1].params.get("name") == "_where" else op.equation
+    names = {frame.function_name.rpartition(".")[2] for frame in frames_of(caller)}
+    called, selects = call_by_user(caller), {"where", "select", "select_n"}
+    return called in selects or (called in ("map", "tree_map") and bool(names & selects))
+
+
+def only_for(selects: Sequence[Op], side: int) -> Iterator[Op]:
+    """Operations whose results reach nothing but this side of the choices. What a backward pass reads of them is for
+    this side too: if the other one was chosen, its gradient is zero."""
+    body = selects[0].body
+    allowed = {select.reads[side] for select in selects}
+    others = {*body.outputs, *(one for select in selects for i, one in enumerate(select.reads) if i != side)}
+    for op in reversed(body.ops):
+        if op in selects:
+            continue
+        if allowed.intersection(op.makes) and not others.intersection(op.makes):
+            yield op
+            allowed.update(op.reads)
+        elif not op.is_backward:
+            others.update(op.reads)
+
+
+def _side(selects: Sequence[Op], is_true: bool) -> list[Op]:
+    """What is computed for nothing but this side, and what a backward pass makes of that."""
+    ops = list(only_for(selects, 2 if is_true else 1))
+    made = {value for op in ops for value in op.makes}
+    return ops + [op for op in selects[0].body.ops if op.is_backward and made.intersection(op.reads)]
+
+
+def _changes(selects: Sequence[Op], is_true: bool) -> bool:
+    """XLA can make what is the same in each iteration once, before the loop."""
+    body = selects[0].body
+    sources = {i for select in selects for i in body.sources(select.reads[2 if is_true else 1])}
+    return not body.is_loop or any(i >= body.constants for i in sources)
+
+
+def _rarity(condition: Value) -> Rarity | None:
+    """How often a condition holds that compares with a remainder, or what changes in a loop with what doesn't."""
+    op = condition.back().maker
+    if op is None:
+        return None
+    parts = [_rarity(read) for read in op.reads] if op.name in ("not", "and", "or") else []
+    known = [part for part in parts if part is not None]
+    if op.name == "not" and known:
+        return Rarity(not known[0].is_of_true, known[0].period)
+    if op.name == "and" and any(part.is_of_true for part in known):
+        return max((part for part in known if part.is_of_true), key=lambda part: part.period or 0)
+    if op.name == "or" and len(known) == 2 and all(part.is_of_true for part in known):
+        return Rarity(True, None)
+    return _of_comparison(op) if op.name in ("eq", "ne") else None
+
+
+def _of_comparison(op: Op) -> Rarity | None:
+    if not all(value.is_of(jnp.integer) for value in op.reads):
+        return None
+    remainders = [maker for value in op.reads for maker in _scalar_makers(value) if maker.name == "rem"]
+    if remainders:
+        period = _divisor(remainders[0].reads[1])
+        return Rarity(op.name == "eq", period) if period is None or period >= SECOND else None
+    body = op.body
+    varying = [any(i >= body.constants for i in body.sources(value)) for value in op.reads]
+    return Rarity(op.name == "eq", body.trips) if body.is_loop and sum(varying) == 1 else None
+
+
+def _scalar_makers(value: Value, depth: int = 4) -> Iterator[Op]:
+    """What a number is made of, a few operations back: `%` is a remainder whose sign is corrected."""
+    if value.maker is not None and depth and not any(read.shape for read in value.maker.reads):
+        yield value.maker
+        for read in value.maker.reads:
+            yield from _scalar_makers(read, depth - 1)
+
+
+def _divisor(value: Value) -> int | None:
+    """The divisor that somebody wrote; `%` takes 1 instead of 0."""
+    reads = [value, *(read for maker in _scalar_makers(value) for read in maker.reads)]
+    if any(read.literal is None and read.maker is None for read in reads):
+        return None
+    return max((abs(int(read.literal)) for read in reads if read.literal is not None), default=None)
+
+
+# ---- vmapped-cond ----------------------------------------------------------------------------------------------------
+
+SHARE_OF_BODY, COSTLY_BRANCH = 0.2, 1 << 20
+FEW_ROWS = 10.0
+"""If each row has a condition of its own, one branch must be this many times as expensive as the next."""
+
+
+@traced_rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning")
+def vmapped_cond(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
+    for body in program.bodies:
+        groups: dict[tuple[Value, bool], list[Op]] = defaultdict(list)
+        for op in body.ops:
+            if op.name == "select_n" and not op.is_backward and _is_of_cond(op):
+                groups[op.reads[0].view().source, not op.reads[0].varying].append(op)
+        for (_, is_one_for_all), selects in groups.items():
+            each = [_sum(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
+            least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
+            if max(each) < max(COSTLY_BRANCH, SHARE_OF_BODY * body.work, least):
+                continue
+            op, batched = selects[0], line_of_vmap(selects[0].outermost)
+            rows = count(max(op.reads[0].shape[:1]))
+            seen = [
+                (
+                    f"the branches take {' and '.join(map(count, each))} operations of {count(body.work)} around them, "
+                    "counted from the shapes"
+                ),
+                f"lax.cond is{op.at}; its condition "
+                + (f"is one number that was repeated for {rows} rows" if is_one_for_all else "has a batch axis"),
+                "jax.vmap turns a cond whose condition has a batch axis into a jnp.where",
+                "gain not measured, because it depends on how often each branch is needed",
+            ]
+            yield Found(
+                op,
+                "runs all branches of lax.cond for each row"
+                + ", though the condition is the same in all" * is_one_for_all,
+                seen,
+                "Don't batch the condition: in_axes=None for it in jax.vmap, or close over it; then one branch runs."
+                if is_one_for_all
+                else "If few rows need the expensive branch, take one row after the other with jax.lax.map, which "
+                "runs one "
+                "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
+                severity=None if is_one_for_all else "info",
+                at=where_of(batched or op.line),
+            )
+
+
+def _is_of_cond(op: Op) -> bool:
+    """Did the rule that batches `cond` make it? JAX doesn't document its frames (jax 0.10.2)."""
+    names = {frame.function_name.rpartition(".")[2] for frame in frames_of(op.equation)}
+    return "vmap(" in op.scope and any("cond" in name and "batching" in name for name in names)
+
+
+# ---- fixed-work ------------------------------------------------------------------------------------------------------
+
+SHARE_OF_CALL, AGAIN = 0.2, 1 << 22
+"""Four million operations take about a millisecond in LAPACK on one core."""
+UNKNOWN_TRIPS = 100
+"""Iterations that a loop of unknown length counts as."""
+
+
+class _Depends(NamedTuple):
+    """What a value depends on."""
+
+    is_varying: bool = False
+    """On an input that differs from call to call."""
+    fixed: frozenset[int] = frozenset()
+    """On these that don't; empty if it varies anyway."""
+    is_moving: bool = False
+    """Does it differ from iteration to iteration of the loop that it is in?"""
+
+
+class _Part(NamedTuple):
+    """What one operation does in a whole call."""
+
+    op: Op
+    work: float
+    fixed: frozenset[int]
+
+
+@traced_rule("fixed-work", "is work on arguments that never change done once?", "warning")
+def fixed_work(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds what a function computes again in each call of arguments that never change."""
+    fixed, n = e.repeated_inputs, len(program.inputs)
+    if not fixed or max(fixed) >= n:
+        raise NotApplicable("no argument is known to be the same at each of three calls or more")
+    if len(fixed) == n:
+        raise NotApplicable("all arguments were the same at each call that was seen")
+    inputs = [_Depends(i not in fixed, frozenset((i,)) & fixed) for i in range(n)]
+    parts = list(_parts(program.body, inputs, 1.0, 1.0))
+    total = sum(part.work for part in parts)
+    # What is read and made element by element is fused with what varies, and costs little more.
+    again = [
+        p for p in parts if p.fixed and p.op.name in COSTLY and not p.op.is_backward and "vmap(jvp(" not in p.op.scope
+    ]
+    work = sum(part.work for part in again)
+    if work < max(AGAIN, SHARE_OF_CALL * total):
+        return
+    again.sort(key=lambda part: -part.work)
+    names = name_inputs(e, n)
+    used = sorted({i for part in again for i in part.fixed})
+    is_open = any(body.kind == "while" for body in program.bodies)
+    open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
+    same = list_some([f"{names[i]} {program.inputs[i].spec}" for i in used])
+    yield Found(
+        again[0].op,
+        f"computes {again[0].op.name} in each call from what never changes",
+        [
+            *list_some([f"{p.op.name} makes {p.op.makes[0].spec}, {count(p.work)} operations{p.op.at}" for p in again]),
+            f"{count(work)} of {count(total)} operations of a call, counted from the shapes{open_loop}",
+            f"the same object at each call that was seen, three or more: {', '.join(same)}",
+        ],
+        "Compute it once, before the calls, and give the function the result, instead of "
+        f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: nothing inside of "
+        "jit is kept from call to call.",
+    )
+
+
+def _parts(body: Body, inputs: Sequence[_Depends], begun: float, times: float) -> Iterator[_Part]:
+    """All operations of a body that runs `times`, in a loop that begins `begun` times. XLA takes what a loop computes
+    of its constants alone out of it: a product in a scan of 1 and of 100 iterations takes equally long (jax 0.10.2)."""
+    known = dict(zip(body.inputs, inputs, strict=True))
+    for op in body.ops:
+        reads = [known.get(value, _Depends()) for value in op.reads]
+        state = _merge(reads)
+        runs = times if state.is_moving else begun
+        known.update(dict.fromkeys(op.makes, state))
+        if op.name not in ("scan", "while"):
+            yield _Part(op, op.work * runs, state.fixed)
+            continue
+        consts, carry, xs = op.split(reads)
+        moving = [*[state] * len(carry), *xs]
+        inside = [one._replace(is_moving=False) for one in consts] + [one._replace(is_moving=True) for one in moving]
+        trips = op.bodies[0].trips or (UNKNOWN_TRIPS if state.is_varying else 1)
+        yield from _parts(op.bodies[0], inside, runs, runs * trips)
+
+
+def _merge(states: Sequence[_Depends]) -> _Depends:
+    is_varying = any(one.is_varying for one in states)
+    fixed = frozenset[int]().union(*(one.fixed for one in states if not is_varying))
+    return _Depends(is_varying, fixed, any(one.is_moving for one in states))
+
+
+# ---- rarely-read-results ---------------------------------------------------------------------------------------------
+
+OFTEN = 10
+"""Calls at which its results came back."""
+SPARE_SHARE, SPARE = 0.2, 1 << 18
+
+
+@traced_rule("rarely-read-results", "are results read as often as they are computed?", "warning")
+def rarely_read_results(program: Program, e: Evidence) -> Iterator[Found]:
+    """Finds work for results that a loop reads in few iterations: metrics of each step, printed in every hundredth."""
+    carried, outputs = {result for _, result in e.carried.positions}, program.outputs
+    if not carried or e.carried.calls < OFTEN or len(carried) == len(outputs):
+        raise NotApplicable("it is no step of a loop that returns something besides what it is given back")
+    reads = rare_reads(where_of(e.called_at))
+    # A result can come back as another array: put on a device again, or read from an object. Such an argument has the
+    # shape of a result, and is another object at each call.
+    given = {at for at, _ in e.carried.positions} | e.repeated_inputs
+    others = {value.spec for i, value in enumerate(program.inputs) if i not in given}
+    is_open = any(v.spec in others for i, v in enumerate(outputs) if i not in carried and v.shape)
+    if reads is None or is_open:
+        return
+    needed = {v.maker for i in carried if i < len(outputs) for v in outputs[i].behind() if v.maker is not None}
+    spare = sorted((op for op in program.body.ops if op not in needed), key=lambda op: -op.work)
+    total, saved = program.body.work, _sum(spare)
+    if saved >= max(SPARE, SPARE_SHARE * total):
+        yield Found(
+            spare[0],
+            f"{percent(saved / total)} of its operations are for results that are read in few steps",
+            [
+                f"{', '.join(list_some(reads.names))} of the call at {e.called_at}: {reads.how}",
+                f"{count(saved)} of {count(total)} operations of a call serve nothing else, counted from the shapes",
+                *(f"{op.name} makes {op.makes[0].spec}, {count(op.work)} operations{op.at}" for op in spare[:3]),
+            ],
+            "Compute them in a separate jitted function, which you call when you read them. Or use jax.lax.cond in "
+            "this one, outside of jax.vmap, with zeros on the other side.",
+            at=_line_in_function(program, spare[0]),
+        )
+
+
+def _line_in_function(program: Program, op: Op) -> Where | None:
+    """The line of the function itself that asks for an operation: behind what all operations have in common, which is
+    the way to the function."""
+    here, every = own_frames(op.outermost), [own_frames(each.outermost) for each in program.body.ops]
+    common = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, zip(*filter(None, every), strict=False)))
+    return (here[common].file, here[common].line) if common < len(here) else where_of(op.line)
+
+
+# ---- zero-argument-jit -----------------------------------------------------------------------------------------------
+
+TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-element")
+"""Instructions that compute nothing."""
+
+
+@rule("zero-argument-jit", "does it compute from arguments?", "warning")
+def zero_argument_jit(e: Evidence) -> Iterable[Finding]:
+    """Finds a compiled function without inputs: all that it computes is known before it runs."""
+    jaxpr = jaxpr_facts(e)
+    if jaxpr.inputs or not jaxpr.equations:
+        return
+    yield zero_argument_jit.finding(
+        "has no arguments: what it computes is known before it runs",
+        [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
+        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
+        "call says nothing about the computation, and the compiled program holds the result. If you want that, "
+        "compute it once and keep the array.",
+        where=e.def_where,
+    )
+
+
+def _describe_remainder(i: Inspection) -> list[str]:
+    """What the compiler made of it."""
+    seen: list[str] = []
+    if i.counts is not None:
+        left = sum(n for opcode, n in i.counts.instructions if opcode not in TRIVIAL)
+        computed = "the compiled program computes nothing: XLA did it all at compile time"
+        seen.append(computed if not left else f"{left} instructions are left that compute something")
+    if i.constants is not None and i.constants.captured_bytes:
+        seen.append(f"it closes over {size(i.constants.captured_bytes)} of arrays")
+    if i.constants is not None and i.constants.baked_in_bytes:
+        seen.append(f"the compiled program holds {size(i.constants.baked_in_bytes)} of constants")
+    return seen

@@ -1,0 +1,91 @@
+"""Runs traced programs equation by equation: the one interpreter, and the one way to run a single equation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import eval_jaxpr
+from jax.extend import core
+
+from benchax.errors import NotMeasured
+from benchax.program.index import Op, Value
+from benchax.program.jaxpr import open_program
+
+Apply = Callable[[Any, list[Any]], Sequence[Any]]
+"""(equation, its operands) → its results."""
+
+
+def bind(equation: Any, operands: Sequence[Any]) -> list[Any]:
+    """Lets JAX run one equation. `Primitive.bind` takes parameters in other forms than equations hold them, and these
+    differ between versions; `eval_jaxpr` knows them."""
+    given = {v: one for v, one in zip(equation.invars, operands, strict=True) if not isinstance(v, core.Literal)}
+    alone = _empty().replace(invars=list(given), outvars=list(equation.outvars), eqns=[equation])
+    return list(eval_jaxpr(alone, (), *given.values()))
+
+
+@functools.cache
+def _empty() -> Any:
+    """A jaxpr to make others of: each version of JAX has other parts of it."""
+    return jax.make_jaxpr(lambda: None)().jaxpr
+
+
+def interpret(
+    program: Any, arguments: Sequence[Any], apply: Apply = bind, literal: Callable[[Any], Any] | None = None
+) -> list[Any]:
+    """The outputs of a program, each equation of which `apply` runs.
+
+    Args:
+        program: a jaxpr, open or closed.
+        literal: what a number in the program is; default: an array of its dtype.
+    """
+    jaxpr, consts = open_program(program)
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+    read = literal or number_of
+
+    def of(atom: Any) -> Any:
+        return read(atom) if isinstance(atom, core.Literal) else values[atom]
+
+    for equation in jaxpr.eqns:
+        results = apply(equation, [of(atom) for atom in equation.invars])
+        values.update(zip(equation.outvars, results, strict=True))
+    return [of(atom) for atom in jaxpr.outvars]
+
+
+def number_of(literal: Any) -> Any:
+    """The number that a literal is, as an array."""
+    dtype: Any = getattr(literal.aval, "dtype", None)
+    return literal.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(literal.val, dtype)
+
+
+def evaluate(ops: Iterable[Op], known: Mapping[Value, Any]) -> dict[Value, Any]:
+    """What these operations make of known values, in their order. Under jit, XLA leaves out what isn't needed.
+
+    Raises:
+        NotMeasured: an operation has effects or calls Python, or a value isn't known.
+    """
+    found = dict(known)
+    for op in ops:
+        if op.equation.effects or "callback" in op.name:
+            raise NotMeasured("it has effects besides its results, or calls Python")
+        made = bind(op.equation, [look_up(found, value) for value in op.reads])
+        found.update((value, one) for value, one in zip(op.makes, made, strict=True) if value not in known)
+    return found
+
+
+def look_up(known: Mapping[Value, Any], value: Value) -> Any:
+    """What a value is.
+
+    Raises:
+        NotMeasured: it isn't known.
+    """
+    if value.literal is not None:
+        return jnp.asarray(value.literal, value.dtype)
+    if value in known:
+        return known[value]
+    if value.const is None:
+        raise NotMeasured("a value that it depends on isn't known")
+    return value.const

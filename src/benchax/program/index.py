@@ -1,0 +1,564 @@
+"""One index of a traced program: each equation with its line, its work, how often it runs, and its neighbors.
+
+Inner jits, custom derivatives and `jax.checkpoint` are inlined, as XLA inlines them. Bodies of loops, branches and
+`shard_map` are linked to what they are given: `Value.outer` is what an input of a body is outside of it, so that
+`Value.back` and `Value.view` can cross the border.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from benchax.program import arguments
+from benchax.program.jaxpr import INLINED, LoopOperands, names, open_program, own_line, split_operands, user_line
+from benchax.program.traced_work import count_operations
+
+KEEPS = names(
+    "copy copy_p reshape squeeze expand_dims transpose stop_gradient sharding_constraint optimization_barrier name"
+    " mesh_cast pvary reduce_precision"
+)
+"""Operations that move all elements and change none. This is the only such list."""
+CONVERTS = frozenset({"convert_element_type"})
+REPEATS = frozenset({"broadcast_in_dim", "tile"})
+MOVES = KEEPS | CONVERTS | REPEATS
+TAKES = names("slice dynamic_slice gather rev unstack split index_in_dim")
+"""Operations that take some elements of their first operand, or take them in another order."""
+ELEMENTWISE = names(
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy cos cosh div"
+    " eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag integer_pow is_finite le lgamma log log1p logistic lt max min"
+    " mul ne neg not or pow real rem round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign"
+    " sin sinh sqrt square stop_gradient sub tan tanh xor"
+)
+"""Operations that make each element of the elements in the same place. This is the only such list."""
+BACKWARD = "transpose("
+"""Part of the scope of an operation that a reverse-mode derivative has made."""
+FORWARD = "jvp("
+"""Part of the scope of an operation that any derivative has made."""
+
+
+class View(NamedTuple):
+    """An array as a view of another one: the same elements, moved, repeated, converted, or scaled by a number."""
+
+    source: Value
+    axes: tuple[int | None, ...]
+    """For each axis, the axis of `source` that it is; None if the elements along it are all the same."""
+    way: tuple[Value, ...]
+    """The values from the array to `source`, both included."""
+
+    def sources(self, axes: Collection[int]) -> list[int] | None:
+        """The axes of `source` that these axes are, sorted; None if one of them only repeats elements."""
+        found = [self.axes[axis] for axis in axes]
+        return sorted(axis for axis in found if axis is not None) if None not in found else None
+
+
+@dataclass(eq=False)
+class Value:
+    """An array of the program. Two are the same array if they are the same object."""
+
+    aval: Any
+    body: Body
+    literal: Any = None
+    """The number, if it is written in the program."""
+    const: Any = None
+    """The array, if the program holds it."""
+    maker: Op | None = None
+    readers: list[Op] = field(default_factory=list["Op"])
+    """Operations of the same body that read it, each once."""
+    outer: Value | None = None
+    """What an input of a body is outside; None for carries and rows, which differ from iteration to iteration."""
+    inner: list[Value] = field(default_factory=list["Value"])
+    """What it is called in the bodies that it is given to, unchanged."""
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(getattr(self.aval, "shape", ()))
+
+    @property
+    def dtype(self) -> Any:
+        return getattr(self.aval, "dtype", None)
+
+    @property
+    def is_weak(self) -> bool:
+        return bool(getattr(self.aval, "weak_type", False))
+
+    @property
+    def spec(self) -> str:
+        return arguments.spec(self.shape, self.dtype)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        return arguments.size_bytes(self.shape, self.dtype) or 0
+
+    def is_of(self, *kinds: Any) -> bool:
+        return any(jnp.issubdtype(self.dtype, kind) for kind in kinds)
+
+    @property
+    def number(self) -> float | None:
+        """The number that every element is, if it is written in the program."""
+        source = self.back(MOVES, out=True)
+        is_number = source.literal is not None and np.ndim(source.literal) == 0 and source.is_of(jnp.number, jnp.bool_)
+        return float(np.real(source.literal)) if is_number else None
+
+    @property
+    def is_output(self) -> bool:
+        """Does its body return it?"""
+        return any(value is self for value in self.body.outputs)
+
+    @property
+    def uses(self) -> int:
+        """How often it is read or returned."""
+        reads = sum(read is self for op in self.readers for read in op.reads)
+        return reads + sum(value is self for value in self.body.outputs)
+
+    def back(self, through: Collection[str] = MOVES, *, out: bool = False) -> Value:
+        """What it is made of, back through operations of these names; with `out` also out of loops and branches."""
+        value = self
+        while True:
+            if value.maker is not None and value.maker.name in through:
+                value = value.maker.reads[0]
+            elif out and value.maker is None and value.outer is not None:
+                value = value.outer
+            else:
+                return value
+
+    def made_by(self, *names: str, through: Collection[str] = MOVES) -> Op | None:
+        """The operation that makes it, if it has one of these names."""
+        maker = self.back(through).maker
+        return maker if maker is not None and maker.name in names else None
+
+    def behind(self, through: Collection[str] | None = None) -> Iterator[Value]:
+        """It and what it is made of in its body, each once; `through` limits the operations that are crossed."""
+        seen, waiting = set[Value](), list[Value]((self,))
+        while waiting:
+            value = waiting.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            yield value
+            if value.maker is not None and (through is None or value.maker.name in through):
+                waiting += value.maker.reads
+
+    @property
+    def roots(self) -> set[Value]:
+        """What it depends on in the end, out of loops and branches: inputs, arrays that the program holds, and what
+        differs from iteration to iteration."""
+        found, seen, waiting = set[Value](), set[Value](), list[Value]((self,))
+        while waiting:
+            value = waiting.pop()
+            if value not in seen:
+                seen.add(value)
+                outwards = [value.outer] if value.outer is not None else []
+                waiting += value.maker.reads if value.maker is not None else outwards
+                found |= {value} if value.maker is None and not outwards and value.literal is None else set()
+        return found
+
+    def ahead(self) -> set[Value]:
+        """It and what is made of it in its body."""
+        found, waiting = set[Value]((self,)), list[Value]((self,))
+        while waiting:
+            made = [one for op in waiting.pop().readers for one in op.makes if one not in found]
+            found.update(made)
+            waiting += made
+        return found
+
+    def view(self, *, scaled: bool = False, out: bool = False) -> View:
+        """It as a view of what it is made of; `scaled` also through products with numbers, signs, and quotients."""
+        axes, way = tuple[int | None, ...](range(len(self.shape))), list[Value]((self,))
+        while True:
+            value = way[-1]
+            step = _step_back(value, scaled)
+            if step is not None:
+                before, moved = step
+                axes = tuple(None if axis is None else moved[axis] for axis in axes)
+                way.append(before)
+            elif out and value.maker is None and value.outer is not None:
+                way.append(value.outer)
+            else:
+                return View(value, axes, tuple(way))
+
+    @cached_property
+    def varying(self) -> frozenset[int]:
+        """The axes along which elements can differ, as far as broadcasts and elementwise operations show."""
+        return _varying(self, MOST_DEPTH)
+
+
+MOST_DEPTH = 8
+"""Elementwise operations in a row that `Value.varying` looks through."""
+
+
+def _varying(value: Value, depth: int) -> frozenset[int]:
+    view = value.view()
+    source, maker = view.source, view.source.maker
+    own = frozenset(i for i, n in enumerate(source.shape) if n > 1)
+    if maker is not None and maker.name == "iota":
+        own &= {maker.params["dimension"]}
+    elif maker is not None and maker.name in ELEMENTWISE and depth:
+        own &= frozenset[int]().union(
+            *(_varying(one, depth - 1) for one in maker.reads if len(one.shape) == len(source.shape))
+        )
+    return frozenset(i for i, axis in enumerate(view.axes) if axis in own)
+
+
+def _step_back(value: Value, scaled: bool) -> tuple[Value, tuple[int | None, ...]] | None:
+    """(what a moving operation reads, for each axis of its result the axis of that); None for other operations."""
+    op = value.maker
+    if op is None or not op.reads:
+        return None
+    source, params, n = op.reads[0], op.params, len(value.shape)
+    match op.name:
+        case "transpose":
+            return source, tuple(int(axis) for axis in params["permutation"])
+        case "broadcast_in_dim":
+            placed = {int(to): i for i, to in enumerate(params["broadcast_dimensions"])}
+            kept = [(i, placed.get(i)) for i in range(n)]
+            return source, tuple(
+                at if at is not None and source.shape[at] == value.shape[i] else None for i, at in kept
+            )
+        case "tile":
+            extra = n - len(source.shape)
+            kept = [(i, i - extra) for i in range(n)]
+            if any(at >= 0 and source.shape[at] not in (1, value.shape[i]) for i, at in kept):
+                return None
+            return source, tuple(at if at >= 0 and source.shape[at] == value.shape[i] else None for i, at in kept)
+        case "reshape" | "squeeze" | "expand_dims":
+            placed = _kept_axes(source.shape, value.shape)
+            return None if placed is None else (source, placed)
+        case "optimization_barrier":
+            return op.reads[op.makes.index(value)], tuple(range(n))
+        case "mul" | "div" if scaled and len(op.reads) == 2:
+            order = (op.reads, op.reads[::-1]) if op.name == "mul" else (op.reads,)
+            scales = (one for one, other in order if one.shape == value.shape and _is_scale(other, value))
+            return next(((one, tuple(range(n))) for one in scales), None)
+        case "neg" if scaled:
+            return source, tuple(range(n))
+        case name if name in KEEPS | CONVERTS and source.shape == value.shape:
+            return source, tuple(range(n))
+    return None
+
+
+def _is_scale(factor: Value, value: Value) -> bool:
+    """Is it one number? A number that is multiplied by another one is scaled only if that is written in the program."""
+    return factor.number is not None or (bool(value.shape) and not factor.varying)
+
+
+def _kept_axes(before: Sequence[int], after: Sequence[int]) -> tuple[int | None, ...] | None:
+    """Where each axis was before a reshape that only adds or removes axes of length 1; None for others."""
+    long = [i for i, n in enumerate(before) if n != 1], [i for i, n in enumerate(after) if n != 1]
+    if [before[i] for i in long[0]] != [after[i] for i in long[1]]:
+        return None
+    placed = dict(zip(long[1], long[0], strict=True))
+    return tuple(placed.get(i) for i in range(len(after)))
+
+
+@dataclass(eq=False)
+class Op:
+    """One equation, with inner jits inlined."""
+
+    equation: Any
+    body: Body
+    reads: tuple[Value, ...]
+    makes: tuple[Value, ...]
+    calls: tuple[Any, ...]
+    """The equations that it was inlined for, outermost first. JAX keeps the trace of an inner jit without the line that
+    calls it."""
+    around: str
+    """The scope of the outermost of `calls`, and of loops around it."""
+    bodies: list[Body] = field(default_factory=list["Body"])
+    """The programs that it runs."""
+
+    @property
+    def name(self) -> str:
+        return self.equation.primitive.name
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return self.equation.params
+
+    @cached_property
+    def scope(self) -> str:
+        return _join(self.around, self.equation)
+
+    @cached_property
+    def is_backward(self) -> bool:
+        """Has a reverse-mode derivative made it?"""
+        return BACKWARD in self.scope
+
+    @property
+    def outermost(self) -> Any:
+        """The equation of its body that it comes from: an inner jit, or its own."""
+        return self.calls[0] if self.calls else self.equation
+
+    @property
+    def inwards(self) -> tuple[Any, ...]:
+        """Its equation and the equations that it was inlined for, innermost first."""
+        return (self.equation, *reversed(self.calls))
+
+    @cached_property
+    def line(self) -> str:
+        """file:line in the user's own files, or in a library's; empty if JAX doesn't report it."""
+        own = next(filter(None, map(own_line, self.inwards)), "")
+        return own or next(filter(None, map(user_line, self.inwards)), "")
+
+    @property
+    def at(self) -> str:
+        """For the end of a sentence: " at file:line", or nothing."""
+        return f" at {self.line}" if self.line else ""
+
+    @cached_property
+    def work(self) -> float:
+        """Operations of one run, with the bodies of its loops and the most expensive of its branches."""
+        inside = [body.work * (body.trips or 1) for body in self.bodies if body.kind != "condition"]
+        nested = (max(inside) if self.name == "cond" else sum(inside)) if inside else None
+        return count_operations(self, nested)
+
+    @property
+    def times(self) -> float:
+        """How often it runs in a call; a loop of unknown length counts once."""
+        return self.body.times
+
+    def split(self, values: Sequence[Any]) -> LoopOperands:
+        """Groups values that belong to the operands of this loop."""
+        return split_operands(self.equation, values)
+
+
+@dataclass(eq=False)
+class Body:
+    """The program itself, or what a loop, a branch, or a device runs."""
+
+    kind: str = "program"
+    """"program", "scan", "while", "condition", "branch", or the name of another primitive."""
+    op: Op | None = None
+    """The loop or branch that runs it."""
+    times: float = 1.0
+    """Runs in a call."""
+    constants: int = 0
+    """This many first inputs of a loop's body are the same in each iteration."""
+    trips: int | None = None
+    """Iterations of the loop; None for other bodies, and for loops of unknown length."""
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    ops: list[Op] = field(default_factory=list[Op])
+
+    @property
+    def is_loop(self) -> bool:
+        return self.kind in ("scan", "while")
+
+    @property
+    def is_repeated(self) -> bool:
+        """Does it run in a loop?"""
+        return self.is_loop or (self.op is not None and self.op.body.is_repeated)
+
+    @cached_property
+    def work(self) -> float:
+        """Operations of one run."""
+        return sum(op.work for op in self.ops)
+
+    @property
+    def carries(self) -> list[tuple[Value, Value, Value]]:
+        """Each carry of a loop: (what the loop begins with, what the body takes, what the body returns)."""
+        assert self.op is not None
+        starts = self.op.split(self.op.reads).carry
+        return list(zip(starts, self.inputs[self.constants :], self.outputs, strict=False))
+
+    def position(self, value: Value) -> int | None:
+        """Its place among the inputs."""
+        return next((i for i, one in enumerate(self.inputs) if one is value), None)
+
+    def sources(self, value: Value) -> set[int]:
+        """Places of the inputs that a value depends on."""
+        places = {one: i for i, one in enumerate(self.inputs)}
+        return {places[one] for one in value.behind() if one in places}
+
+
+def _in_order(body: Body) -> Iterator[Op]:
+    for op in body.ops:
+        yield op
+        for nested in op.bodies:
+            yield from _in_order(nested)
+
+
+class Program:
+    """A traced program. `bodies` begins with the program itself; each body comes before what is nested in it."""
+
+    def __init__(self, closed: Any) -> None:
+        self.bodies: list[Body] = []
+        self.consts: list[Value] = []
+        """Arrays that the program holds."""
+        self._known_consts: dict[int, Value] = {}
+        self.body = self._add(Body(), closed, [None] * len(open_program(closed)[0].invars), "")
+        self.inputs, self.outputs = self.body.inputs, self.body.outputs
+
+    @property
+    def ops(self) -> Iterator[Op]:
+        """All operations, in their order; those in loops and branches follow the loop or branch."""
+        return _in_order(self.body)
+
+    def find(self, *names: str) -> Iterator[Op]:
+        """Operations of these names, without those of reverse-mode derivatives."""
+        return (op for op in self.ops if op.name in names and not op.is_backward)
+
+    @cached_property
+    def numbers(self) -> Mapping[Value, Hashable]:
+        """A number for each value, the same for values that are computed in the same way from the same values."""
+        return _number_values(self.bodies)
+
+    def _add(self, body: Body, program: Any, outers: Sequence[Value | None], scope: str) -> Body:
+        self.bodies.append(body)
+        jaxpr, consts = open_program(program)
+        body.inputs = tuple(Value(v.aval, body, outer=outer) for v, outer in zip(jaxpr.invars, outers, strict=True))
+        for value in body.inputs:
+            if value.outer is not None:
+                value.outer.inner.append(value)
+        body.outputs = self._walk(body, jaxpr, consts, body.inputs, scope, ())
+        return body
+
+    def _walk(
+        self, body: Body, jaxpr: Any, consts: Sequence[Any], given: Sequence[Value], scope: str, calls: tuple[Any, ...]
+    ) -> tuple[Value, ...]:
+        known: dict[Any, Value] = dict(zip(jaxpr.invars, given, strict=True))
+        known |= {v: self._const(v, one) for v, one in zip(jaxpr.constvars, consts, strict=False)}
+
+        def of(atom: Any) -> Value:
+            if isinstance(atom, core.Literal):
+                return Value(atom.aval, body, literal=atom.val)
+            if atom not in known:
+                known[atom] = Value(atom.aval, body)
+            return known[atom]
+
+        for equation in jaxpr.eqns:
+            reads = tuple(of(atom) for atom in equation.invars)
+            inner, inner_consts = open_program(equation.params.get(INLINED.get(equation.primitive.name, "")))
+            # Otherwise inputs of the inner program are not operands of the equation one by one.
+            if hasattr(inner, "eqns") and len(inner.invars) == len(reads):
+                made = self._walk(body, inner, inner_consts, reads, _join(scope, equation), (*calls, equation))
+                known.update(zip(equation.outvars, made, strict=True))
+                continue
+            op = Op(equation, body, reads, tuple(of(v) for v in equation.outvars), calls, scope)
+            body.ops.append(op)
+            for value in op.makes:
+                value.maker = op
+            for value in dict.fromkeys(reads):
+                value.readers.append(op)
+            for kind, program, outers, constants, trips in _programs(op):
+                nested = Body(kind, op, body.times * (trips or 1), constants, trips)
+                op.bodies.append(self._add(nested, program, outers, _join(scope, equation)))
+        return tuple(of(atom) for atom in jaxpr.outvars)
+
+    def _const(self, variable: Any, const: Any) -> Value:
+        """One value for each array, however many inner programs hold it."""
+        if id(const) not in self._known_consts:
+            self._known_consts[id(const)] = Value(variable.aval, self.bodies[0], const=const)
+            self.consts.append(self._known_consts[id(const)])
+        return self._known_consts[id(const)]
+
+
+def _join(scope: str, equation: Any) -> str:
+    own = str(getattr(getattr(equation, "source_info", None), "name_stack", "") or "")
+    return f"{scope}/{own}" if scope and own else scope or own
+
+
+def _programs(op: Op) -> Iterator[tuple[str, Any, Sequence[Value | None], int, int | None]]:
+    """(kind, program, what its inputs are outside, inputs that stay the same, iterations) of each body."""
+    params, reads = op.params, op.reads
+    if op.name in ("scan", "while"):
+        body = params["jaxpr" if op.name == "scan" else "body_jaxpr"]
+        consts, carry, xs = op.split(reads)
+        jaxpr, n = open_program(body)[0], len(consts)
+        # A carry that the body returns as it is stays the same.
+        same = [before is after for before, after in zip(jaxpr.invars[n:], jaxpr.outvars[: len(carry)], strict=False)]
+        kept = [start if is_same else None for start, is_same in zip(carry, same, strict=True)]
+        given: list[Value | None] = [*consts, *kept, *[None] * len(xs)]
+        yield op.name, body, given, len(consts), params.get("length")
+        if op.name == "while":
+            n = params["cond_nconsts"]
+            yield "condition", params["cond_jaxpr"], [*reads[:n], *kept], n, None
+    elif op.name == "cond":
+        for branch in params["branches"]:
+            yield "branch", branch, reads[1:], 0, None
+    elif op.name == "custom_linear_solve":
+        lengths, solve = params["const_lengths"], params["jaxprs"].solve
+        if solve is not None:  # the other programs are for derivatives
+            first = sum(lengths[:2])
+            n = len(solve.in_avals)
+            given = [*reads[first : first + lengths.solve], *[None] * n][:n]
+            yield op.name, solve, given, lengths.solve, None
+    elif op.name in ("shard_map", "xla_pmap"):
+        program = params.get("jaxpr", params.get("call_jaxpr"))
+        pairs = zip(open_program(program)[0].invars, reads, strict=True)
+        # A part of an array is another array; what every device has whole is the same one.
+        yield op.name, program, [r if tuple(v.aval.shape) == r.shape else None for v, r in pairs], 0, None
+    else:
+        for program in _closed(params.values()):
+            yield op.name, program, [None] * len(program.in_avals), 0, None
+
+
+def _closed(values: Any) -> Iterator[Any]:
+    for value in values:
+        yield from (each for each in (value if isinstance(value, list | tuple) else (value,)) if _is_closed(each))
+
+
+def _is_closed(value: Any) -> bool:
+    return isinstance(value, core.ClosedJaxpr)
+
+
+class _Numbers(dict[Value, Hashable]):
+    """Numbers of literals that are written alike are the same, of other values that are not made here new."""
+
+    def __missing__(self, value: Value) -> Hashable:
+        if value.outer is not None:
+            self[value] = self[value.outer]
+        elif value.literal is not None and not value.shape:
+            self[value] = (str(value.literal), value.spec)
+        else:
+            self[value] = (len(self), "new")
+        return self[value]
+
+
+def _number_values(bodies: Sequence[Body]) -> _Numbers:
+    numbers, known = _Numbers(), dict[Hashable, int]()
+    for body in bodies:  # each before what is nested in it
+        for op in body.ops:
+            kept = (
+                next((one for one, other in (op.reads, op.reads[::-1]) if other.number == 0), None)
+                if op.name == "add"
+                else None
+            )
+            if kept is not None and kept.shape == op.makes[0].shape:
+                numbers[op.makes[0]] = numbers[kept]
+                continue
+            number = known.setdefault((op.name, _params(op), tuple(numbers[value] for value in op.reads)), len(known))
+            numbers.update((value, (number, i)) for i, value in enumerate(op.makes))
+    return numbers
+
+
+def _params(op: Op) -> Hashable:
+    params = tuple(sorted(op.params.items()))
+    try:
+        hash(params)
+    except TypeError:
+        return id(op)
+    return params
+
+
+_indexed: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
+
+
+def index(closed: Any) -> Program:
+    """The index of a closed jaxpr, made once for each."""
+    if closed not in _indexed:
+        _indexed[closed] = Program(closed)
+    return _indexed[closed]

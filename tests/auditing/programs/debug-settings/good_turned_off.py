@@ -1,0 +1,7 @@
+# runs
+import jax
+import jax.numpy as jnp
+
+jax.config.update("jax_debug_nans", True)
+print(jax.jit(jnp.sin)(jnp.ones(3)))
+jax.config.update("jax_debug_nans", False)

@@ -1,0 +1,12 @@
+# runs
+import time
+
+import jax
+import jax.numpy as jnp
+
+step = jax.jit(lambda a: jnp.tanh(a @ a))
+w = jnp.eye(100)
+begun = time.time()
+for _ in range(5):
+    r = step(w)
+print(time.time() - begun)  # expect: unawaited-timing

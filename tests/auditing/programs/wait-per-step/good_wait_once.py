@@ -1,0 +1,17 @@
+# runs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@jax.jit
+def step(w):
+    return jnp.tanh(w @ w) * 0.1
+
+
+w = jnp.eye(500)
+rng = np.random.default_rng(0)
+for _ in range(40):
+    w = step(w)
+    rng.standard_normal(100_000).sort()
+w.block_until_ready()
