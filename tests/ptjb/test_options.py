@@ -156,6 +156,27 @@ def test_options_that_contradict_each_other_are_refused(pytester) -> None:
     assert "--benchmark-only and --benchmark-disable contradict each other" in result.stderr.str()
 
 
+def test_a_request_that_belongs_to_no_test_is_refused_with_its_scope(pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_jax_bench import JaxBench
+
+        @pytest.fixture(scope="session")
+        def bench(request):
+            return JaxBench(request, jit_rounds=3)
+
+        def test_one(bench):
+            pass
+        """
+    )
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(errors=1)
+    assert "a fixture with the scope 'session', which belongs to no test" in result.stdout.str()
+
+
 def test_help_says_each_option_once(pytester) -> None:
     result = pytester.runpytest_inprocess("--help")
 

@@ -59,13 +59,19 @@ def steps(count: int, calls: list[int] | None = None):
     def run(x):
         if calls is not None:
             calls.append(count)
-        return jax.lax.fori_loop(0, count, lambda i, y: jnp.sin(y) @ y * 1e-3, x)
+        return jax.lax.fori_loop(0, 1000 * count, lambda i, y: y * 0.999 + 1e-6, x)
 
     return run
 
 
-def test_a_function_made_much_faster_is_shown_as_that_without_calling_it_again(project) -> None:
-    x, sessions, traces = jnp.ones((64, 64)), Sessions(), list[int]()
+@pytest.mark.serial
+def test_a_function_made_much_faster_is_shown_as_that_without_calling_it_again(
+    project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("LIMIT_S", "BUILD_LIMIT_S"):  # however busy this machine is
+        monkeypatch.setattr(side_by_side, limit, 20 * getattr(side_by_side, limit))
+    monkeypatch.setattr(side_by_side, "MOST_PAIRS", 100)
+    x, sessions, traces = jnp.ones(8), Sessions(), list[int]()
     sessions.run(steps(60), x)
 
     verdict, why = sessions.run(steps(36, traces), x)

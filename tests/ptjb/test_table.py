@@ -133,6 +133,21 @@ def test_a_busy_machine_is_said_once() -> None:
     ]
 
 
+def test_a_commit_that_git_hides_is_said_once() -> None:
+    records = [a_record(a_row(commit="unknown"), codes=["no-commit"])] * 2
+
+    (line,) = session_summary.notes(records, PluginSettings(), 0)
+
+    assert line.startswith("ptjb: the commit is unknown: the repository has none, or belongs to another user")
+
+
+def test_gray_is_explained_once_and_unclear_is_said_by_v_alone() -> None:
+    records = [a_record(a_row(jit=1.2), a_row())] * 3
+
+    assert session_summary.notes(records, PluginSettings(), 0) == ["ptjb: 6 values in gray: no verdict (-v says why)"]
+    assert sum("unclear" in line for line in session_summary.notes(records, PluginSettings(), 1)) == 2
+
+
 def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
     old = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": math.nan for k in ("median", "low", "high", "min")}
 
