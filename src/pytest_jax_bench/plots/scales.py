@@ -49,11 +49,7 @@ def _unit(panel: Panel) -> tuple[str, float]:
 
 
 def _limits(panel: Panel, is_from_0: bool) -> tuple[float, float]:
-<<<<<<< HEAD
-    """Begins at 0, unless all values lie close together; even then so wide that 1 % does not look like a cliff."""
-=======
     """From 0, unless a history's values lie close together; even then so wide that 1 % doesn't look like a cliff."""
->>>>>>> ptjb
     ends = [panel.finite(), *(end[np.isfinite(end)] for s in panel.series for end in (s.low, s.high))]
     low, high = float(np.concatenate(ends).min()), float(np.concatenate(ends).max())
     if low > 0 and high < 1.4 * low and not is_from_0:
