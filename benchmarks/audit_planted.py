@@ -6,8 +6,8 @@
     python benchmarks/audit_planted.py --gains           # also times each planted program with and without its remedy
 
 A pitfall is found if a finding of one of the expected rules names one of the lines marked `# here` or `# or here`, as
-its own line or a related one, and the program with its remedy has that finding no more. Times are of the program after
-its imports, the best of three runs, alternately.
+its own line or a related one, and the program with its remedy no longer has that finding. Times are of the program
+after its imports, the best of three runs that alternate.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,10 +23,10 @@ if not ON_GPU:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: a compilation inside an example takes what it takes. In CI the same examples every time, and more;
+# No deadline: a compilation inside an example takes what it takes. In CI the same examples every time;
 # elsewhere each run has others.
 IN_CI = "CI" in os.environ
-settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=60 if IN_CI else 40)
+settings.register_profile("benchax", deadline=None, derandomize=IN_CI, max_examples=25)
 settings.load_profile("benchax")
 
 
@@ -66,6 +67,29 @@ def optimized() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="module")
+def kept_pools() -> Iterator[None]:
+    """Pools that commands and comparisons open live as long as the file: importing JAX takes each of them a second."""
+    from benchax.paired_runs import session
+    from benchax.workers import pool
+
+    class KeptPool(pool.Pool):
+        def __exit__(self, *_: object) -> None:
+            self.renew()
+
+    kept: dict[str, KeptPool] = {}
+
+    def keep(**options: Any) -> KeptPool:
+        return kept.setdefault(repr(options), KeptPool(**options))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "Pool", keep)
+        patch.setattr(pool, "Pool", keep)
+        yield
+    for each in kept.values():
+        each.close()
 
 
 @pytest.fixture

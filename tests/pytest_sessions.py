@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 from pytest_jax_bench.csv import files as csv_files
 
@@ -44,9 +47,11 @@ class Project:
         self.pytester.makepyfile(**{name: HEAD + textwrap.dedent(text) for name, text in files.items()})
 
     def run(self, *arguments: str, code: int = 0) -> Session:
-        result = self.pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, timeout=300)
-        text = "\n".join([*result.outlines, *result.errlines])
-        assert result.ret == code, text
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp=runpytest-0", *arguments]
+        paths = os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])
+        done = warm_python.run(command, cwd=self.path, env=os.environ | {"PYTHONPATH": paths}, timeout=300)
+        text = done.stdout + done.stderr
+        assert done.returncode == code, text
         return Session(text, self.output)
 
     def git(self, *arguments: str) -> str:

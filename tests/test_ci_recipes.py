@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from git_repositories import git
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -64,10 +65,6 @@ def project(tmp_path: Path) -> Path:
     bench.write_text(bench.read_text().rpartition("@benchax.benchmark")[0].rstrip() + "\n")
     git(folder, "commit", "--quiet", "--all", "--message", "One benchmark")
     return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def make_slower(project: Path) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from git_repositories import git
 
 import benchax
 
@@ -40,9 +41,8 @@ def repository(project: Path) -> Path:
     """What `compare_ref` and its like find in the working folder: benchmarks, a commit and a run."""
     (project / "benchmarks").mkdir()
     (project / "benchmarks" / "bench_double.py").write_text(BENCHMARKS, encoding="utf-8")
-    identity = ["-c", "user.name=n", "-c", "user.email=e@x"]
-    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "x"]):
-        subprocess.run(["git", *command], cwd=project, check=True)
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+        git(project, *words)
     return project
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from git_repositories import git
 
 from benchax import environment
 from benchax.environment import GitState, capture, flags, git_state
@@ -18,12 +19,6 @@ from benchax.options import resolve
 
 X86 = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: fpu sse2 hypervisor avx2\n\nmodel name\t: another"
 ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    me = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *me, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "verify_gpu.py"
@@ -31,12 +31,9 @@ def script() -> Any:
 def test_without_an_accelerator_it_says_what_is_missing_and_writes_nothing() -> None:
     folder = ROOT / "docs" / "verified"
     before = sorted(folder.glob("*")) if folder.exists() else None
-    out = subprocess.run(
+    out = warm_python.run(
         [sys.executable, str(SCRIPT)],
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert out.returncode == 2

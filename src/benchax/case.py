@@ -35,7 +35,10 @@ _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True)
 class ExactCalls:
-    """How often a function is called, where that matters (it has side effects): each count is kept to exactly."""
+    """How often a function is called, where that matters (it has side effects): each count is kept to exactly.
+
+    The first run is the first of the warm-up calls. Without any it's the first sample, if a sample is one call.
+    """
 
     per_sample: int
     warmup: int

@@ -90,6 +90,12 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{number(100 * value, digits)} %"
 
 
+def change(ratio: float) -> str:
+    """1.32 as +32 %, 0.5 as -50 %."""
+    share = 100 * (ratio - 1)
+    return f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
+
+
 def number(value: float, digits: int = 3) -> str:
     """`value` with `digits` significant digits and no exponent: 58.1, 0.00312, 1250."""
     if not math.isfinite(value) or value == 0:

@@ -6,7 +6,10 @@ without benchmarks must not wait for JAX or NumPy.
 
 from __future__ import annotations
 
+import gc
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,14 +18,35 @@ if TYPE_CHECKING:
     from pytest_jax_bench.measure import BenchmarkFailed
 
 _HOME = {
-    "BenchData": "pytest_jax_bench.data",
-    "BenchmarkFailed": "pytest_jax_bench.measure",
-    "JaxBench": "pytest_jax_bench.fixture",
-    "last_entries_with": "pytest_jax_bench.data",
-    "load_bench_data": "pytest_jax_bench.data",
+    "BenchData": "data",
+    "BenchmarkFailed": "measure",
+    "JaxBench": "fixture",
+    "last_entries_with": "data",
+    "load_bench_data": "data",
 }
 
 __all__ = ["BenchData", "BenchmarkFailed", "JaxBench", "last_entries_with", "load_bench_data"]
+
+
+def load(name: str) -> ModuleType:
+    """Imports a module of this package, with what it needs, in half the processor time of an import statement.
+
+    Garbage is collected again and again while thousands of objects are made next to all of JAX's, and finds nothing;
+    they stay, so no later collection looks at them. pytest would rewrite the asserts of our own modules, too.
+    """
+    name = f"{__name__}.{name}"
+    if name in sys.modules:
+        return sys.modules[name]
+    was_enabled, finders = gc.isenabled(), list(sys.meta_path)
+    gc.disable()
+    sys.meta_path[:] = [finder for finder in finders if type(finder).__name__ != "AssertionRewritingHook"]
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.meta_path[:] = [*[finder for finder in sys.meta_path if finder not in finders], *finders]
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +56,7 @@ def __getattr__(name: str) -> Any:
         return version("benchax")
     if name not in _HOME:
         raise AttributeError(f"module 'pytest_jax_bench' has no attribute {name!r}; public are: {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(load(_HOME[name]), name)
     globals()[name] = value
     return value
 

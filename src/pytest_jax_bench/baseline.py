@@ -142,6 +142,8 @@ class MetricVerdict:
 
     verdict: Verdict
     why: str
+    change: str = ""
+    """By how much, where programs ran side by side: -50 %."""
 
 
 def judge(old: Row, new: Row, metric: str) -> MetricVerdict:

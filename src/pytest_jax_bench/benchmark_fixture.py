@@ -3,8 +3,8 @@
     benchmark(f, x)                                     20 rounds, or as the marker and the options say
     benchmark.pedantic(f, args=(x,), rounds=50)         so many rounds, of so many calls
 
-A function that does nothing but call a jitted one and wait is measured as that one, with its inputs on the device and
-its compilation apart; any other as it stands, with the very arguments that it was given. Its outputs are waited for.
+A jitted function is measured with its inputs on the device and its compilation apart; any other function as it stands,
+with the very arguments that it was given (`dispatches.py`). Its outputs are waited for.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from benchax.errors import UsageError
+from benchax.errors import UsageError, require
 from benchax.measuring.inputs import signature
-from pytest_jax_bench import forks, inner_jit
+from pytest_jax_bench import forks
 from pytest_jax_bench.benchmark_stats import BenchmarkStats
 from pytest_jax_bench.data import BenchData
-from pytest_jax_bench.fixture import JaxBench
+from pytest_jax_bench.dispatches import is_jitted, unwrap
+from pytest_jax_bench.fixture import JaxBench, measure_observed
 from pytest_jax_bench.measure import Overrides, Rounds
 from pytest_jax_bench.settings import settings_of
 from pytest_jax_bench.stash import MEASURED
@@ -46,6 +47,12 @@ class Calls:
     iterations: int
     setup: Callable[[], Any] | None
     teardown: Callable[..., Any] | None
+    is_build: bool = False
+    """Does the function compile something each time?"""
+
+
+class ArgumentsGivenTwice(UsageError, TypeError):
+    """Also a TypeError, as in pytest-benchmark."""
 
 
 class Request(NamedTuple):
@@ -76,6 +83,7 @@ class BenchmarkFixture:
         self.extra_info: dict[str, Any] = {}
         self.disabled = self._settings.disable
         self.has_error = False
+        self._undo: list[Callable[[], Any]] = []
         self.stats: BenchmarkStats | None = None
 
     @property
@@ -101,11 +109,11 @@ class BenchmarkFixture:
     ) -> Any:
         """Measures `rounds` rounds of exactly `iterations` calls each, after `warmup_rounds` of them.
 
-        Beside them a jitted function is called once after it was compiled, and any other once before.
+        No other call is made, except one before rounds of several calls that have no warm-up.
 
         Args:
             setup: is called before each call, and may return the `(args, kwargs)` of that call.
-            teardown: is called with these, after it.
+            teardown: is called with these, after each round.
         """
         __tracebackhide__ = True
         self._use("benchmark.pedantic(...)")
@@ -124,11 +132,27 @@ class BenchmarkFixture:
         calls = Calls(rounds, warmup_rounds, iterations, setup, teardown)
         return self._measure(target, tuple(args), dict(kwargs or {}), calls)
 
-    def weave(self, *args: Any, **kwargs: Any) -> Any:
-        raise UsageError(
-            "benchmark.weave patches functions where they are, and benchax cannot",
-            "benchmark(f, x) of the function itself",
-        )
+    def compilation(self, fn: Callable[..., Any], *args: Any, rounds: int = 5, **kwargs: Any) -> jax.stages.Compiled:
+        """Measures how long it takes to trace, lower, and compile `fn(*args, **kwargs)`, and returns the program.
+
+        Args:
+            rounds: builds that are timed, each from nothing: JAX forgets the program before it. One more goes first.
+        """
+        __tracebackhide__ = True
+        self._use("benchmark.compilation(...)")
+        jitted: Any = fn if is_jitted(fn) else jax.jit(fn)
+        clear = getattr(jitted, "clear_cache", jax.clear_caches)
+        calls = Calls(rounds, 1, 1, clear, None, is_build=True)
+        return self._measure(lambda: jitted.lower(*args, **kwargs).compile(), (), {}, calls)
+
+    def weave(self, target: Any, **kwargs: Any) -> None:
+        """Measures the function `target` where the test's own code calls it; needs the package aspectlib."""
+        weave = require("aspectlib", doing="benchmark.weave").weave
+
+        def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+            return functools.wraps(function)(functools.partial(self, function))
+
+        self._undo.append(weave(target, wrap, **kwargs).rollback)
 
     patch = weave
 
@@ -170,15 +194,13 @@ class BenchmarkFixture:
         __tracebackhide__ = True
         if self.disabled:
             return fn(*args, **kwargs)
-        inner = inner_jit.find_jitted_call(fn, args, kwargs)
+        fn, args, kwargs = unwrap(fn, args, kwargs)
         try:
-            if inner is not None and (renew is None or inner.fn is fn):
-                bench = self._bench(calls, renew)
-                res, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs)
-                out = out if inner.is_returned else None
+            if is_jitted(fn):
+                res, out = measure_observed(self._bench(calls, renew), fn, args, kwargs)
             else:
                 bench = self._bench(calls, renew and (lambda: ((Held(*renew()),), {})))
-                res, out = bench.measure(_call_with_held(fn), None, Held(args, kwargs))
+                res, out = measure_observed(bench, _call_with_held(fn), (Held(args, kwargs),), {})
         except BaseException:
             self.has_error = True
             raise
@@ -193,7 +215,7 @@ class BenchmarkFixture:
             warmup = calls.warmup_rounds * calls.iterations
             bench.rounds = Rounds(calls.rounds, 1, warmup, calls.rounds, warmup, calls.iterations)
             # Of the other timers each makes its calls inside one program, with one set of arguments.
-            bench.overrides = Overrides(timer="wall" if renew else None, setup=renew)
+            bench.overrides = Overrides(timer="wall" if renew else None, setup=renew, is_build=calls.is_build)
             return bench
         wanted = self._settings.benchmark
         asked = self._keywords.get("min_rounds") or wanted.min_rounds or 1
@@ -204,8 +226,7 @@ class BenchmarkFixture:
         return bench
 
     def _take(self, res: BenchData) -> None:
-        measured = res.jit or res.eager
-        samples = measured.headline if measured is not None else None
+        samples = next((m.headline for m in (res.jit, res.eager) if m is not None and m.headline), None)
         if samples is not None and samples.elapsed_s:
             self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
 
@@ -219,12 +240,16 @@ class BenchmarkFixture:
                 "fullname": self.fullname,
                 "param": self.param,
                 "params": self.params,
+                # Of what JSON has no word for, such as a module.
+                "param_names": {name: getattr(v, "__name__", str(v)) for name, v in (self.params or {}).items()},
                 "extra_info": self.extra_info,
                 "has_error": self.has_error,
             }
 
     def finish(self) -> None:
-        """Warns where the test did not use the fixture."""
+        """Puts woven functions back, and warns where the test did not use the fixture."""
+        while self._undo:
+            self._undo.pop()()
         if not self._used_in and not self._is_skipped():
             self._item.warn(pytest.PytestWarning("the fixture benchmark was not used at all in this test"))
 
@@ -257,12 +282,13 @@ def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
 
 
 class SetUp:
-    """Calls `setup` before each call, and `teardown` after it, which is before the next setup or at the end."""
+    """Calls `setup` before each call, and `teardown` after each round, which is before the next one or at the end."""
 
     def __init__(self, calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._calls, self._given = calls, (args, kwargs)
         self._last: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self._is_unused = False
+        # Without a warm-up the first call is alone.
+        self._left = calls.iterations if calls.warmup_rounds else 1
 
     def __enter__(self) -> SetUp:
         return self
@@ -272,20 +298,20 @@ class SetUp:
 
     @property
     def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the first call, which it will be given."""
+        """The arguments of the calls up to the next teardown."""
         __tracebackhide__ = True
         if self._last is None:
             self._last = self._make()
-            self._is_unused = True
         return self._last
 
     def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the next call."""
         __tracebackhide__ = True
-        if not self._is_unused:
+        if not self._left:
             self._tear_down()
-        given, self._is_unused = self.first, False
-        return given
+            self._left = self._calls.iterations
+        self._left -= 1
+        return self.first
 
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         __tracebackhide__ = True
@@ -295,7 +321,7 @@ class SetUp:
     def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         __tracebackhide__ = True
         if any(self._given):
-            raise UsageError(
+            raise ArgumentsGivenTwice(
                 "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"
             )
         if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[1], Mapping):

@@ -39,9 +39,9 @@ def _own(record: Record) -> Mapping[str, Any]:
 
 
 def _measurement(record: Record) -> Any:
-    """Chooses the measurement of the jitted function, else of the eager one: the last one of a row."""
+    """Chooses the measurement of the jitted function, else of the eager one: the last one of a row that has times."""
     documents = [codec.from_document(document) for document in record["measurements"]]
-    return next((m for m in reversed(documents) if m.failure is None), None)
+    return next((m for m in reversed(documents) if m.failure is None and m.headline is not None), None)
 
 
 def _names(record: Record) -> dict[str, Any]:

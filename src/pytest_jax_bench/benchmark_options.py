@@ -177,6 +177,11 @@ def values_of(config: pytest.Config) -> dict[str, Any]:
 
 def for_ours(config: pytest.Config) -> dict[str, Any]:
     """What these options say of ours, by the names of `settings.PluginSettings`."""
+    import pytest
+
+    for one, other in (("only", "disable"), ("only", "skip"), ("disable", "enable")):
+        if config.getoption(_dest(one), False) and config.getoption(_dest(other), False):
+            raise pytest.UsageError(f"--benchmark-{one} and --benchmark-{other} contradict each other")
     found: dict[str, Any] = {}
     if config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False):
         found["disable"] = True

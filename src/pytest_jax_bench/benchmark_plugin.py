@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jax_bench import options
+from pytest_jax_bench import load, options
 from pytest_jax_bench.stash import FIXTURE
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ def benchmark(request: pytest.FixtureRequest) -> Iterator[BenchmarkFixture]:
     fixture = make_fixture(request.node)
     yield fixture
     fixture.finish()
+
+
+@pytest.fixture
+def benchmark_weave(benchmark: BenchmarkFixture) -> Any:
+    """`benchmark.weave`, as in pytest-benchmark."""
+    return benchmark.weave
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -64,12 +70,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def make_fixture(item: pytest.Item) -> BenchmarkFixture:
-    from pytest_jax_bench.benchmark_fixture import BenchmarkFixture
-
     keywords: dict[str, Any] = {}
     for mark in _marks(item):
         keywords = {**mark.kwargs, **keywords}
-    fixture = item.stash[FIXTURE] = BenchmarkFixture(item, keywords)
+    fixture = item.stash[FIXTURE] = load("benchmark_fixture").BenchmarkFixture(item, keywords)
     return fixture
 
 

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from pytest_jax_bench.benchmark_fixture import BenchmarkFixture
 
 
+NAMES = ("name", "fullname", "group", "param", "params", "extra_info", "has_error")
+
+
 class BenchmarkStats:
     """`stats["mean"]`, `stats.stats.mean` and `stats.iterations`."""
 
-    def __init__(self, fixture: BenchmarkFixture, times_s: Sequence[float], iterations: int) -> None:
+    def __init__(self, fixture: BenchmarkFixture | SimpleNamespace, times_s: Sequence[float], iterations: int) -> None:
         self.fixture, self.times_s, self.iterations = fixture, list(times_s), iterations
 
     @cached_property
@@ -25,15 +28,16 @@ class BenchmarkStats:
         return SimpleNamespace(**statistics_of(self.times_s), data=self.times_s)
 
     def __getitem__(self, key: str) -> Any:
-        if hasattr(self.stats, key):
-            return getattr(self.stats, key)
-        return getattr(self, key)
+        return getattr(self if key in (*NAMES, "iterations", "stats") else self.stats, key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return getattr(self.stats, key, getattr(self, key, default))
+        try:
+            return self[key]
+        except AttributeError:
+            return default
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("name", "fullname", "group", "param", "params", "extra_info", "has_error"):
+        if name in NAMES:
             return getattr(self.fixture, name)
         raise AttributeError(f"the statistics of benchmark have no {name!r}; they are in .stats")
 

@@ -31,7 +31,7 @@ def group(records: Sequence[Record], wanted: BenchmarkSettings) -> list[tuple[st
 
 def _part(record: Record, by: str) -> str:
     own = record.get("benchmark") or {}
-    full, parameters = record["nodeid"], own.get("params") or {}
+    full, parameters = record["nodeid"], own.get("param_names") or {}
     if by.startswith("param:"):
         name = by.removeprefix("param:")
         return f"{name}={parameters[name]}" if name in parameters else ""

@@ -61,6 +61,11 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
 
     forks.refuse_broken_fork()
     item, config = request.node, request.config
+    if not hasattr(item, "runtest"):
+        raise UsageError(
+            f"JaxBench got the request of a fixture with the scope {request.scope!r}, which belongs to no test",
+            "the request of one test: a fixture with the scope 'function', or the fixture jax_bench",
+        )
     settings = settings_of(config)
     params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
     name = item.nodeid.removesuffix(item.name) + getattr(item, "originalname", item.name)

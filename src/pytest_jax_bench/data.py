@@ -54,15 +54,13 @@ def load_bench_data(
             column is called `param_` and its name.
 
     Returns:
-        The array, or as said above. None instead of it if there is nothing at `file`.
+        The array, or as said above.
 
     Raises:
-        FileNotFoundError: a folder without a CSV file of the plugin.
+        FileNotFoundError: there is nothing at `file`, or it's a folder without a CSV file of the plugin.
         BenchaxError: the file cannot be read, or is not one of the plugin.
     """
     data = _load(Path(file))
-    if data is None:
-        return (None, None) if interprete_parameters and not merge_param else None
     if remove_dirty_mark:
         data["commit"] = [commit.rstrip("+") for commit in data["commit"].tolist()]
     if not (interprete_parameters or merge_param):
@@ -81,7 +79,7 @@ def last_entries_with(data: np.ndarray, keys: Iterable[str] = ("tag",)) -> np.nd
     return data[[last[values] for values in sorted(last, key=_sortable)]]
 
 
-def _load(path: Path) -> np.ndarray | None:
+def _load(path: Path) -> np.ndarray:
     if path.is_dir():
         files = sorted(f for f in path.rglob("*.csv") if f.is_file() and is_ours(f))
         if not files:
@@ -91,7 +89,9 @@ def _load(path: Path) -> np.ndarray | None:
                 "pytest writes them when tests with the fixture jax_bench run",
             )
         return np.concatenate([read(f) for f in files])
-    return read(path) if path.exists() else None
+    if not path.exists():
+        raise NoBenchmarks(f"there is no file {str(path)!r}", "a CSV file of the plugin, or the folder of several")
+    return read(path)
 
 
 def _sortable(values: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchax import api
+from benchax import units
 from benchax.case import Case
 from benchax.comparing import gate
 from benchax.comparing.sequential import RUN, TIMES, Effort
@@ -27,12 +27,12 @@ from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.stored import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
-from benchax.store.database import DatabaseStore
-from benchax.store.schema import case_key
+from benchax.stats.verdicts import Verdict
+from pytest_jax_bench import side_by_side
 from pytest_jax_bench.baseline import Row, has
 
 Limits = Mapping[Metric, gate.Limit]
-SAME_PROGRAM = "same: the program is the same"
+SAME_PROGRAM = f"same: {side_by_side.SAME_PROGRAM}"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class GateResult:
 
     against: str
     """The reference, as --ptjb-pin takes it."""
-    verdict: str | None
+    verdict: Verdict | None
     """The verdict on the run time; None: not compared."""
     text: str
     """The verdict with its numbers, or why there is none."""
@@ -49,6 +49,8 @@ class GateResult:
     """What exceeds its limit."""
     notes: tuple[str, ...] = ()
     """What must be known of the comparison, or that there is none."""
+    change: str = ""
+    """Of the run time: +32 %."""
     unjudged: tuple[str, ...] = ()
     """The metrics that have a limit and no verdict."""
 
@@ -61,6 +63,8 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     """
     labels = (label(old), label(new))
     try:
+        if measured is not None and not has(new, "jit"):
+            raise NotMeasured("its run time was not measured")
         paired_run = _pair_programs(old, labels, measured, case)
         if is_same_program(*(side.program or b"" for side in paired_run.sides)):
             return GateResult(labels[0], "same", SAME_PROGRAM)
@@ -76,7 +80,8 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
     alarms = tuple(gate.describe_alarm(c, limit) for c, limit in of_limits.alarms(found))
     text = f"{interval(run)} {verdict(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
-    return GateResult(labels[0], run.verdict, text, alarms, notes, tuple(of_limits.unjudged(found)))
+    change = "" if run.ratio is None else units.change(run.ratio)
+    return GateResult(labels[0], run.verdict, text, alarms, notes, change, tuple(of_limits.unjudged(found)))
 
 
 def label(row: Row) -> str:
@@ -96,18 +101,7 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
     """Raises `NotMeasured` where there is none, which says why."""
     if new is None or case is None:
         raise NotMeasured("only jitted functions have a program that could run again")
-    if new.headline is None:
-        raise NotMeasured("its run time was not measured")
-    if not old["session"]:
-        raise NotMeasured("the reference was kept by pytest-jax-bench, without its program")
-    if not has(old, "jit"):
-        raise NotMeasured("the run time of the reference was not measured")
-    if new.program is None:
-        raise NotMeasured(f"it has {_no_program(new)}")
-    store = api.opened(new.options.store)
-    reference = _find_measurement(store, old, new)
-    if reference.program is None:
-        raise NotMeasured(f"the reference has {_no_program(reference)}")
+    store, reference = side_by_side.find_reference(old, new)
     pairing = pair_with_rows(store, labels, {new.case: reference}, {new.case: new}, new.environment, new.options)
     if pairing.without:
         raise NotMeasured(pairing.without[0].why)
@@ -119,20 +113,6 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
         sides=tuple(replace(side, leaves=leaves) for side in paired_run.sides),
         remarks=tuple(remark for remark in paired_run.remarks if remark.code != "random-data"),
     )
-
-
-def _no_program(m: Measurement) -> str:
-    return f"no program that could run again: {m.why_absent('program') or 'it was stored by a benchax that kept none'}"
-
-
-def _find_measurement(store: DatabaseStore, old: Row, new: Measurement) -> Measurement:
-    """The measurement of a jitted function that the row `old` was made of."""
-    rows = store.query(case=new.case.name, run=old["session"])
-    # A session may measure the same thing twice; the row bears the time at which the first of its parts began.
-    mine = [m for m in rows if case_key(m.case) == case_key(new.case) and m.started_at >= old["created"]]
-    if not mine:
-        raise NotMeasured(f"the program of the reference is not in {store.where}")
-    return mine[0]
 
 
 def _leaves(case: Case, seed: int) -> tuple[Any, ...]:

@@ -16,14 +16,16 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchax.amounts import check_work
 from benchax.errors import FormatError, StoreError, UsageError
 from benchax.keywords import takes
-from pytest_jax_bench import context, inner_jit, keep, measure
+from pytest_jax_bench import context, keep, limits, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
+from pytest_jax_bench.dispatches import is_jitted, unwrap
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds
 from pytest_jax_bench.options import is_match
 
@@ -120,7 +122,10 @@ class JaxBench:
             whatever a function raises, BenchmarkFailed where it was stopped or has crashed: after the row was kept.
         """
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
-        call = _call(fn, fn_jit, args, tag, kwargs, named)
+        return self._measure(_call(fn, fn_jit, args, tag, kwargs, named), write)
+
+    def _measure(self, call: MeasureCall, write: bool) -> tuple[BenchData, Any]:
+        __tracebackhide__ = True
         if write and self.context.csv is None:
             raise UsageError(
                 "JaxBench has no path to write to",
@@ -138,14 +143,19 @@ class JaxBench:
         # Only now: the row of a function that failed is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error
+        limits.check(measured.timed, self.context.marker)
         return res, measured.out
+
+
+MEASURING = JaxBench._measure.__code__
+"""Where programs are compiled to be measured."""
 
 
 class Factory:
     """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
 
-    `jax_bench(f, x)` is for who comes from pytest-benchmark: it returns what `f(x)` returns. A jitted function is
-    measured stage by stage, also one inside a lambda that does nothing but call it; a plain one as it stands.
+    `jax_bench(f, x)` returns what `f(x)` returns. A jitted function is measured stage by stage, any other one as it
+    stands: as "Jit-Run" where it calls jitted functions, with the compilation and the memory of the one it calls.
     """
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -158,11 +168,17 @@ class Factory:
         fn, *rest = args
         work = {"work": named.pop("work")} if "work" in named and not takes(fn, "work") else {}
         bench = JaxBench(self.request, **vars(ROUNDS))
-        inner = inner_jit.find_jitted_call(fn, tuple(rest), named)
-        if inner is None:
-            return bench.measure(fn, None, *rest, kwargs=named, **work)[1]
-        _, out = bench.measure(None, inner.fn, *inner.args, kwargs=inner.kwargs, **work)
-        return out if inner.is_returned else None
+        return measure_observed(bench, *unwrap(fn, tuple(rest), named), **work)[1]
+
+
+def measure_observed(
+    bench: JaxBench, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **work: Any
+) -> tuple[BenchData, Any]:
+    """As `bench.measure`, of a jitted function, or of any other one: that is jitted work where it calls jitted
+    functions, however it does that."""
+    __tracebackhide__ = True
+    both = (None, fn) if is_jitted(fn) else (fn, None)
+    return bench._measure(replace(_call(*both, args, None, kwargs, work), is_observed=True), write=True)
 
 
 def _call(

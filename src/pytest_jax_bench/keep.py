@@ -9,6 +9,7 @@ A row of the CSV file has milliseconds, bytes, NaN and -1 for what was not measu
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from benchax import codec
-from benchax.model import Environment, Measurement
+from benchax.model import Environment, Measurement, Remark
 from pytest_jax_bench import baseline, graphs, measure
 from pytest_jax_bench.baseline import MetricVerdict
 from pytest_jax_bench.context import BenchContext
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
 NONE = -1
 COMMIT_DIGITS = 7
 UNKNOWN = "unknown"
+KEPT = "kept-program"
+"""The code of a function that compiles nothing, because JAX kept the program."""
+KEPT_NOTE = (
+    "JAX kept the compiled program, so this is the time to look it up. benchmark.compilation(f, x) times each build, "
+    "and the Compile column of benchmark(f, x) shows one"
+)
+NO_COMMIT = "no-commit"
+"""The code of a repository that git says nothing about."""
 BUSY = "busy"
 """The code of the remark that other processes used the machine meanwhile."""
 
@@ -53,15 +62,19 @@ def keep_measurement(
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _make_row(call, measured, rounds, context)
     notes = [text for text in (*measured.notes, doubts(measured), *other_timers(measured)) if text]
+    notes += [KEPT_NOTE] if measured.observed and measured.observed.is_lookup else []
     # One process of a JAX cluster writes: all of them run the test.
     if write and context.csv is not None and jax.process_index() == 0:
         row = _append(context.csv, row, context.nodeid, notes)
-        old = baseline.find_reference(row, context.csv, context.settings)
+        with measure.warnings_into(notes):
+            old = baseline.find_reference(row, context.csv, context.settings)
         verdicts = baseline.judge_metrics(old, row) if old else {}
         notes += graphs.save_if_wanted(call, measured, overrides, context, row)
         gated = _run_gate(call, measured, context, old, row)
+        if old and (judged := _judge(old, measured, verdicts, gated, rounds, context)):
+            verdicts["jit"] = judged
         notes += gated.notes if gated else ()
-        context.keep(_make_record(row, old, verdicts, gated, notes, measured, context))
+        context.keep(_make_record(call, row, old, verdicts, gated, notes, measured, context))
     return BenchData(complete(row), measured.jit, measured.eager, context.nodeid, tuple(notes))
 
 
@@ -103,7 +116,29 @@ def _run_gate(
     return fail_slower.check(old, new, measured.jit, case, limits)
 
 
+def _judge(
+    old: dict[str, Any],
+    measured: StepResults,
+    verdicts: dict[str, MetricVerdict],
+    gated: fail_slower.GateResult | None,
+    rounds: Rounds,
+    context: BenchContext,
+) -> MetricVerdict | None:
+    """What the two programs say of the run time; None where stored times decide, or the programs may not run."""
+    if gated is not None and gated.verdict is not None:
+        return MetricVerdict(gated.verdict, gated.text, gated.change)
+    settings, known = context.settings, verdicts.get("jit")
+    is_left_out = settings.no_judge or settings.fail_slower is not None or rounds.calls_per_round is not None
+    if known is None or known.verdict != "unclear" or is_left_out or measured.jit is None or measured.error:
+        return None
+    from pytest_jax_bench import side_by_side
+
+    judged = side_by_side.judge(old, measured.jit, measured.leaves)
+    return judged if judged.verdict != "unclear" else MetricVerdict("unclear", f"{known.why}; {judged.why}")
+
+
 def _make_record(
+    call: MeasureCall,
     row: dict[str, Any],
     old: dict[str, Any] | None,
     verdicts: dict[str, MetricVerdict],
@@ -121,11 +156,13 @@ def _make_record(
         "row": row,
         "reference": old,
         "verdicts": {metric: [judged.verdict, judged.why] for metric, judged in verdicts.items()},
+        "changes": {metric: judged.change for metric, judged in verdicts.items() if judged.change},
         "gate": asdict(gated) if gated else None,
         "notes": notes,
         "codes": _codes(measured),
-        "ranges": _ranges(measured) | _eager_peaks(measured.eager, row["eager_peak_bytes"]),
-        "readings": _readings(measured) if wanted.shows_statistics else None,
+        "is_run": call.is_observed,
+        "ranges": _ranges(measured) | _eager_peaks(measured.timed.get("eager"), row["eager_peak_bytes"]),
+        "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.list_addresses(context.marker),
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
@@ -139,14 +176,15 @@ def row_of(
     first = measured.rows[0] if measured.rows else None
     failed = next((m for m in measured.rows if m.failure is not None), None)
     failure = failed.failure if failed else None
+    timed = measured.timed
     return {
         "commit": commit_of(first.environment) if first else UNKNOWN,
         "tag": tag,
         "parameters": parameters,
         **_compile_columns(measured.jit),
-        **_time_columns("jit", measured.jit, rounds.jit_rounds),
-        **_time_columns("eager", measured.eager, rounds.eager_rounds),
-        "eager_peak_bytes": _eager_peak(measured.eager, argument_bytes),
+        **_time_columns("jit", timed.get("jit"), rounds.jit_rounds),
+        **_time_columns("eager", timed.get("eager"), rounds.eager_rounds),
+        "eager_peak_bytes": _eager_peak(timed.get("eager"), argument_bytes),
         "jit_warmup": rounds.jit_warmup,
         "eager_warmup": rounds.eager_warmup,
         "first_run_ms": _first_run(measured),
@@ -168,20 +206,35 @@ def commit_of(environment: Environment) -> str:
 
 def doubts(measured: StepResults) -> str:
     """What casts doubt on the numbers themselves."""
-    return "; ".join(r.message for m in measured.rows for r in m.remarks if r.severity == "error")
+    return "; ".join(r.message for r in _doubtful(measured))
+
+
+def _doubtful(measured: StepResults) -> list[Remark]:
+    # Where the compilation itself is timed, one is no doubt.
+    found = [r for m in measured.rows for r in m.remarks if r.severity == "error"]
+    return [r for r in found if not (measured.is_build and r.code == "recompiled")]
 
 
 def _codes(measured: StepResults) -> list[str]:
     """Returns the codes of the remarks that a summary has words for: those that cast doubt, and whether the machine was
     busy."""
-    found = [r.code for m in measured.rows for r in m.remarks if r.severity == "error" or r.code == BUSY]
-    return list(dict.fromkeys(found))
+    found = [r.code for r in _doubtful(measured)]
+    found += [r.code for m in measured.rows for r in m.remarks if r.code == BUSY]
+    found += [NO_COMMIT] if _is_commit_hidden(measured) else []
+    return list(dict.fromkeys([*found, KEPT] if measured.observed and measured.observed.is_lookup else found))
+
+
+def _is_commit_hidden(measured: StepResults) -> bool:
+    """Is there a repository that git says nothing about?"""
+    folder = measured.folder
+    if folder is None or not measured.rows or measured.rows[0].environment.commit is not None:
+        return False
+    return shutil.which("git") is not None and any((each / ".git").exists() for each in (folder, *folder.parents))
 
 
 def _ranges(measured: StepResults) -> dict[str, list[float]]:
     """Least and greatest reading in milliseconds, where there are too few for an interval of the median."""
-    pairs = (("jit", measured.jit), ("eager", measured.eager))
-    found = {kind: m.headline for kind, m in pairs if m is not None}
+    found = {kind: m.headline for kind, m in measured.timed.items()}
     few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
     return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
 
@@ -195,15 +248,15 @@ def _eager_peaks(m: Measurement | None, most_bytes: int) -> dict[str, list[float
 
 
 def _readings(measured: StepResults) -> dict[str, Any] | None:
-    """Tells seconds per call of the jitted function, else of the eager one, and how many calls a reading holds."""
-    m = measured.jit or measured.eager
+    """Returns seconds per call of the jitted function, else of the eager one, and how many calls a reading holds."""
+    m = next(iter(measured.timed.values()), None)
     samples = m.headline if m is not None and m.failure is None else None
     return {"times_s": list(samples.per_call_s), "iterations": samples.iterations} if samples is not None else None
 
 
 def other_timers(measured: StepResults) -> list[str]:
     """Where the first timer that was asked for could not serve: which one is shown, and why."""
-    m = measured.jit
+    m = measured.timed.get("jit")
     if m is None or m.failure is not None or m.options.stages != "samples" or m.options.timer == "auto":
         return []
     asked = m.options.timer.split(",")[0]
@@ -251,7 +304,7 @@ def _eager_peak(m: Measurement | None, argument_bytes: int) -> int:
 
 
 def _first_run(measured: StepResults) -> float:
-    m = measured.jit or measured.eager
+    m = next(iter(measured.timed.values()), None)
     return _ms(m.stages.first_run_s if m else None)
 
 

@@ -32,9 +32,15 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
 KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "plot": (callable, "a function of the data"),
     "plot_summary": (callable, "a function of the data"),
+    "max_time_ms": (_is_time, "milliseconds above 0"),
+    "min_time_ms": (_is_time, "milliseconds above 0"),
     "max_compiles": (_is_count, "a whole number from 0 up"),
     "only_last": (lambda value: isinstance(value, bool), "True or False"),
     "save_graph": (lambda value: isinstance(value, bool), "True or False"),

@@ -10,9 +10,11 @@ With `calls_per_round` both counts are kept to exactly.
 from __future__ import annotations
 
 import contextlib
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +29,7 @@ from benchax.model import Failure, Measurement, Opaque, Options
 from benchax.options import resolve
 from benchax.source_files import keep_own_frames
 from pytest_jax_bench.context import BenchContext, make_folder
+from pytest_jax_bench.dispatches import Observed, can_be_observed
 
 WARMUP_S = 0.02
 SAMPLING_S = 0.01
@@ -44,6 +47,18 @@ class BenchmarkFailed(BenchaxError):
     """The function failed in another process, was stopped at its limit, or took its process with it."""
 
 
+def whole_number(name: str, value: Any, least: int) -> int:
+    """`value` as an int: also 3.0 and NumPy's integers.
+
+    Raises:
+        UsageError: it's no whole number, or below `least`.
+    """
+    number: Any = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(number, bool) or not hasattr(number, "__index__") or operator.index(number) < least:
+        raise UsageError(f"invalid {name}={value!r}", f"a whole number from {int(least)} up")
+    return operator.index(number)
+
+
 @dataclass(frozen=True)
 class Rounds:
     """How much is measured, as `JaxBench` was told."""
@@ -57,14 +72,9 @@ class Rounds:
     """None: as many as a reading needs, and warming up until times are steady."""
 
     def __post_init__(self) -> None:
-        calls = self.calls_per_round
-        if calls is not None and (isinstance(calls, bool) or not isinstance(calls, int) or calls < 1):
-            raise UsageError(f"calls_per_round={calls!r} cannot be", "a whole number from 1 up, or None")
-        for name, value in vars(self).items():
-            if name == "calls_per_round":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise UsageError(f"{name}={value!r} cannot be", "a whole number from 0 up")
+        for name, value in dict(vars(self)).items():
+            if name != "calls_per_round" or value is not None:
+                object.__setattr__(self, name, whole_number(name, value, least=name == "calls_per_round"))
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,8 @@ class MeasureCall:
     tag: str
     work: Any = None
     """What one call gets done, as for `benchax.bench`."""
+    is_observed: bool = False
+    """Is `fn` jitted work where it dispatches any, however it's called?"""
 
 
 @dataclass(frozen=True)
@@ -92,6 +104,8 @@ class Overrides:
     """Sampling ends then, but for the first rounds."""
     setup: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
     """Makes the arguments of each call; with `calls_per_round` only."""
+    is_build: bool = False
+    """Does each call compile something, as it's meant to?"""
 
 
 @dataclass
@@ -103,12 +117,25 @@ class StepResults:
     out: Any = None
     hlo: str = ""
     lowered: Any = None
+    leaves: list[Any] | None = None
+    """What the jitted function's program is given; None where that stayed in another process."""
     error: BaseException | None = None
     """What the function raised, or why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
     """Rows, until they are stored."""
     notes: list[str] = field(default_factory=list[str])
     """What became of storing them."""
+    observed: Observed | None = None
+    is_build: bool = False
+    folder: Path | None = None
+    """The folder of the test file."""
+
+    @property
+    def timed(self) -> dict[str, Measurement]:
+        """The measurements with run times: "jit" of jitted work, "eager" of anything else."""
+        if self.observed is not None and self.observed.dispatches and self.eager is not None:
+            return {"jit": self.eager}
+        return {kind: m for kind, m in (("jit", self.jit), ("eager", self.eager)) if m is not None}
 
     @property
     def rows(self) -> list[Measurement]:
@@ -126,7 +153,7 @@ def run_steps(
     Raises:
         UsageError: an option that is not permitted. What the functions do wrong is in the answer.
     """
-    measured = StepResults()
+    measured = StepResults(is_build=overrides.is_build, folder=context.folder)
     try:
         _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:
@@ -143,10 +170,14 @@ def _take_steps(
     measured: StepResults,
 ) -> None:
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
-        case = make_case_of(call, call.fn, context, jit=False)
-        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
+        fn = call.fn
+        if call.is_observed and can_be_observed(fn):
+            fn = measured.observed = _observe(fn, rounds)
         options = base | _eager_options(rounds)
+        case = make_case_of(call, fn, context, jit=False)
+        case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         measured.eager = _run(case, options, {}, context, measured)
+        _build_observed(call, base, context, measured)
     if call.fn_jit is not None and measured.error is None:
         case = make_case_of(call, call.fn_jit, context, jit=True)
         has_reference = measured.eager is not None and measured.out is not None
@@ -155,6 +186,28 @@ def _take_steps(
         case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup, overrides))
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
         measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
+
+
+def _observe(fn: Callable[..., Any], rounds: Rounds) -> Observed:
+    """The second call is a warm-up, or one in which memory is observed, except where few calls are asked for."""
+    is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
+    return Observed(fn, 1 if is_timed else 2)
+
+
+def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchContext, measured: StepResults) -> None:
+    """Compiles the one jitted function that the observed one calls: its compile time, memory plan, and program."""
+    program = measured.observed and measured.observed.program
+    if program is None or measured.error is not None:
+        return
+    inner = replace(call, fn=None, fn_jit=program.fn, args=program.args, kwargs=program.kwargs)
+    options = base | {"memory": False} | _sampling("build", 0, 0)
+    built = StepResults()
+    case = make_case_of(inner, program.fn, context, jit=True)
+    measured_program = _run(case, options, {"timer": "wall", "verify": "off"}, context, built)
+    if built.error is None:
+        measured.jit, measured.hlo, measured.lowered = measured_program, built.hlo, built.lowered
+        measured.leaves = built.leaves
+        measured.kept += built.kept
 
 
 def _store(measured: StepResults, context: BenchContext) -> None:
@@ -270,7 +323,7 @@ def _run(
         into.out = heard["outputs"]
     elif resolved.stages != "build":
         into.out = call_once(case.fn, *case.inputs())  # in another process, where they stayed
-    into.hlo, into.lowered = heard.get("hlo", ""), heard.get("lowered")
+    into.hlo, into.lowered, into.leaves = heard.get("hlo", ""), heard.get("lowered"), heard.get("leaves")
     return row
 
 

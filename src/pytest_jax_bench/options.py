@@ -102,6 +102,9 @@ def _path(text: str) -> Path:
 OPTIONS = (
     Option("output_dir", f"Folder of CSV files, database, plots and graphs (default: {OUTPUT_DIR})", _path, "DIR"),
     Option("no_compare", "Do not compare (default: with the first run of this commit, or the previous one)"),
+    Option(
+        "no_judge", "Do not run stored programs side by side where stored times can't decide (default: 0.5 s a test)"
+    ),
     Option("pin", "Compare with this commit, and this run of it (default: none)", _pin, "COMMIT[:RUN]"),
     Option("save_graph", "Save compiled graphs as SVG if they differ from the last saved (default: off)"),
     Option("plot", "Draw plots at the end; needs matplotlib (default: off)"),
@@ -139,11 +142,13 @@ def add(parser: pytest.Parser) -> None:
             group.addoption(*option.flags, action="store_true", default=None, help=text)
         else:
             group.addoption(*option.flags, type=_for_argparse(option.read), metavar=option.metavar, help=text)
-        for ini, flag in zip(option.inis, option.flags, strict=True):
-            if option.read is None:
-                parser.addini(ini, f"Default of {flag}", type="bool", default=False)
-            else:
-                parser.addini(ini, f"Default of {flag}", default=None)
+        kind: Any = {"default": None} if option.read else {"type": "bool", "default": False}
+        ours, alias = option.inis[::-1]
+        try:
+            parser.addini(ours, f"Default of {option.flags[1]}", **kind, aliases=[alias])
+        except TypeError:  # pytest 8, which lists both
+            for ini in option.inis:
+                parser.addini(ini, f"Default of {option.flags[1]}", **kind)
 
 
 def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -169,7 +174,14 @@ def values_of(config: pytest.Config) -> dict[str, Any]:
     if config.getoption("ptjb_output_dir") is None:
         said["output_dir"] = config.rootpath / said.get("output_dir", OUTPUT_DIR)
     here = config.invocation_params.dir
-    return said | {name: here / said[name] for name in ("output_dir", "json") if name in said}
+    said |= {name: here / said[name] for name in ("output_dir", "json") if name in said}
+    if said["output_dir"].exists() and not said["output_dir"].is_dir():
+        import pytest
+
+        raise pytest.UsageError(
+            f"the output folder {str(said['output_dir'])!r} is a file\nexpected a folder, or a new name"
+        )
+    return said
 
 
 def is_marked(item: pytest.Item) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_jax_bench import options
+from pytest_jax_bench import load, options
 from pytest_jax_bench.stash import MARKED, MEASURED, SESSION, VALUES
 
 if TYPE_CHECKING:
@@ -25,19 +25,19 @@ ATTRIBUTE = "ptjb"
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
-    "verify=None, max_compiles=None): how a benchmark is measured and drawn. plot: a function of the data of this test"
+    "verify=None, max_compiles=None, max_time_ms=None, min_time_ms=None): "
+    "how a benchmark is measured and drawn. plot: a function of the data of this test"
     "; plot_summary: of the merged data of all its parameters; only_last: these get only the newest run; save_graph: "
     "save the compiled graph as SVG; timeout_s: for each stage (2.5, '500ms', '2min'); timer, verify: as --ptjb-timer "
-    "and --ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this"
+    "and --ptjb-verify; max_compiles: the test fails where its own lines compile more programs than this; "
+    "max_time_ms, min_time_ms: the test fails where a run time is beyond these for sure"
 )
 
 
 def __getattr__(name: str) -> Any:
     # Where pytest-jax-bench 0.5.0 has it. Loaded when asked for, since it needs JAX.
     if name == "JaxBench":
-        from pytest_jax_bench.fixture import JaxBench
-
-        return JaxBench
+        return load("fixture").JaxBench
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -70,10 +70,11 @@ def pytest_configure(config: pytest.Config) -> None:
     values = config.stash[VALUES] = options.values_of(config)
     others = other_plugins(config)
     if not others and config.getoption("benchmark_only", None) is not None:
-        from pytest_jax_bench import benchmark_options
+        from pytest_jax_bench import benchmark_hooks, benchmark_options
 
         values["benchmark"] = benchmark_options.values_of(config)
         values |= benchmark_options.for_ours(config)
+        config.pluginmanager.add_hookspecs(benchmark_hooks)
     if "fixture" in values and not others:
         from pytest_jax_bench import benchmark_plugin
 
@@ -127,10 +128,10 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
         return
     from benchax.errors import NotMeasured
     from benchax.watching.assertions import RecompileError, max_compiles
-    from pytest_jax_bench.fixture import JaxBench
+    from pytest_jax_bench.fixture import MEASURING
 
     try:
-        with max_compiles(limit, ignored=frozenset({JaxBench.measure.__code__})):
+        with max_compiles(limit, ignored=frozenset({MEASURING})):
             yield
     except (RecompileError, NotMeasured) as error:
         pytest.fail(str(error), pytrace=False)
@@ -139,9 +140,7 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def jax_bench(request: pytest.FixtureRequest) -> Factory:
     """Makes benchmarks: `jax_bench(jit_rounds=20, jit_warmup=1).measure(fn_jit=f, x=x)`, or just `jax_bench(f, x)`."""
-    from pytest_jax_bench.fixture import Factory
-
-    return Factory(request)
+    return load("fixture").Factory(request)
 
 
 # The outermost wrapper: what follows its yield comes after all others have changed the report.
@@ -201,9 +200,9 @@ class SessionReporter:
             switches = " ".join(off[name] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
         if "benchmark" in values:
-            from pytest_jax_bench import benchmark_options
+            from pytest_jax_bench import benchmark_hooks, benchmark_options
 
-            lines += benchmark_options.ignored(self.config)
+            lines += benchmark_options.ignored(self.config) + benchmark_hooks.uncalled(self.config)
         return [f"benchax: {line}" for line in lines]
 
     # First of all: what other plugins deselect is gone from the list then.
@@ -238,6 +237,4 @@ class SessionReporter:
             terminalreporter.write_line(line, yellow=True)
         values = self.config.stash[VALUES]
         if self.records or values.keys() & {"json", "disable", "benchmark"}:
-            from pytest_jax_bench import session_summary
-
-            session_summary.report(self.config, terminalreporter, self.records)
+            load("session_summary").report(self.config, terminalreporter, self.records)

@@ -85,7 +85,16 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
     """One, but where groups, an order or columns were asked for."""
     wanted = settings.benchmark
-    if wanted == BenchmarkSettings() and not any((r.get("benchmark") or {}).get("group") for r in records):
+    hooked = None
+    if reporter.config.pluginmanager.hasplugin("benchax-fixture"):
+        from pytest_jax_bench import benchmark_hooks
+
+        hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
+    if (
+        not hooked
+        and wanted == BenchmarkSettings()
+        and not any((r.get("benchmark") or {}).get("group") for r in records)
+    ):
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
@@ -99,24 +108,25 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
             reporter.write_line(f"ptjb: (saved) is {path}, of another session; see -v for what that can tell")
         except BenchaxError as error:
             reporter.write_line(f"ptjb: not compared. {error}")
-    for title, group in benchmark_table.group(records, wanted):
+    for title, group in hooked or benchmark_table.group(records, wanted):
         if title:
             reporter.write_line(f"group {table.truncate(title, 200)}: {plural(len(group), 'measurement')}")
         _table(reporter, benchmark_table.tabulate(group, wanted, saved))
 
 
 def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
-    """By pytest's writer, which knows how wide this terminal is and whether it shows colours."""
+    """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
-    for line in layout.fit(found, writer.fullwidth, lambda text, style: writer.markup(text, **MARKUP[style])):
+    width = writer.fullwidth if reporter.isatty else None
+    for line in layout.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
 
 
 def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
-    from pytest_jax_bench import benchmark_json
+    from pytest_jax_bench import benchmark_hooks, benchmark_json
 
     wanted, written = settings.benchmark, list[Path]()
-    document = benchmark_json.make_document(records)
+    document = benchmark_hooks.complete_document(reporter.config, benchmark_json.make_document(records))
     if wanted.json is not None:
         path = reporter.config.invocation_params.dir / wanted.json
         benchmark_json.write(path, document)
@@ -137,11 +147,19 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         )
     if busy := [r for r in records if BUSY in r.get("codes", ())]:
         lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
+    if any("no-commit" in r.get("codes", ()) for r in records):
+        lines.append(
+            "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
+            "trust it)"
+        )
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
     if settings.fail_slower is not None and unmatched:
         lines.append(f"ptjb: nothing to compare with (--ptjb-fail-slower): {_share(unmatched, records)}")
+    if gray := table.unjudged(records):
+        hint = "" if verbosity >= 1 else " (-v says why)"
+        lines.append(f"ptjb: {plural(gray, 'value')} in gray: no verdict{hint}")
     if verbosity >= 1:
         lines += reasons(records)
     return lines

@@ -64,6 +64,7 @@ class PluginSettings:
 
     output_dir: Path = Path(OUTPUT_DIR)
     no_compare: bool = False
+    no_judge: bool = False
     pin: Pin | None = None
     save_graph: bool = False
     plot: bool = False

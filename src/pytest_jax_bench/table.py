@@ -2,8 +2,8 @@
 
 ± is half of the 95 % interval of the median: what is not known about this run. Where that is as much as the value, the
 ends of the interval are shown instead; below six rounds there is none, and (low–high) is the least and the greatest
-reading. What another run may differ by is in the verdict: a cell is coloured, and says faster or slower, only where the
-comparison supports it; where it cannot tell, it says "unclear". How it is fitted to a terminal is in `layout.py`.
+reading. A cell is green or red, and says faster or slower, only where the comparison supports that; gray
+means that there's no verdict. How it is fitted to a terminal is in `layout.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ Row = Mapping[str, Any]
 TITLES = {
     "compile": "Compile",
     "jit": "Jit-Run",
+    "run": "Run",
     "eager": "Eager-Run",
     "jit_peak_bytes": "Jit-Peak",
     "jit_constants_bytes": "Jit-Const",
@@ -31,8 +32,8 @@ TITLES = {
 LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
-STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "faint", "unclear": "faint"}
-"""By verdict."""
+STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
+"""By verdict. Faint, which is gray, is none."""
 COLUMNS = (
     TableColumn("Test", "names"),
     TableColumn("C.Run", "words"),
@@ -73,6 +74,11 @@ def _commit_run(record: Record) -> str:
 
 
 def _number(record: Record, metric: str) -> TableCell:
+    # A function that isn't jitted is a run of its own kind where nobody called it eager.
+    if metric in ("run", "eager"):
+        if (metric == "run") is not bool(record.get("is_run")):
+            return TableCell("")
+        metric = "eager"
     new, old = _value(record["row"], metric), _value(record["reference"], metric)
     if new is None:
         return TableCell("")
@@ -85,9 +91,19 @@ def _number(record: Record, metric: str) -> TableCell:
     if old is None:
         return TableCell(text)
     verdict = record["verdicts"][metric][0]
+    if verdict in ("same", "unclear"):
+        return TableCell(text, STYLES[verdict])
+    if not is_time and " -> " not in text:  # a difference that isn't seen is none
+        return TableCell(text)
     # Bytes are less or more, not faster or slower.
-    word = "" if verdict == "same" else f" {verdict if is_time else COUNTED[verdict]}"
-    return TableCell(text + word, STYLES[verdict])
+    change = record.get("changes", {}).get(metric)
+    words = (text, change, verdict if is_time else COUNTED[verdict])
+    return TableCell(" ".join(filter(None, words)), STYLES[verdict])
+
+
+def unjudged(records: Sequence[Record]) -> int:
+    """How many cells are gray."""
+    return sum(cell.style == "faint" for row in tabulate_records(records).rows for cell in row)
 
 
 def _value(row: Row | None, metric: str) -> float | None:
@@ -136,7 +152,7 @@ def _spread_text(value: float, spread: Sequence[float] | None, scale: float) -> 
 def _size(new: float, old: float | None, ends: Sequence[float] | None = None) -> str:
     """24.1 MiB -> 32.2 MiB; equal sizes once; 5.03 MiB–7.00 MiB where it differs from call to call."""
     text = f"{units.size(ends[0])}–{units.size(ends[1])}" if ends else units.size(new)
-    return text if old is None or old == new else f"{units.size(old)} -> {text}"
+    return text if old is None or units.size(old) == text else f"{units.size(old)} -> {text}"
 
 
 DOUBTS: dict[str, tuple[str, Style]] = {
@@ -144,6 +160,7 @@ DOUBTS: dict[str, tuple[str, Style]] = {
     "state-dropped": ("state dropped", "bad"),
     "recompiled": ("compiled while timed", "warning"),
     "impure": ("impure", "warning"),
+    "kept-program": ("nothing compiled", "warning"),
 }
 """By the code of a remark: what stands in the last column of a row that has its numbers. Red: a check failed."""
 SEE_BELOW: tuple[str, Style] = ("see below", "warning")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 PROGRAM = """
 import sys
@@ -24,7 +25,7 @@ sys.exit(int(sys.argv[1]))
 def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
     command = [sys.executable, "-m", "benchax.cli.main", "audit", "--rules", "eager-operations", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return warm_python.run(command, cwd=folder)
 
 
 @pytest.fixture(scope="module")

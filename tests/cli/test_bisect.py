@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from git_repositories import git
 
 from benchax.cli.bisect import FOUND, SEVERAL_LEFT, _show, bisect
 from benchax.errors import UsageError
@@ -52,9 +52,6 @@ def test_the_range_that_is_left_is_listed(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    for command in (
-        ["init", "-q", "-b", "main"],
-        ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "first"],
-    ):
-        subprocess.run(["git", *command], check=True)
+    git(project, "init", "-q", "-b", "main")
+    git(project, "commit", "-q", "--allow-empty", "-m", "first")
     return project

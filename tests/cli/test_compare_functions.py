@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_line import Benchax
 
 from benchax.cli.compare_functions import labels, split_words
@@ -45,9 +46,7 @@ def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "other.py").write_text(MODEL, encoding="utf-8")
     command = [sys.executable, "-c", "from benchax.cli.main import main; main()", "compare", *words]
     environ = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environ, check=False
-    )
+    return warm_python.run(command, cwd=folder, env=environ)
 
 
 # ---- real rankings ----------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Benchax
 from exported_rows import SLOWER
+from git_repositories import git
 from measurement_strategies import HOST, measured
 
 from benchax.cli.export import is_of
@@ -88,11 +88,6 @@ def test_a_format_has_to_be_named(benchax: Benchax, store: DatabaseStore) -> Non
 
     assert done.code == 2
     assert "Missing option '--format'" in done.err
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def test_asv_gets_the_date_of_the_commit_and_later_runs_join_it(benchax: Benchax, project: Path) -> None:

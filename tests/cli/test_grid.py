@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import warm_python
 from command_line import Done, runner
 from source_tree import PACKAGE
 
@@ -238,11 +239,9 @@ def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) 
 @pytest.mark.slow
 def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Path) -> None:
     settings = os.environ | {"N_X": "4,8", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}
-    program = subprocess.run(
-        [sys.executable, str(EXAMPLE)], cwd=project, env=settings, capture_output=True, text=True, timeout=120
-    )
-    as_file = subprocess.run(
-        command("grid", str(EXAMPLE), "--store", "off"), cwd=project, env=settings, capture_output=True, text=True,
+    program = warm_python.run([sys.executable, str(EXAMPLE)], cwd=project, env=settings, timeout=120)
+    as_file = warm_python.run(
+        command("grid", str(EXAMPLE), "--store", "off"), cwd=project, env=settings,
         timeout=120,
     )  # fmt: skip
 

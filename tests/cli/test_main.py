@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import Benchax, runner
 from measurement_strategies import RICH, measured
 from rich.cells import cell_len
 from source_tree import PACKAGE
@@ -38,6 +39,12 @@ def benchax(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProc
     return subprocess.run(
         command(*words), cwd=cwd, env=environment(**settings), capture_output=True, encoding="utf-8", timeout=120
     )
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Benchax:
+    """Runs the command line in this process."""
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +94,12 @@ def test_the_version_is_one_line(tmp_path: Path) -> None:
         (["show", "1", "2"], "Got unexpected extra argument"),
     ],
 )
-def test_a_wrong_word_is_named_on_stderr(words: list[str], message: str, tmp_path: Path) -> None:
-    done = benchax(*words, cwd=tmp_path)
+def test_a_wrong_word_is_named_on_stderr(words: list[str], message: str, project: Path, here: Benchax) -> None:
+    done = here(*words)
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "Traceback" not in done.err
 
 
 def test_our_own_errors_are_sentences_and_no_tracebacks(tmp_path: Path) -> None:

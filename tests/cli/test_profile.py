@@ -16,6 +16,8 @@ import pytest
 from command_line import Done, runner
 from source_tree import PACKAGE
 
+pytestmark = pytest.mark.usefixtures("kept_pools")
+
 FUNCTIONS = """
 import os, time, jax, jax.numpy as jnp
 

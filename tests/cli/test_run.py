@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import warm_python
 from command_line import Benchax, Done, runner
 from comparisons_by_hand import compared
 from measurement_strategies import measured
@@ -53,9 +54,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 def process(*words: str, cwd: Path, **settings: str) -> Done:
     """Runs the command line in a process of its own."""
-    done = subprocess.run(
-        command(*words), cwd=cwd, env=environment(**settings), capture_output=True, encoding="utf-8", timeout=120
-    )
+    done = warm_python.run(command(*words), cwd=cwd, env=environment(**settings), timeout=120)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_line import Benchax
 
 PROGRAM = """
@@ -34,11 +35,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
     folder = tmp_path_factory.mktemp("program")
     (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
     words = ["watch", "--transfers", "--output", "o.json", "--", sys.executable, "train.py", "5"]
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-m", "benchax.cli.main", *words],
         cwd=folder,
-        capture_output=True,
-        text=True,
         env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")},
     )
     return done, json.loads((folder / "o.json").read_text(encoding="utf-8"))

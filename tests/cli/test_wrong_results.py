@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
@@ -44,9 +45,7 @@ QUICK = ("--max-time", "0.02", "--min-time", "0.01", "--timer", "wall", "--no-me
 def benchax(folder: Path, *words: str, digits: str = "") -> subprocess.CompletedProcess[str]:
     (folder / "bench_scaled.py").write_text(BENCH.format(digits=digits), encoding="utf-8")
     command = [sys.executable, "-c", "from benchax.cli.main import main; main()", *words]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, check=False
-    )
+    return warm_python.run(command, cwd=folder, timeout=300)
 
 
 def test_run_ends_with_1_where_the_compiled_result_is_wrong(tmp_path: Path) -> None:

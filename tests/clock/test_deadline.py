@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from jax import lax
 from jax_versions import IS_0_6
 
@@ -385,9 +385,7 @@ show(jax.jit(on_both(lambda x: with_deadline(endless, 0.1, on_timeout="partial")
 def test_loops_on_several_devices_are_refused_and_stopped_on_each_alone() -> None:
     """An endless one would never return, whatever the limit."""
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES], env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = warm_python.run([sys.executable, "-c", TWO_DEVICES], env=environment, timeout=120)
 
     without_loops, *refused, spread_input, alone = done.stdout.splitlines()
 

@@ -2,13 +2,14 @@
 
 import ctypes
 import os
-import subprocess
+import shutil
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 
 from benchax.clock import handlers, interpreted, selftest, tiers
 from benchax.clock.selftest import SPIN_NS, judge_length, judge_order, nanoseconds
@@ -88,10 +89,7 @@ def test_strips_have_a_greatest_length():
 
 def run(code, **environ):
     """`code` in a Python of its own: handlers are registered for good."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environ, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+    return warm_python.run([sys.executable, "-c", code], env=os.environ | environ, check=True).stdout.strip()
 
 
 WITHOUT_PREBUILT = """
@@ -109,7 +107,7 @@ print(tier().name, *tier().reasons, sep="|")
 def test_without_the_prebuilt_library_one_is_built_and_kept(tmp_path):
     environ = {"XDG_CACHE_HOME": str(tmp_path)}
 
-    if run("import shutil; print(shutil.which('cc'))") == "None":
+    if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     assert run(WITHOUT_PREBUILT, **environ) == "built|prebuilt: benchax was installed without a C compiler"
     (library,) = tmp_path.rglob("handlers-*.so")

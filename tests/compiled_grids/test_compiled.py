@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from functions_by_hand import X, double, endless_scan, forever, looping
 from jax import lax
 
@@ -301,9 +301,7 @@ except Exception as error:
 
 def test_the_clock_is_found_inside_of_a_jit_and_data_on_several_devices_are_refused():
     flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    found = subprocess.run(
-        [sys.executable, "-c", IN_A_FRESH_PROCESS], env=flags, capture_output=True, text=True, check=True
-    ).stdout
+    found = warm_python.run([sys.executable, "-c", IN_A_FRESH_PROCESS], env=flags, check=True).stdout
 
     assert found.startswith(
         "['ok']\nnot available here, because the data lie on 2 devices, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import psutil
 import pytest
+import warm_python
 
 import benchax
 from benchax.store.load import load
@@ -199,7 +199,7 @@ def test_the_same_seed_gives_the_same_inputs_in_any_worker(project: Path) -> Non
         return jax.random.normal(key, (n,))
 
     first = benchax.grid([fine], [4, 8], make=make, trials=2, seed=7, store=False)
-    shared_pool().close()
+    shared_pool().renew()
     second = benchax.grid([fine], [8], make=make, trials=2, seed=7, store=False)
     other = benchax.grid([fine], [8], make=make, trials=2, seed=8, store=False)
 
@@ -213,6 +213,6 @@ def test_no_backend_starts_in_this_program_for_a_grid(tmp_path: Path) -> None:
         "import benchax; g = benchax.grid([abs], ['f32[4]', 'f32[8]'], store=False); "
         "import jax._src.xla_bridge as b; print(b.backends_are_initialized(), g.is_ok)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = warm_python.run([sys.executable, "-c", code], cwd=tmp_path, timeout=120)
 
     assert done.stdout.split() == ["False", "True"], done.stderr

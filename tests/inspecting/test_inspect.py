@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from jax.experimental import sparse
 
 import benchax
@@ -247,9 +247,7 @@ def test_the_jaxpr_is_plain_text_in_ipython(tmp_path: Path) -> None:
     """JAX colours it there, and escape codes stood in files and in `--json`."""
     code = "import benchax; print(repr(benchax.inspect(abs, 'f32[3]').jaxpr.text))"
 
-    shown = subprocess.run(
-        [sys.executable, "-m", "IPython", "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True
-    ).stdout
+    shown = warm_python.run([sys.executable, "-m", "IPython", "-c", code], cwd=tmp_path, check=True).stdout
 
     assert "lambda" in shown
     assert r"\x1b" not in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+import warm_python
 from jax_versions import tells_runs
 
 from benchax.clock import handlers, tier
@@ -278,7 +278,7 @@ with session() as recording:
 print([run.outer + run.inner for run in runs.device_runs(events.read(recording.xspace, runs.STATS))])
 """
     environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    out = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    out = warm_python.run([sys.executable, "-c", program], env=environ, check=True)
 
     assert out.stdout == "[2, 2, 2, 2, 2]\n"
 

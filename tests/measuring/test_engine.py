@@ -256,7 +256,6 @@ def test_wrappers_that_hold_a_jit_are_measured(package, bench):
     assert m.samples_of("in_graph")
 
 
-@pytest.mark.serial
 def test_progress_names_the_stages_in_the_order_of_work(short):
     stages = []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from jax_versions import leaves_lines_out
 from measuring.conftest import SHORT
 
@@ -233,9 +233,7 @@ print(measure(make_case(halves, ("f32[8]",)), options, run_id="").program.sha256
 
 @pytest.mark.slow
 def test_two_processes_make_the_same_program() -> None:
-    said = [
-        subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True) for _ in range(2)
-    ]
+    said = [warm_python.run([sys.executable, "-c", SCRIPT], check=True) for _ in range(2)]
 
     one, other = (each.stdout.strip() for each in said)
     assert one == other
@@ -306,10 +304,8 @@ print(jax.device_count(), m.status, m.program, m.why_absent("program"))
 
 
 def test_inputs_on_several_devices_are_not_exported() -> None:
-    said = subprocess.run(
+    said = warm_python.run(
         [sys.executable, "-c", SEVERAL],
-        capture_output=True,
-        text=True,
         check=True,
         env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
 import pytest
+import warm_python
 
 from benchax import bench
 
@@ -17,7 +17,7 @@ ENVIRON = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_p
 
 def say(program: str) -> Any:
     """What a program with four devices prints, as JSON."""
-    out = subprocess.run([sys.executable, "-c", program], env=ENVIRON, capture_output=True, text=True, check=False)
+    out = warm_python.run([sys.executable, "-c", program], env=ENVIRON)
     assert out.returncode == 0, out.stderr[-2000:]
     return json.loads(out.stdout.splitlines()[-1])
 

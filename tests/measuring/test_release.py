@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import pytest
+import warm_python
 
 import benchax
 from benchax.measuring import release
@@ -57,7 +57,7 @@ def test_no_backend_is_started_to_look() -> None:
     look = "from benchax.measuring.release import release_programs; release_programs()"
     told = "import jax; print(jax._src.xla_bridge.backends_are_initialized())"
 
-    done = subprocess.run([sys.executable, "-c", f"{look}; {told}"], capture_output=True, text=True, check=True)
+    done = warm_python.run([sys.executable, "-c", f"{look}; {told}"], check=True)
 
     assert done.stdout.strip() == "False"
 

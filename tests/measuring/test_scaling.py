@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import sys
 from typing import Any
 
 import pytest
+import warm_python
 from measurement_strategies import HOST
 
 from benchax.case import Case, make_case
@@ -140,7 +140,7 @@ def test_a_function_is_scaled_from_the_command_line() -> None:
     command = (sys.executable, "-m", "benchax.cli.main", "run", "jax.numpy:matmul", "f32[60@data,32]", "f32[32,32]")
     environ = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     more = ("--devices", "1,2,4", "--max-time", "0.05", "--json")
-    out = subprocess.run([*command, *more], env=environ, capture_output=True, text=True, check=False)
+    out = warm_python.run([*command, *more], env=environ)
 
     assert out.returncode == 0, out.stderr
     found = json.loads(out.stdout)

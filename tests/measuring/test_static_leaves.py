@@ -96,11 +96,10 @@ def plain_step() -> tuple[Any, ...]:
     return step, {"w": "f32[8,2]", "b": "f32[2]"}, X, 0.1
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: (train, *equinox_call()),
+        pytest.param(lambda: (train, *equinox_call()), marks=pytest.mark.slow),
         lambda: (eqx.filter_jit(train), *equinox_call()),
         linen_step,
         nnx_step,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from git_repositories import git
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +15,8 @@ from benchax.errors import UsageError
 from benchax.paired_runs.bisect import NEIGHBOURS, bisect
 from benchax.paired_runs.judges import list_commits, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
+
+pytestmark = pytest.mark.usefixtures("kept_pools")
 
 
 class Judge:
@@ -100,46 +102,40 @@ WORK = "import jax, jax.numpy as jnp\n# {}\ndef f(x): return jax.lax.fori_loop(0
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    git("init", "-q", "-b", "main")
-    git("config", "user.email", "a@b.c")
-    git("config", "user.name", "a")
+    git(Path.cwd(), "init", "-q", "-b", "main")
     (project / "bench_work.py").write_text(BENCH)
     for subject, steps in [("first", 50), ("words", 50), ("slower", 200), ("more words", 200)]:
         commit(subject, steps)
     return project
 
 
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def commit(subject: str, steps: int) -> None:
     Path("work.py").write_text(WORK.format(subject, steps))
-    git("add", ".")
-    git("commit", "-q", "-m", subject)
+    git(Path.cwd(), "add", ".")
+    git(Path.cwd(), "commit", "-q", "-m", subject)
 
 
 def test_commits_are_listed_from_good_to_bad(repository: Path) -> None:
     found = list_commits("HEAD~2", "main")
 
-    assert [git("show", "-s", "--format=%s", each) for each in found] == ["words", "slower", "more words"]
+    assert [git(Path.cwd(), "show", "-s", "--format=%s", each) for each in found] == ["words", "slower", "more words"]
 
 
 def test_only_first_parents_are_listed(repository: Path) -> None:
-    git("checkout", "-q", "-b", "side", "HEAD~1")
+    git(Path.cwd(), "checkout", "-q", "-b", "side", "HEAD~1")
     commit("beside", 50)
-    git("checkout", "-q", "main")
-    git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    git(Path.cwd(), "checkout", "-q", "main")
+    git(Path.cwd(), "merge", "-q", "-s", "ours", "--no-edit", "side")
 
-    assert [git("show", "-s", "--format=%s", each) for each in list_commits("HEAD~1", "HEAD")][1:] == [
+    assert [git(Path.cwd(), "show", "-s", "--format=%s", each) for each in list_commits("HEAD~1", "HEAD")][1:] == [
         "Merge branch 'side'"
     ]
 
 
 @pytest.mark.parametrize(("good", "bad"), [("main", "HEAD~1"), ("main", "main"), ("side", "main")])
 def test_good_must_come_before_bad(good: str, bad: str, repository: Path) -> None:
-    git("branch", "side", "HEAD~1")
-    git("checkout", "-q", "side")
+    git(Path.cwd(), "branch", "side", "HEAD~1")
+    git(Path.cwd(), "checkout", "-q", "side")
     commit("beside", 50)
 
     with pytest.raises(UsageError, match="does not come after"):

@@ -24,6 +24,8 @@ from benchax.paired_runs.compare import _rank
 from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
 from benchax.progress import ProgressEvent
 
+pytestmark = pytest.mark.usefixtures("kept_pools")
+
 X = "f32[128,128]"
 OFTEN = 3
 
@@ -45,7 +47,7 @@ def of(found: Comparisons, label: str) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def several() -> Comparisons:
+def several(kept_pools: None) -> Comparisons:
     """A function, what cannot run, the same once more, and three times the work; lambdas and closures among them."""
     often = OFTEN
 

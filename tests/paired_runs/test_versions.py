@@ -26,6 +26,8 @@ from benchax.store.baselines import rows_of, set_baseline
 from benchax.store.comparisons import history
 from benchax.store.database import open_store
 
+pytestmark = pytest.mark.usefixtures("kept_pools")
+
 BENCH = """
 import benchax, jax
 from working import TIMES

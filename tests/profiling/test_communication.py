@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
+import warm_python
 from hypothesis import given
 from hypothesis import strategies as st
 from jax_versions import tells_runs
@@ -250,7 +250,7 @@ print(json.dumps([total_s, [[d.name, d.busy_s, d.communication_s, d.exposed_s] f
 
 @tells_runs
 def test_real_devices_that_sum_over_one_another_communicate() -> None:
-    done = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, check=False)
+    done = warm_python.run([sys.executable, "-c", REAL])
 
     assert done.returncode == 0, done.stderr
     total_s, devices = json.loads(done.stdout.splitlines()[-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 
 import benchax
 from benchax.errors import FormatError, UsageError
@@ -193,7 +193,7 @@ both.delete()
 print(sorted(live_bytes_by_device().items()))
 """
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = warm_python.run([sys.executable, "-c", program], timeout=60)
 
     half, whole = [("cpu:0", 2000), ("cpu:1", 2000)], [("cpu:0", 6000), ("cpu:1", 6000)]
     assert done.stdout.splitlines() == [str(half), str(whole), str(half)], done.stderr

@@ -86,6 +86,7 @@ def test_what_is_fused_belongs_to_its_own_line() -> None:
 
 def test_a_scope_is_what_the_program_named() -> None:
     assert scope_of("jit(step)/layer0/while/body/closed_call/attention/dot_general") == "layer0/attention"
+    assert scope_of("jit(step)/while/body/eval_jaxpr/attention/dot_general") == "attention"  # as of jax 0.12
     assert scope_of("jit(f)/jit(main)/jit(relu)/max") == ""
 
 

@@ -43,7 +43,7 @@ def test_as_it_stands(benchmark):
 def test_pedantic(benchmark):
     calls = []
     benchmark.pedantic(calls.append, args=(1,), rounds=7, warmup_rounds=2, iterations=3)
-    assert len(calls) == 1 + 3 * (7 + 2)
+    assert len(calls) == 3 * (7 + 2)
     assert benchmark.stats.stats.rounds == 7 and benchmark.stats.iterations == 3
 
 def test_setup(benchmark):
@@ -58,7 +58,28 @@ def test_setup(benchmark):
         values.sort()
 
     benchmark.pedantic(target, setup=setup, teardown=over.append, rounds=5, warmup_rounds=1)
-    assert len(made) == len(over) == 1 + 5 + 1 and all(values == [1, 2, 3] for values in over)
+    assert len(made) == len(over) == 5 + 1 and all(values == [1, 2, 3] for values in over)
+
+@pytest.mark.parametrize("warmup, iterations, calls", [(0, 1, 4), (1, 1, 5), (0, 3, 13), (2, 3, 18)])
+def test_counted(benchmark, warmup, iterations, calls):
+    called, over = [], []
+    benchmark.pedantic(
+        called.append, (1,), rounds=4, warmup_rounds=warmup, iterations=iterations, teardown=over.append
+    )
+    assert len(called) == calls
+    assert len(over) == 4 + (warmup or iterations > 1)
+
+def test_compilation(benchmark):
+    built = benchmark.compilation(lambda x: jnp.sin(x) @ x, X, rounds=3)
+    assert isinstance(built, jax.stages.Compiled) and benchmark.stats.stats.rounds == 3
+
+def test_kept(benchmark):
+    benchmark(lambda: f.lower(X).compile())
+
+def test_woven(benchmark_weave):
+    import textwrap
+    benchmark_weave(textwrap.indent)
+    assert textwrap.indent("a", "b") == "ba"
 
 def test_setup_of_a_jitted_function(benchmark):
     out = benchmark.pedantic(f, setup=lambda: ((np.ones((4, 4), np.float32),), {}), rounds=5)
@@ -78,11 +99,31 @@ def test_plain():
 """
 
 
+ASPECTLIB = """
+import sys
+from types import SimpleNamespace
+
+def weave(function, aspect):
+    module = sys.modules[function.__module__]
+    setattr(module, function.__name__, aspect(function))
+    return SimpleNamespace(rollback=lambda: setattr(module, function.__name__, function))
+"""
+"""As much of that package as is needed here."""
+
+
 def test_what_people_write_runs_unchanged(ptjb) -> None:
     ptjb.write(test_uses=USES)
+    ptjb.pytester.makepyfile(aspectlib=ASPECTLIB)
 
     session = ptjb.run(*ALONE, "--benchmark-json=out.json", "--benchmark-save=first", "-rs")
 
+    (compilation,) = session.rows("test_compilation")
+    assert (compilation["status"], compilation["message"]) == ("ok", "")
+    assert compilation["eager_median_ms"] > 5 * session.rows("test_kept")[0]["eager_median_ms"]
+    assert "nothing compiled" in session.line("test_kept")
+    assert "JAX kept the compiled program" in session.text
+    (woven,) = session.rows("test_woven")
+    assert woven["eager_mean_ms"] > 0
     rows = {row["parameters"] + row["tag"]: row for row in session.rows("test_lambda")}
     assert all(row["compile_ms"] > 0 and row["jit_rounds"] == 25 for row in rows.values())  # the jitted one inside
     assert all(row["eager_mean_ms"] > 0 and math.isnan(row["jit_mean_ms"]) for row in session.rows("test_whole"))
@@ -109,6 +150,47 @@ def test_what_people_write_runs_unchanged(ptjb) -> None:
     assert "lambda[16] (saved)" in session.text
     assert "min (µs)" in session.text
     assert "Compile" not in session.text
+
+
+HOOKS = """
+from pathlib import Path
+
+def pytest_benchmark_update_machine_info(config, machine_info):
+    machine_info["cpu"]["x"] = config.rootpath.name
+
+def pytest_benchmark_generate_commit_info(config):
+    return {"id": "r17"}
+
+def pytest_benchmark_group_stats(config, benchmarks, group_by):
+    return [(f"{group_by} {one['name']}", [one]) for one in benchmarks if one.stats.min <= one["mean"]]
+
+def pytest_benchmark_update_json(config, benchmarks, output_json):
+    output_json["foo"] = [one["extra_info"]["k"] for one in benchmarks]
+
+def pytest_benchmark_scale_unit(config, unit, benchmarks, best, worst, sort):
+    return "m", 1e3
+"""
+
+
+def test_hooks_of_pytest_benchmark_are_called_with_what_they_expect(ptjb) -> None:
+    ptjb.pytester.makeconftest(HOOKS)
+    ptjb.write(
+        test_one="""
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_one(benchmark, n):
+            benchmark.extra_info["k"] = n
+            benchmark(jax.jit(double), jnp.ones(n))
+        """
+    )
+
+    session = ptjb.run(*ALONE, "--benchmark-json=out.json")
+
+    document = json.loads((ptjb.path / "out.json").read_text())
+    assert document["foo"] == [1, 2]
+    assert document["commit_info"] == {"id": "r17"}
+    assert document["machine_info"]["cpu"]["x"] == ptjb.path.name
+    assert "group group test_one[2]: 1 measurement" in session.text
+    assert "benchax: the hook pytest_benchmark_scale_unit isn't called" in session.text
 
 
 WRONG = """

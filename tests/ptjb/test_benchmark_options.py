@@ -43,7 +43,7 @@ def test_a_value_that_is_not_permitted_is_quoted(read, text: str) -> None:
 
 
 def record(nodeid: str, times_s: list[float], group: str | None = None, **params: object) -> dict[str, object]:
-    own = {"group": group, "params": params or None, "param": "-".join(map(str, params.values())) or None}
+    own = {"group": group, "param_names": params or None, "param": "-".join(map(str, params.values())) or None}
     row = {"status": "ok", "message": "", "tag": "base"}
     return {"nodeid": nodeid, "row": row, "readings": {"times_s": times_s, "iterations": 1}, "benchmark": own}
 

@@ -46,12 +46,12 @@ def test_the_mark_for_uncommitted_changes_is_removed_unless_it_is_wanted() -> No
     assert load_bench_data(file, remove_dirty_mark=False)["commit"][1] == "6bc9501+"
 
 
-def test_a_path_with_nothing_there_gives_none(tmp_path: Path) -> None:
+def test_a_path_with_nothing_there_is_named(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere.csv"
 
-    assert load_bench_data(nowhere) is None
-    assert load_bench_data(nowhere, merge_param=True) is None
-    assert load_bench_data(nowhere, interprete_parameters=True) == (None, None)
+    for keyword in ("merge_param", "interprete_parameters"):
+        with pytest.raises(FileNotFoundError, match="there is no file"):
+            load_bench_data(nowhere, **{keyword: True})
 
 
 def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
 import pytest
+from _pytest.config import PytestPluginManager
+from _pytest.config.argparsing import Parser
 
 from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
@@ -119,7 +126,8 @@ def test_the_nearest_marker_wins_keyword_by_keyword(pytester) -> None:
             @pytest.mark.ptjb(timer="auto")
             def test_a(self):
                 pass
-        """
+        """,
+        ("-p", "no:syrupy"),  # it ends a session that never began
     )
     (item,) = pytester.genitems([module])
 
@@ -130,3 +138,80 @@ def test_the_marker_is_documented(pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
 
     assert "@pytest.mark.ptjb(plot=f, plot_summary=f" in result.stdout.str()
+
+
+def test_an_output_folder_that_is_a_file_ends_the_session_in_words(pytester) -> None:
+    pytester.makefile(".txt", taken="")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--ptjb-output-dir", "taken.txt")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "taken.txt' is a file" in result.stderr.str()
+
+
+def test_options_that_contradict_each_other_are_refused(pytester) -> None:
+    result = pytester.runpytest_inprocess(*("-p", "no:cacheprovider"), "--benchmark-only", "--benchmark-disable")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--benchmark-only and --benchmark-disable contradict each other" in result.stderr.str()
+
+
+def test_a_request_that_belongs_to_no_test_is_refused_with_its_scope(pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_jax_bench import JaxBench
+
+        @pytest.fixture(scope="session")
+        def bench(request):
+            return JaxBench(request, jit_rounds=3)
+
+        def test_one(bench):
+            pass
+        """
+    )
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(errors=1)
+    assert "a fixture with the scope 'session', which belongs to no test" in result.stdout.str()
+
+
+def test_help_says_each_option_once(pytester) -> None:
+    result = pytester.runpytest_inprocess("--help")
+
+    assert sum("ptjb" in line for line in result.outlines) < 3 * len(options.OPTIONS)
+    assert pytester.parseconfig("-o", "ptjb_timer=loop").getini("ptjb_timer") == "loop"
+
+
+class Installed:
+    """A distribution, as `importlib.metadata` has it."""
+
+    def __init__(self, name: str, plugins: dict[str, str]) -> None:
+        self.metadata = {"name": name}
+        self.entry_points = [metadata.EntryPoint(*each, "pytest11") for each in plugins.items()]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_it_loads_next_to_pytest_jax_bench_in_either_order(is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which has a plugin in the same module, under its own name."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    both = [
+        Installed("benchax", project["entry-points"]["pytest11"]),
+        Installed("pytest-jax-bench", {"pytest_jax_bench": "pytest_jax_bench.plugin"}),
+    ]
+    monkeypatch.setattr(metadata, "distributions", lambda: both if is_first else both[::-1])
+    manager = PytestPluginManager()
+
+    manager.load_setuptools_entrypoints("pytest11")
+    manager.hook.pytest_addoption.call_historic(kwargs={"parser": Parser(_ispytest=True), "pluginmanager": manager})
+
+    assert manager.is_registered(importlib.import_module("pytest_jax_bench.plugin"))
+
+
+def test_files_that_another_package_replaced_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("pytest_jax_bench.load")
+    monkeypatch.delitem(sys.modules, "pytest_jax_bench.entry", raising=False)
+
+    with pytest.raises(pytest.UsageError, match="pip uninstall pytest-jax-bench"):
+        importlib.import_module("pytest_jax_bench.entry")

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +92,23 @@ def test_a_microsecond_keeps_all_its_digits(project) -> None:
     assert row["jit_median_ms"] != round(row["jit_median_ms"], 4)
 
 
+def test_where_warnings_are_errors_a_damaged_row_costs_no_other_and_no_comparison(project, monkeypatch) -> None:
+    kept = list[dict[str, Any]]()
+    for run in range(3):
+        jb = JaxBench(path="x", jit_rounds=20, jit_warmup=1)
+        monkeypatch.setattr(jb, "context", replace(jb.context, keep=kept.append))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            res, _ = jb.measure(None, jax.jit(lambda x: x + 1), jnp.ones(4))
+        assert res.commit_run == run
+        if run == 0:
+            with (project / "x.csv").open("a") as file:
+                file.write("  0  abc  0  base  None  12.\n")
+        else:
+            assert kept[-1]["reference"]["run_id"] == 0
+            assert "1 damaged line is left out" in res.notes[-1]
+
+
 def test_a_first_run_shows_how_well_it_is_known() -> None:
     """4: a mean without any spread."""
     row = a_row() | {"jit_low_ms": 0.9, "jit_high_ms": 1.3}
@@ -103,7 +123,7 @@ def test_compile_times_that_differ_by_chance_have_no_colour(old: float, new: flo
 
     found = table.tabulate_records([record])
     compile_cell = found.rows[0][found.names.index("Compile")]
-    assert (compile_cell.text.rpartition(" ")[2], compile_cell.style) == ("unclear", "faint")
+    assert (compile_cell.text.rpartition(" ")[2], compile_cell.style) == ("ms", "faint")
 
 
 def test_two_sessions_at_once_are_two_runs(ptjb) -> None:

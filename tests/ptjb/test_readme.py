@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+import warm_python
 from pytest_sessions import Project
 
 from pytest_jax_bench import load_bench_data
@@ -142,7 +142,7 @@ def test_usage_alternative_usage_and_tags(ptjb) -> None:
 def test_outside_of_pytest(ptjb) -> None:
     program = USAGE + TAGS + "\nx = jnp.ones((8, 8, 8))\n" + OUTSIDE
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ptjb.path)
+    done = warm_python.run([sys.executable, "-c", program], check=True, cwd=ptjb.path)
 
     assert "jit " in done.stdout
     assert list(ptjb.path.glob(".benchmarks")) == []
@@ -154,7 +154,7 @@ def test_the_documented_file_is_read(ptjb) -> None:
     file = ptjb.path / ".benchmarks" / "tests:test_interface::test_full.csv"
     file.write_text(HEADER + columns + "#" + "".join(f"{f'({i})':>12}" for i in range(1, 18)) + "\n" + ROWS)
 
-    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True, cwd=ptjb.path)
+    done = warm_python.run([sys.executable, "-c", READ], check=True, cwd=ptjb.path)
 
     assert done.stdout.split("+-") == ["['76640ba' '76640ba'] [1.14 0.91] ", " [0.41 0.49]\n"]
 
@@ -197,7 +197,7 @@ def test_plots_are_drawn_by_the_option_and_by_the_command(ptjb) -> None:
     assert "not drawn" not in session.text
 
     command = [sys.executable, "-c", "from pytest_jax_bench.plot_command import main; raise SystemExit(main())"]
-    done = subprocess.run([*command, "-s", "svg"], capture_output=True, text=True, cwd=ptjb.path, check=False)
+    done = warm_python.run([*command, "-s", "svg"], cwd=ptjb.path)
     assert done.returncode == 0, done.stderr
     assert (ptjb.output / "test_plots.py--test_fft" / "main.svg").exists()
 

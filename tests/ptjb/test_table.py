@@ -47,7 +47,7 @@ def test_a_time_is_shown_with_half_of_its_interval_and_what_it_is_compared_with(
 def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
     old = a_row()
 
-    assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "faint")
+    assert cell("Jit-Peak", a_record(a_row(), old)) == TableCell("1.00 MiB", "")
     assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**21), old)).text == "1.00 MiB -> 2.00 MiB more"
     assert cell("Jit-Peak", a_record(a_row(jit_peak_bytes=2**19), old)).text == "1.00 MiB -> 512 KiB less"
 
@@ -63,7 +63,7 @@ def test_equal_sizes_are_shown_once_and_others_judged_exactly() -> None:
 def test_only_what_the_comparison_supports_is_coloured(jit: float, verdict: str, markup: dict) -> None:
     found = cell("Jit-Run", a_record(a_row(jit=jit), a_row()))
 
-    assert found.text.endswith(f" {verdict}")
+    assert found.text.endswith(f" {verdict}" if verdict != "unclear" else " ms")
     assert session_summary.MARKUP[found.style] == markup
 
 
@@ -133,12 +133,27 @@ def test_a_busy_machine_is_said_once() -> None:
     ]
 
 
+def test_a_commit_that_git_hides_is_said_once() -> None:
+    records = [a_record(a_row(commit="unknown"), codes=["no-commit"])] * 2
+
+    (line,) = session_summary.notes(records, PluginSettings(), 0)
+
+    assert line.startswith("ptjb: the commit is unknown: the repository has none, or belongs to another user")
+
+
+def test_gray_is_explained_once_and_unclear_is_said_by_v_alone() -> None:
+    records = [a_record(a_row(jit=1.2), a_row())] * 3
+
+    assert session_summary.notes(records, PluginSettings(), 0) == ["ptjb: 6 values in gray: no verdict (-v says why)"]
+    assert sum("unclear" in line for line in session_summary.notes(records, PluginSettings(), 1)) == 2
+
+
 def test_means_stand_in_for_medians_in_rows_of_the_peer() -> None:
     old = a_row(environment="", jit_mean_ms=2.0) | {f"jit_{k}_ms": math.nan for k in ("median", "low", "high", "min")}
 
     found = cell("Jit-Run", a_record(a_row(), old))
 
-    assert found.text == "2.00 -> 1.00 ms unclear"
+    assert found.text == "2.00 -> 1.00 ms"
 
 
 def test_texts_stay_on_one_line_and_within_bounds() -> None:

@@ -155,7 +155,7 @@ def test_one_is_marked_on_every_axis_and_no_mark_twice(low: float, high: float) 
     assert all(low <= place <= high for place in places)
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=4))
 def test_any_ratios_can_be_drawn(ratios: list[float]) -> None:
     assert drawn_as(figure(Comparisons(tuple(version(str(i), r) for i, r in enumerate(ratios)))), "png")

@@ -265,7 +265,7 @@ NUMBERS = st.none() | st.floats(1e-12, 1e12)
         max_size=3,
     )
 )
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 def test_what_is_missing_is_never_printed(comparisons: list[Comparison]) -> None:
     found = Comparisons(tuple(comparisons))
 

@@ -107,16 +107,18 @@ def check_all_others(store: DatabaseStore, page: bytes) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*was damaged")
 def test_every_row_of_the_other_pages_is_read(whole: bytes, tmp_path: Path) -> None:
-    for number in range(len(whole) // PAGE):
+    for number in range(0, len(whole) // PAGE, 4):
         store, page = damaged_store(tmp_path / str(number), whole, number, DAMAGES[number % len(DAMAGES)])
         check_all_others(store, page)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*was damaged")
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_every_row_of_the_other_pages_is_read_whatever_the_damage(whole: bytes, tmp_path: Path, damage: Damage) -> None:
-    for number in range(len(whole) // PAGE):
+@pytest.mark.parametrize(("first", "damage"), list(enumerate(DAMAGES)))
+def test_every_row_of_the_other_pages_is_read_whatever_the_damage(
+    whole: bytes, tmp_path: Path, first: int, damage: Damage
+) -> None:
+    for number in range(first % 2, len(whole) // PAGE, 2):
         store, page = damaged_store(tmp_path / str(number), whole, number, damage)
         check_all_others(store, page)
 

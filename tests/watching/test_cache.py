@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+import warm_python
 from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.watching.cache import watch_cache
@@ -30,7 +30,7 @@ print(json.dumps(found.asdict()))
 def fresh(folder: Path, **settings: str) -> dict[str, Any]:
     """What a new process finds."""
     env = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(folder), **settings}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, check=True)
+    done = warm_python.run([sys.executable, "-c", PROGRAM], env=env, check=True)
     return json.loads(done.stdout)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+import warm_python
 from source_tree import PACKAGE
 
 from benchax.discovery import import_file
@@ -117,7 +118,7 @@ class Known:
 
 def python(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-    return subprocess.run([sys.executable, *words], input=given, capture_output=True, env=environment)
+    return warm_python.run([sys.executable, *words], input=given, env=environment)
 
 
 def in_other_processes(*contents: bytes) -> list[list[str]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_line import runner
 
 import benchax as package
@@ -50,12 +50,10 @@ SHORT = ("--max-time", "0.02", "--min-time", "0.01", "--no-memory", "--timer", "
 def run(folder: Path, *words: str) -> tuple[int, dict[str, Measurement], str]:
     """The exit code, the rows by name, and what was written to stderr."""
     (folder / "bench_it.py").write_text(FILE)
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-m", "benchax.cli.main", "run", *SHORT, *words],
         cwd=folder,
         env={**os.environ, "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
         timeout=300,
     )
     rows = package.load(folder / ".benchmarks") if (folder / ".benchmarks").exists() else []

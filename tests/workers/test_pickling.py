@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from source_tree import PACKAGE
 
 from benchax.case import make_case
@@ -131,10 +131,9 @@ def arrived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, 
     """What one other process, which can import benchax and nothing of this file, made of everything."""
     folder = tmp_path_factory.mktemp("bench")
     blobs = {name: pickling.dumps(value) for name, value in travellers(folder).items()}
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", CHILD],
         input=pickle.dumps(blobs),
-        capture_output=True,
         timeout=120,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
@@ -248,7 +247,7 @@ except TypeError as error:
 """
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
-    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    done = warm_python.run([sys.executable, "-c", code], check=True, env=environment)
 
     assert done.stdout == "an array over 2 devices cannot be sent to another process\n"
 

@@ -125,6 +125,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _tell(case, "hlo", prepared.hlo)
     record.stages = _stages(built, note_first_uses(built, cold))
     subject = replace(prepared.subject, hlo=prepared.hlo)
+    if case.listen is not None:
+        _tell(case, "leaves", subject.dynamic_leaves)
     if not examines:
         return subject
     if is_stored:
@@ -193,6 +195,7 @@ def _stages(built: BuiltProgram, cold: Cold) -> Stages:
 def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
     """The first run, and whether it is right."""
     first = prepared.call_first()
+    record.first_call_s, record.first_compiles = first.elapsed_s, first.compiles
     if first.compiles:
         why = f"the first call compiled {plural(first.compiles, 'program')} itself"
         record.absent.append(Absent("stages.first_run_s", why))

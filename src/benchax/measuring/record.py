@@ -82,6 +82,9 @@ class Record:
     purity: Purity = field(default_factory=Purity)
     notes: Notes = field(default_factory=Notes)
     warmup: Warmup = NO_WARMUP
+    first_call_s: float = 0.0
+    first_compiles: int = 0
+    """Programs that the first call compiled itself."""
     compiles: int = 0
     """Programs that were compiled while the case was timed."""
     processes: int | None = None

@@ -76,7 +76,8 @@ class TimerSampler:
     def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
         record.enter("warm-up")
         if self.case.calls is not None:
-            record.warmup = warm_up_exactly(subject.ready, self.case.calls.warmup)
+            record.warmup = warm_up_exactly(subject.ready, self.case.calls, record.first_call_s)
+            record.compiles += record.first_compiles if record.warmup.long_calls_s else 0
             return
         record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=last_s or 0.0)
 

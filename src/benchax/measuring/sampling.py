@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+from benchax.case import ExactCalls
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc, preemptions
 from benchax.measuring.stopping import calibrate, decide, next_look
@@ -192,10 +193,13 @@ def warm_up(
             return Warmup(calls, is_steady, compiled, windows[-1], tuple(windows), least[0] / 1e9, timed, long_calls_s)
 
 
-def warm_up_exactly(ready: Callable[[], Callable[[], Any]], calls: int) -> Warmup:
-    """So many calls, whatever their times say."""
-    times_s = [_one(ready(), perf_counter_ns) / 1e9 for _ in range(calls)]
-    return Warmup(calls, True, 0, times_s[-1] if times_s else 0.0, least_s=min(times_s, default=0.0), timed=calls)
+def warm_up_exactly(ready: Callable[[], Callable[[], Any]], exactly: ExactCalls, first_s: float) -> Warmup:
+    """So many calls, whatever their times say. The first run, which took `first_s`, is one of them."""
+    if exactly.warmup == 0:
+        taken = (first_s,) if exactly.per_sample == 1 else ()
+        return Warmup(0, True, 0, first_s, least_s=first_s, timed=1, long_calls_s=taken)
+    times_s = [first_s, *(_one(ready(), perf_counter_ns) / 1e9 for _ in range(exactly.warmup - 1))]
+    return Warmup(exactly.warmup, True, 0, times_s[-1], least_s=min(times_s), timed=len(times_s))
 
 
 def call_again(

@@ -220,8 +220,10 @@ class _Counting:
         work = instruction_work.arithmetic(computation, each, self.count_applied)
         amount = work.flops + work.transcendentals
         if each.opcode in _MOVES or each.opcode in _FREE:
+            # An update leaves the array around it where it is; where XLA can't do so, it adds a copy.
+            moved = computation.operands(each)[1] if each.opcode == "dynamic-update-slice" else each
             # A tuple or a token has no bytes and moves nothing, though it counts as one element.
-            amount = max(amount, instruction_work.elements(each.shape)) if shape_bytes(each.shape) else 0
+            amount = max(amount, instruction_work.elements(moved.shape)) if shape_bytes(moved.shape) else 0
         return Tally({each.opcode: amount}) if amount else Tally()
 
     def count_applied(self, each: Instruction) -> Work:

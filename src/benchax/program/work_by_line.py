@@ -21,7 +21,7 @@ from benchax.results.inspection import LineWork
 
 Counted = tuple[Instruction, Work, float | None]
 _OF_JAX = re.compile(
-    r"p?jit\(.*\)|while|body|cond|closed_call|branch_\d+_fun|checkpoint|vmap\(\)|custom_[jv][vj]p_call"
+    r"p?jit\(.*\)|while|body|cond|closed_call|core_call|eval_jaxpr|branch_\d+_fun|checkpoint|vmap\(\)|custom_[jv][vj]p_call"
 )
 """Parts of a scope that JAX adds by itself."""
 

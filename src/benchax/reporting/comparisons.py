@@ -25,7 +25,7 @@ from benchax.reporting.document import (
 from benchax.reporting.shared_remarks import each_once, share_remarks
 from benchax.reporting.tables import CASE, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
 from benchax.stats.verdicts import grade
-from benchax.units import number, percent, plural
+from benchax.units import change, number, percent, plural
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
@@ -189,13 +189,8 @@ def interval(c: Comparison) -> str:
     if c.ratio is None:
         return ""
     if c.low is None or c.high is None:
-        return _sign(c.ratio)
-    return f"{_sign(c.ratio)} ({_sign(c.low).removesuffix(' %')} to {_sign(c.high)})"
-
-
-def _sign(ratio: float) -> str:
-    share = 100 * (ratio - 1)
-    return f"{'+' if share >= 0 else '-'}{number(abs(share), 2 if abs(share) < 100 else 3)} %"
+        return change(c.ratio)
+    return f"{change(c.ratio)} ({change(c.low).removesuffix(' %')} to {change(c.high)})"
 
 
 def verdict(c: Comparison, has_reason: bool = True) -> str:

@@ -6,6 +6,8 @@ Three forms are read, and the newest one is written:
     1   18 columns, with `parameters` in fifth place: pytest-jax-bench 0.5.0
     2   all columns of COLUMNS in full precision, and `end`; the header says "# format: 2"
 
+A file of form 2 may hold rows of 0.5.0, where that was used again in between.
+
 In form 1 texts stand as they were, so a tag or a parameter with blanks shifts the columns behind it. As the other
 columns have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column
 `end` holds one dot: a line that was cut off while it was written lacks it.
@@ -217,7 +219,9 @@ def parse(text: str, form: LineForm | None) -> dict[str, Any] | None:
     """
     words = words_of(text)
     form = form or OLD.get(len(words), CURRENT)
-    if form.version == 1 and len(words) > len(form.columns):
+    if form.version > 1 and len(words) < len(form.columns) and (appended := _words_of_0_5(text)):
+        form, words = OLD[18], appended
+    elif form.version == 1 and len(words) > len(form.columns):
         words = _rejoin(text, form)
     if len(words) != len(form.columns) or (form.has_end and words[-1] != END):
         return None
@@ -247,6 +251,16 @@ def is_whole(text: str, form: LineForm | None) -> bool:
         return False
     has_end = form.has_end if form else len(words_of(text)) == len(CURRENT.columns)
     return has_end or re.fullmatch(r"\s+\S+", text.rstrip()[-12:]) is not None
+
+
+def _words_of_0_5(text: str) -> list[str]:
+    """The words of a row that 0.5.0 appended to a file of a newer form; empty for any other line.
+
+    Its columns are 11 characters wide. Columns of form 2 are wider, so a line of that form that was cut off differs.
+    """
+    words = words_of(text)
+    words = words if len(words) == len(_OLD_18) else _rejoin(text, OLD[18])
+    return words if "".join(f" {each:>{_INT}}" for each in words) == text.rstrip("\r") else []
 
 
 def _rejoin(text: str, form: LineForm) -> list[str]:

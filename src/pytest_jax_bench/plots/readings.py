@@ -23,6 +23,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, "#8C5A2B", "#333333", "#9a9a9a", "#3f51b5", "#8bc34a", "#b8a100")
 FAR = 20.0
 """Values that are further apart than this factor do not share a linear scale."""
+DOUBTFUL = "doubtful result"
+"""A row that has its numbers, and a message that casts doubt on them."""
 UNKNOWN = "unknown"
 """The commit, as the plugin writes it where there is no git."""
 
@@ -48,8 +50,9 @@ def commits(rows: Rows) -> list[str]:
 
 
 def failures(rows: Rows) -> tuple[str, ...]:
-    """What failed, per row: timeout, crashed, …; empty where nothing did."""
-    return tuple("" if s in ("", "ok") else s.replace("_", " ") for s in texts(rows, "status"))
+    """What failed, per row: timeout, crashed, …, or a check of its result; empty where nothing did."""
+    both = zip(texts(rows, "status"), texts(rows, "message"), strict=True)
+    return tuple(DOUBTFUL * bool(m) if s in ("", "ok") else s.replace("_", " ") for s, m in both)
 
 
 def instruments(rows: Rows) -> list[tuple[str, str, str]]:

@@ -33,7 +33,7 @@ def scale_values(axes: Any, panel: Panel, to_the_right: bool) -> float:
         named(panel.title)
         return 1.0
     unit, scale = _unit(panel)
-    low, high = _limits(panel)
+    low, high = _limits(panel, is_from_0=to_the_right)
     limit(low / scale, high / scale)
     axis.set_major_locator(need("matplotlib.ticker").MaxNLocator(5 if to_the_right else 6))
     # An offset stands in a corner, where it is overlooked; all ticks are then read wrong.
@@ -48,11 +48,11 @@ def _unit(panel: Panel) -> tuple[str, float]:
     return unit, SECONDS[unit] if panel.kind == "time" else BYTES[unit]
 
 
-def _limits(panel: Panel) -> tuple[float, float]:
-    """From 0, unless all values lie close together; even then so wide that 1 % does not look like a cliff."""
+def _limits(panel: Panel, is_from_0: bool) -> tuple[float, float]:
+    """From 0, unless a history's values lie close together; even then so wide that 1 % doesn't look like a cliff."""
     ends = [panel.finite(), *(end[np.isfinite(end)] for s in panel.series for end in (s.low, s.high))]
     low, high = float(np.concatenate(ends).min()), float(np.concatenate(ends).max())
-    if low > 0 and high < 1.4 * low:
+    if low > 0 and high < 1.4 * low and not is_from_0:
         middle = (low + high) / 2
         return 0.75 * middle, 1.25 * middle
     return 0.0, high * 1.08 or 1.0

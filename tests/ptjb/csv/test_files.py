@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -393,6 +394,36 @@ def test_a_file_of_ours_with_line_ends_of_windows_is_read_and_continued(path: Pa
 
     assert read(path)["tag"].tolist() == list("abcd")
     assert read(path)["jax"].tolist() == ["0.10.2"] * 4
+
+
+ROW_OF_0_5 = (0, "a1", 7, "base", "None", "10.10", "0.07", "0.04", "nan", "nan", 32768, 0, 0, -1, 5, 1, 0, 0)
+
+
+@pytest.mark.parametrize("tag", ["base", "two words"])
+def test_a_row_that_0_5_0_appended_to_a_new_file_is_read_and_counted(path: Path, add: Add, tag: str) -> None:
+    """In a file of 36 columns it writes its own 18."""
+    add(commit="a1", jit_mean_ms=1 / 3)
+    values = [*ROW_OF_0_5[:3], tag, *ROW_OF_0_5[4:]]
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(f" {value:>11}" for value in values) + "\n")
+
+    row = add(commit="a1")
+
+    assert row["commit_run"] == 8
+    assert read(path)["tag"].tolist() == ["", tag, ""]
+    assert read(path)["jit_mean_ms"][:2].tolist() == [1 / 3, 0.07]
+
+
+def test_a_row_of_ours_that_was_cut_off_at_18_columns_is_damaged(path: Path, add: Add) -> None:
+    add(tag="a")
+    whole = lines(path)[-1]
+    cut = re.match(r"(\s+\S+){18}", whole)
+    assert cut
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{cut[0]}\n")
+
+    with pytest.warns(UserWarning, match="1 damaged line is left out"):
+        assert read(path)["tag"].tolist() == ["a"]
 
 
 # ---- other files ------------------------------------------------------------------------------------------------

@@ -115,6 +115,12 @@ def test_a_failed_row_makes_no_line_of_its_own() -> None:
     assert not any("compared" in note for note in picture.notes)
 
 
+def test_a_row_whose_result_is_doubtful_is_no_good_one() -> None:
+    data = np.concatenate([measured(2), rows(1, run_id=2, message="it returns something else than eagerly")])
+
+    assert history(data, TEST).failures == ("", "", "doubtful result")
+
+
 # ---- along runs and commits ------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ def test_an_unknown_format_is_refused_with_the_nearest() -> None:
 
 
 # Drawing whole Measurements takes longer than the default limits foresee.
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(measurements(), max_size=2))
 def test_any_rows_can_be_written_and_read(rows: list[Measurement]) -> None:
     for format in JSON:

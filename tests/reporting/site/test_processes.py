@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from site_jobs import end, multiply
 from site_stores import CASE, FFT, contents, page_of, row
 
 from benchax.errors import NotAvailable, UsageError
@@ -22,12 +23,6 @@ from benchax.reporting.site.processes import open_workers
 from benchax.reporting.site.publishing import publish
 from benchax.store.database import DatabaseStore
 from benchax.store.timelines import CaseActivity
-
-
-@pytest.fixture
-def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "_choose_processes", lambda tasks: 2)
-
 
 # ---- a site -------------------------------------------------------------------------------------------------------
 
@@ -47,16 +42,17 @@ def test_two_processes_write_what_one_writes(
     assert contents(site) == contents(tmp_path / "by-one")
 
 
-@pytest.mark.usefixtures("two_processes")
 def test_a_page_that_cannot_be_written_is_an_error_and_the_next_time_makes_it_good(
-    store: DatabaseStore, site: Path, tmp_path: Path
+    store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(store, tmp_path / "fresh")
     taken = site / "cases" / page_of(tmp_path / "fresh", FFT).name
     taken.mkdir(parents=True)
 
-    with pytest.raises(UsageError, match=r"cannot write to '.*fft.*\.html': it is a folder\nexpected a file that can"):
-        publish(store, site)
+    with monkeypatch.context() as two:
+        two.setattr(publishing, "_choose_processes", lambda tasks: 2)
+        with pytest.raises(UsageError, match=r"cannot write to '.*fft.*\.html': it is a folder\nexpected a file that"):
+            publish(store, site)
     assert not (site / "site.json").exists()
     assert not [name for name in contents(site) if name.endswith(".part")]
 
@@ -78,21 +74,6 @@ def test_a_process_is_started_where_it_has_enough_to_do(
 
 
 # ---- processes ----------------------------------------------------------------------------------------------------
-
-
-def multiply(worker: int, item: int) -> tuple[int, int]:
-    return worker * item, os.getpid()
-
-
-def end(worker: int, item: int) -> None:
-    os._exit(worker)
-
-
-def wait_for_the_end(port: int, item: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as line:
-        line.sendall(f"{os.getpid()}\n".encode())
-        line.recv(1)  # returns when the other end is closed
-    os.write(1, f"done {item}\n".encode())
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -130,7 +111,7 @@ class Waiting:
     def __init__(self) -> None:
         server = socket.create_server(("127.0.0.1", 0))
         program = (
-            f"from benchax.reporting.site.processes import open_workers; from {__name__} import wait_for_the_end\n"
+            f"from benchax.reporting.site.processes import open_workers; from site_jobs import wait_for_the_end\n"
             f"with open_workers({server.getsockname()[1]}, 2) as workers: list(workers.map(wait_for_the_end, range(2)))"
         )
         self.program = subprocess.Popen(

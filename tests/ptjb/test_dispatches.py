@@ -1,0 +1,128 @@
+"""Jitted work is found by what a call dispatches, however the jitted function is called."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pytest_jax_bench.dispatches import Observed, can_be_observed, is_jitted, unwrap
+
+X = jnp.ones(3)
+double = jax.jit(lambda x, by=2: x * by)
+compiled = double.lower(X).compile()
+ARGS, NAMED = (X,), {"by": 3}
+
+
+def observed(fn, *args) -> Observed:
+    found = Observed(fn, 2)
+    for _ in range(3):
+        found(*args)
+    return found
+
+
+def wait_for(x):
+    jax.block_until_ready(double(x))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda: double(X),
+        lambda: double(X).block_until_ready(),
+        lambda: jax.block_until_ready(double(*ARGS)),
+        lambda: double(X, **NAMED),
+        lambda: double(X)[0].block_until_ready(),
+        lambda: double(X).sum(),
+        lambda: np.asarray(double(X)),
+        lambda: jax.tree.map(jax.block_until_ready, double(X)),
+        lambda: [double(X) for _ in range(3)],
+        lambda: double(double(X)),
+        lambda: wait_for(X),
+        functools.partial(wait_for, X),
+    ],
+)
+def test_a_jitted_function_is_found_however_it_is_called(fn) -> None:
+    found = observed(fn)
+
+    assert found.dispatches
+    assert found.program is not None
+    assert found.program.fn is double
+    assert found.program.args[0].shape == (3,)
+
+
+@pytest.mark.parametrize("fn", [lambda: jnp.sin(X) + 1, lambda: math.sin(1.0), lambda: None, lambda: jnp.ones(3).sum()])
+def test_eager_operations_are_no_jitted_work(fn) -> None:
+    found = observed(fn)
+
+    assert found.dispatches == []
+    assert found.program is None
+
+
+def test_of_several_jitted_functions_none_is_the_program() -> None:
+    other = jax.jit(lambda x: x + 1)
+    found = observed(lambda: other(double(X)))
+
+    assert len(found.dispatches) == 2
+    assert found.program is None
+
+
+def test_a_call_of_a_compiled_program_is_jitted_work() -> None:
+    found = observed(lambda: compiled(X))
+
+    assert len(found.dispatches) == 1
+    assert found.program is None
+    assert compiled(X).shape == (3,)
+
+
+def test_donated_arguments_are_no_longer_there_to_compile_with() -> None:
+    donating = jax.jit(lambda x: x + 1, donate_argnums=0)
+
+    found = observed(lambda: donating(jnp.ones(3)))
+
+    assert found.dispatches
+    assert found.program is None
+
+
+def test_only_programs_that_jax_kept_are_look_ups() -> None:
+    fresh = jax.jit(lambda x: x - 7)
+
+    def build():
+        fresh.clear_cache()
+        return fresh.lower(X).compile()
+
+    assert not observed(build).is_lookup
+    assert observed(lambda: fresh.lower(X).compile()).is_lookup
+    assert not observed(lambda: double(X)).is_lookup
+
+
+def test_no_call_is_added_and_what_it_raises_is_raised() -> None:
+    calls = []
+
+    def fails():
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("2")
+
+    found = Observed(fails, 3)
+    found()
+    with pytest.raises(RuntimeError, match="2"):
+        found()
+    assert len(calls) == 2
+
+
+def test_jitted_functions_are_told_from_operations_of_jax() -> None:
+    own = jax.jit(jnp.sin)
+
+    assert is_jitted(own)
+    assert is_jitted(jax.jit(jnp.add))
+    assert is_jitted(jax.jit(jax.vmap(jnp.sin)))
+    assert is_jitted(double)
+    assert not is_jitted(jnp.sin)
+    assert not is_jitted(print)
+    assert unwrap(functools.partial(double, X), (), {"by": 3}) == (double, (X,), {"by": 3})
+    assert not can_be_observed(print)
