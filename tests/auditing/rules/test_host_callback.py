@@ -127,4 +127,4 @@ def test_what_a_library_calls_is_an_info_at_the_line_that_asks_for_it(ask_about:
 
     assert finding.severity == "info"
     assert finding.where[0] == __file__
-    assert any("stand in an installed package" in text for text in finding.seen)
+    assert any("are in an installed package" in text for text in finding.seen)
