@@ -110,8 +110,9 @@ class Value:
     def number(self) -> float | None:
         """The number that every element is, if it is written in the program."""
         source = self.back(MOVES, out=True)
-        is_number = source.literal is not None and np.ndim(source.literal) == 0 and source.is_of(jnp.number, jnp.bool_)
-        return float(np.real(source.literal)) if is_number else None
+        if source.literal is None or np.ndim(source.literal) or not source.is_of(jnp.number, jnp.bool_):
+            return None
+        return float(np.real(source.literal))
 
     @property
     def is_output(self) -> bool:
