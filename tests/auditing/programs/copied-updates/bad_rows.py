@@ -3,7 +3,7 @@ import jax
 import jax.numpy as jnp
 
 step = jax.jit(lambda x: x + 1)
-rows, x = jnp.zeros((4096, 1024)), jnp.zeros(1024)
+rows, x = jnp.zeros((16384, 1024)), jnp.zeros(1024)
 for i in range(60):
     x = step(x)
     rows = rows.at[i].set(x)  # expect: copied-updates
