@@ -285,7 +285,7 @@ endless = jax.jit(lambda x: jax.lax.while_loop(lambda c: c[0] > -1, lambda c: (c
 endless(x)[0].block_until_ready()
 """
 
-    found = profile(BEGIN + stuck, options=("--timeout", "8s", "--duration", "300ms"))
+    found = profile(BEGIN + stuck, options=("--timeout", "15s", "--duration", "300ms"))
 
     splits = [document["split"] for document in found.documents]
     assert found.code in (137, 143)

@@ -171,7 +171,7 @@ def test_what_cannot_be_compared_says_why_and_fails_nothing(ptjb, monkeypatch) -
     for test, why in {
         "test_eager": "only jitted functions have a program",
         "test_calls_back": "it has no program that could run again: it cannot be exported",
-        "test_untimed": "the run time of the reference was not measured",
+        "test_untimed": "its run time was not measured",
         "test_other_inputs": "error in inputs: the inputs are f32[4], and this version takes f32[3]",
     }.items():
         (line,) = [line for line in session.table if f"{test} #base: not compared" in line]

@@ -40,10 +40,14 @@ def interpret(
 
     Args:
         program: a jaxpr, open or closed.
+        arguments: its inputs; or its constants, and then its inputs.
         literal: what a number in the program is; default: an array of its dtype.
     """
     jaxpr, consts = open_program(program)
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+    variables = [*jaxpr.constvars, *jaxpr.invars]
+    # From JAX 0.11 on, what is inside a closed program has constants too; a caller can have given others for them.
+    given = arguments if len(arguments) == len(variables) else [*consts, *arguments]
+    values = dict(zip(variables, given, strict=True))
     read = literal or number_of
 
     def of(atom: Any) -> Any:
