@@ -64,15 +64,15 @@ class Subject:
         """Which of `dynamic_leaves` becomes which array of the outputs in the next call; empty without `feedback`."""
         if self.feedback is None:
             return {}
-        args, _ = self._merge()([_Mark(i) for i in range(len(self.dynamic_leaves))])
+        args, _ = self._merge()([_LeafMark(i) for i in range(len(self.dynamic_leaves))])
         leaves, tree = jax.tree.flatten(self.outputs)
         carried = itertools.count()
-        outputs = tree.unflatten([_Mark(next(carried)) if is_carried(leaf) else leaf for leaf in leaves])
+        outputs = tree.unflatten([_LeafMark(next(carried)) if is_carried(leaf) else leaf for leaf in leaves])
         return {
             taken: given
             for place, output in self.feedback.places
             for taken, given in zip(
-                _marks(args[place]), _marks(outputs if output is None else outputs[output]), strict=True
+                _leaf_marks(args[place]), _leaf_marks(outputs if output is None else outputs[output]), strict=True
             )
         }
 
@@ -249,14 +249,14 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class _Mark:
+class _LeafMark:
     """Marks a leaf by its position among the leaves that count."""
 
     index: int
 
 
-def _marks(tree: Any) -> list[int]:
-    return [leaf.index for leaf in jax.tree.leaves(tree) if isinstance(leaf, _Mark)]
+def _leaf_marks(tree: Any) -> list[int]:
+    return [leaf.index for leaf in jax.tree.leaves(tree) if isinstance(leaf, _LeafMark)]
 
 
 def _arrays(*trees: Any) -> Iterator[Any]:
