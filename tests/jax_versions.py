@@ -9,6 +9,9 @@ import jax
 import pytest
 from jax._src import pjit  # noqa: TID251  # as in benchax.watching.transfers
 
+NAMES_INDICES = jax.__version_info__ >= (0, 11)
+"""Does the error of a slice say which argument its bound comes from?"""
+
 IS_0_6 = jax.__version_info__ < (0, 7)
 
 tells_runs = pytest.mark.skipif(IS_0_6, reason="traces of this JAX do not say which run an operation belongs to")

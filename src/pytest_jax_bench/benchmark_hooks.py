@@ -1,7 +1,7 @@
 """The hooks of pytest-benchmark, which a conftest.py may implement: their specifications, and the calls.
 
-Called as there: `pytest_benchmark_group_stats` for the tables, all others when a JSON file is written. What a hook gets
-as `benchmarks` are objects like `benchmark.stats`. Hooks in `NOT_CALLED` may be there, and the session says so.
+Called as there: `pytest_benchmark_group_stats` for the tables, all others when a JSON file is written. Hooks get
+objects like `benchmark.stats` as `benchmarks`. Hooks in `NOT_CALLED` may be there, and the session says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def pytest_benchmark_scale_unit(config, unit, benchmarks, best, worst, sort):  #
 
 @pytest.hookspec(firstresult=True)
 def pytest_benchmark_generate_machine_info(config):  # pyright: ignore
-    """Returns the `machine_info` of the JSON file in place of the usual one."""
+    """Returns the `machine_info` of the JSON file instead of the usual one."""
 
 
 @pytest.hookspec
@@ -34,7 +34,7 @@ def pytest_benchmark_update_machine_info(config, machine_info):  # pyright: igno
 
 @pytest.hookspec(firstresult=True)
 def pytest_benchmark_generate_commit_info(config):  # pyright: ignore
-    """Returns the `commit_info` of the JSON file in place of the usual one."""
+    """Returns the `commit_info` of the JSON file instead of the usual one."""
 
 
 @pytest.hookspec
@@ -49,7 +49,7 @@ def pytest_benchmark_group_stats(config, benchmarks, group_by):  # pyright: igno
 
 @pytest.hookspec(firstresult=True)
 def pytest_benchmark_generate_json(config, benchmarks, include_data, machine_info, commit_info):  # pyright: ignore
-    """Returns the whole JSON document in place of the usual one."""
+    """Returns the whole JSON document instead of the usual one."""
 
 
 @pytest.hookspec
@@ -63,7 +63,7 @@ def pytest_benchmark_compare_machine_info(config, benchmarksession, machine_info
 
 
 def uncalled(config: pytest.Config) -> list[str]:
-    """One line for each hook that somebody implements and nothing calls."""
+    """One line for each hook that is implemented and never called."""
     return [f"the hook {name} isn't called" for name in NOT_CALLED if getattr(config.hook, name).get_hookimpls()]
 
 
@@ -88,7 +88,7 @@ def _stats_of(entry: Mapping[str, Any]) -> BenchmarkStats:
 
 
 def group(config: pytest.Config, records: Sequence[Any], group_by: Sequence[str]) -> list[tuple[str, list[Any]]] | None:
-    """Returns the records in the groups that a hook makes of them; None where no hook does."""
+    """Returns the records in the groups that a hook makes of them; None without such a hook."""
     if not config.hook.pytest_benchmark_group_stats.get_hookimpls():
         return None
     benchmarks = [_stats_of_record(record) for record in records]

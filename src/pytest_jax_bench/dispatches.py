@@ -2,7 +2,7 @@
 
 JAX tells a hook of each call that runs a compiled program it already has. The hook is private (`jax._src.api`, tried on
 jax 0.10.2 and 0.12.0.1); without it nothing is seen, and a call counts as one that isn't jitted. A first call compiles,
-which the hook doesn't tell, so the second one is observed where there is one.
+which the hook doesn't report, so the second one is observed if it exists.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Observed:
 
     @property
     def program(self) -> Dispatch | None:
-        """The one jitted function that it calls, where there is just one and its arguments are still there."""
+        """The one jitted function that it calls, if it calls just one and its arguments still exist."""
         functions = {id(one.fn): one for one in self.dispatches}
         if len(functions) != 1:
             return None

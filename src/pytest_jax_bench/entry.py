@@ -1,4 +1,4 @@
-"""What pytest loads in each session, under the name `ptjb`: it registers the plugin, once.
+"""Registers the plugin, once. Pytest loads this in each session, under the name `ptjb`.
 
 pytest-jax-bench names the same module as its plugin, `pytest_jax_bench`. Under that name it's registered here as well,
 so pytest passes over the second one. Where pytest-jax-bench was installed later, files of ours are gone, and one line

@@ -124,7 +124,7 @@ def _judge(
     rounds: Rounds,
     context: BenchContext,
 ) -> MetricVerdict | None:
-    """What the two programs say of the run time; None where stored times decide, or the programs may not run."""
+    """The verdict of the two programs on the run time; None if stored times decide, or the programs must not run."""
     if gated is not None and gated.verdict is not None:
         return MetricVerdict(gated.verdict, gated.text, gated.change)
     settings, known = context.settings, verdicts.get("jit")

@@ -1,4 +1,4 @@
-"""Fits the table to a terminal: a row is one line where that fits, else its name above its values.
+"""Fits the table to a terminal: a row is one line if it fits, else its name is above its values.
 
 Names, values, and units stay whole. Where a line is too long, the blanks inside values are left out first, then tags
 that say nothing; a row that's still too long goes on in a further line. Colours have no width, and are put on last.
@@ -15,7 +15,7 @@ from benchax.reporting.document import Style, Table, TableCell
 GAP = "  "
 VERDICTS = ("slower", "faster", "same", "unclear")
 USUAL = {"Tag": "base"}
-"""What a column may be left out for, by its name."""
+"""The reason for which a column can be left out, by its name."""
 Markup = Callable[[str, Style], str]
 
 
@@ -23,7 +23,7 @@ def fit(table: Table, width: int | None, markup: Markup = lambda text, style: te
     """Lines of at most `width` characters, but for names (the first column) and single cells that are longer.
 
     Args:
-        width: None where no terminal shows it: then each row is one line.
+        width: None without a terminal: then each row is one line.
         markup: puts the colours of a style on a text.
     """
     forms = list(_forms(table))

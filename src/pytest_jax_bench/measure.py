@@ -118,7 +118,7 @@ class StepResults:
     hlo: str = ""
     lowered: Any = None
     leaves: list[Any] | None = None
-    """What the jitted function's program is given; None where that stayed in another process."""
+    """The inputs of the jitted function's program; None if they stayed in another process."""
     error: BaseException | None = None
     """What the function raised, or why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])

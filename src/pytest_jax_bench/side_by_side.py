@@ -33,7 +33,7 @@ from benchax.store.schema import case_key
 from pytest_jax_bench.baseline import MetricVerdict, Row, has
 
 LIMIT_S = 0.5
-"""For building both programs and running them in turns."""
+"""For building both programs and running them alternately."""
 BUILD_LIMIT_S = 1.0
 """By the stored times, which a busy machine makes long: programs that take longer to build aren't judged."""
 LEAST_S = 0.2
@@ -48,7 +48,7 @@ SAME_PROGRAM = "the program is the same"
 
 
 def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVerdict:
-    """What the reference's program and the one of `new` say of the run time, in at most half a second.
+    """Judges the run time by the reference's program and the one of `new`, in about half a second.
 
     Args:
         old: the reference.

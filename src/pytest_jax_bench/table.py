@@ -33,7 +33,7 @@ LEAST_BYTES = {"jit_constants_bytes": 100_000}
 """Smaller constants are of no interest."""
 LONGEST = 60
 STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "same": "", "unclear": "faint"}
-"""By verdict. Faint, which is gray, is none."""
+"""By verdict. Faint, which is gray, means no verdict."""
 COLUMNS = (
     TableColumn("Test", "names"),
     TableColumn("C.Run", "words"),

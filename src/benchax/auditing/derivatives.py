@@ -22,7 +22,7 @@ from benchax.program.patterns import identity_axes
 from benchax.results.audit import Where
 
 MOVES = {*KEEPS, "convert_element_type", "neg", "split"}
-"""What can be between an identity and a derivative, or between its last operation and what reads it."""
+"""Operations that can come between an identity and a derivative, or between its last operation and its reader."""
 FORWARD, REVERSE = "vmap(jvp(", "vmap(transpose("
 """How the scope of a derivative along many directions begins, seen from its identity."""
 MAKERS = ("hessian", "jacfwd", "jacrev", "jacobian")

@@ -1,6 +1,6 @@
 """Evidence: what rules look at. Each part is worked out when the first rule asks for it, and once.
 
-`Evidence` is about one function with its inputs. What it `can` do limits what rules get: "call" the function, which
+`Evidence` is about one function with its inputs. Its `can` limits the rules: "call" the function, which
 measures and compares it; "compile" it; or only "trace" it. Functions of a program that has ended are never called.
 `ProgramEvidence` is about a program that ran: its log, its compilations, its transfers.
 
@@ -84,7 +84,7 @@ def refuse_failed(failure: Failure | None) -> None:
 
 @dataclass(frozen=True)
 class ProgramEvidence:
-    """What was seen of a program that ran. Rules ask in its own process, when it has ended."""
+    """A record of a program that ran. Rules ask in its own process, when it has ended."""
 
     command: str
     watch: Watch
@@ -119,7 +119,7 @@ class ProgramEvidence:
 
 
 class Evidence:
-    """What is known, and can be found out, of one function with its inputs.
+    """Everything that is known of one function with its inputs, or can be found out.
 
     With a limit of time the function is called in a worker process first (`trial.py`). If it does not end there, or
     crashes, it is not called here.
@@ -162,7 +162,7 @@ class Evidence:
         self.tell: Callable[[str], None] = lambda doing: None
         """Takes in words what is being done. The audit sets it for each rule."""
         self.error: Exception | None = None
-        """What tracing or compiling raised; known after `failure` was asked for."""
+        """The error of tracing or compiling; known after `failure` was asked for."""
         self.process_s = 0.0
         """How long a process took to start, build the function, and call it once; 0 if that was not tried."""
         self._jaxpr, self._user, self._data, self._nan_at = jaxpr, user, data, nan_at
@@ -220,7 +220,7 @@ class Evidence:
 
     @property
     def inputs(self) -> Inputs:
-        """On the device, with data in place of specs; shapes only of a function that is not called."""
+        """On the device, with data instead of specs; only shapes for a function that is not called."""
         self._pass("compiled")
         error = self.trial("compiled").error
         if error is not None and error.stage in BUILDING and not self.is_jitted:
@@ -234,7 +234,7 @@ class Evidence:
 
     @property
     def data(self) -> Sequence[Any]:
-        """The jaxpr's inputs of one call, with their contents; empty if they were not kept, None in place of one."""
+        """The jaxpr's inputs of one call, with their contents; empty if they were not kept, None for a single one."""
         if self.can == "call":
             made = self.inputs
             return jax.tree.leaves(without_static(made.args, made.kwargs, made.static))
@@ -362,7 +362,7 @@ class Evidence:
     # ---- whether it may be called
 
     def trial(self, way: Way) -> TrialCall:
-        """What came of calling it in a worker process; without a limit of time there is no trial, and no obstacle."""
+        """The result of calling it in a worker process. Without a limit of time there is no trial, and no obstacle."""
         limit_s = self.timeout_s
         if limit_s is None or self.can != "call":
             return TrialCall(way)
@@ -374,7 +374,7 @@ class Evidence:
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What was done with the function, and what was not."""
+        """A sentence on whether the function was built and called."""
         return tuple(self._list_remarks()) if self.can == "call" else ()
 
     # ---- how

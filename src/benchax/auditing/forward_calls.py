@@ -19,7 +19,7 @@ EACH_STEP = 0.5, 1.2
 
 
 class ForwardCall(NamedTuple):
-    """Calls of a function that does a part of what another one does, of the same arrays."""
+    """Calls of a function that does a part of the work of another one, with the same arrays."""
 
     name: str
     other: str

@@ -15,7 +15,7 @@ from benchax.program.jaxpr import own_frames, user_line
 from benchax.results.audit import Where
 
 BEGINS = ("conv_general_dilated", "dot_general", "gather", "scan", "while")
-"""What a pass can begin with: operations that take data and parameters together."""
+"""The operations that a pass can begin with: they take data and parameters together."""
 ADDS, LIMITS = ("add", "add_any", "sub"), ("clamp", "max", "min", "select_n")
 """How a parameter is updated, and what can be done to it then."""
 MOST_OPS = 50
@@ -53,7 +53,7 @@ def _parting(one: TracedOp, other: TracedOp) -> Where | None:
 
 
 def key_of(op: TracedOp) -> tuple[Hashable, ...]:
-    """What is the same of an operation in both passes: its name, its line, and the shapes that it makes."""
+    """The name of an operation, its line, and the shapes that it makes: they are the same in both passes."""
     # The derivative of a loop makes what the backward pass needs as well.
     shapes = () if op.name in ("scan", "while") else tuple(value.spec for value in op.makes)
     return (op.name, next(filter(None, map(user_line, op.inwards)), ""), *shapes)

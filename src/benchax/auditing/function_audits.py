@@ -1,7 +1,7 @@
 """Audits a program that has ended, inside its process: the program, and each of its functions.
 
-Functions are read, not called. The few that took longest to compile are compiled once more; of all others, rules get
-the trace that JAX made.
+Functions are read, not called. The few that took longest to compile are compiled again. For all others,
+rules get the trace that JAX made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchax.source_files import owner_of, without_folders
 from benchax.units import seconds
 
 READ_S = 20.0
-"""How long compiling functions once more may take, together."""
+"""The most seconds that compiling functions again can take, together."""
 LONGEST = 120
 """Characters of a signature that are shown: the signature of a model has thousands."""
 MOST_BUILT = 3
@@ -72,7 +72,7 @@ def audit_run(
 
 
 def evidence_of(log: Log, one: RecordedFunction, can: Can) -> Evidence:
-    """What is known of one function of a program."""
+    """Everything that the log knows of one function of a program."""
     use = use_of(log, one.serial)
     return Evidence(
         one.case,

@@ -86,8 +86,8 @@ def low_sums(program: TracedProgram) -> Iterator[LowSum]:
 
 
 def sums_of_calls(program: TracedProgram, carried: Carried) -> Iterator[LowSum]:
-    """Sums of a Python loop: results that are an argument with something added, and come back as that argument. What is
-    added is not made of the argument, as a step of an optimizer is."""
+    """Sums of a Python loop: results that are an argument with something added, and come back as that argument. A step
+    of an optimizer does not count, since it is made of the argument."""
     inputs, outputs = program.inputs, program.outputs
     for i, j in carried.positions:
         if i < len(inputs) and j < len(outputs) and str(inputs[i].dtype) in LOW:

@@ -115,7 +115,7 @@ def _is_mask(value: Value) -> bool:
 
 
 def _behind(values: Sequence[Value], differentiated: set[str]) -> _Elementwise:
-    """What no derivative goes through, such as distances between points that are data, is an input."""
+    """A value that no derivative goes through is an input: distances between points that are data, for instance."""
     taken, roots, waiting = set[TracedOp](), dict[Value, None](), list(values)
     while waiting and len(taken) <= MOST_OPS:
         value = waiting.pop().back(SPREADS)

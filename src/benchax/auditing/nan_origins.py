@@ -86,7 +86,7 @@ def _find(body: Body, inputs: Sequence[Any], before: tuple[int, ...], test: Test
 
 
 def _is_of_numbers(op: TracedOp) -> bool:
-    """Does it read a number that is not finite in the program, or put one in place of others?"""
+    """Does it read a number that is not finite in the program, or replace others by one?"""
     values = op.reads[1:] if op.name == "select_n" else op.reads
     return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
 

@@ -38,7 +38,7 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
 
     Args:
         called: the line of the call.
-        function: the name of what is called.
+        function: its name.
         path: of the argument, by the function's own names: "state.ema", "batch['x']".
     """
     tree = tree_of(called[0]) if called is not None else None
@@ -100,7 +100,7 @@ def _calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
 
 
 def _arguments(tree: ast.AST, call: ast.Call, function: str, name: str) -> Iterator[ast.expr]:
-    """What a call gives for a parameter; everything that it gives if that cannot be told."""
+    """The argument of a call for a parameter; all its arguments if the text does not show which one it is."""
     by_name = [keyword.value for keyword in call.keywords if keyword.arg == name]
     scopes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
     names = [arg.arg for arg in (*scopes[0].args.posonlyargs, *scopes[0].args.args)] if len(scopes) == 1 else []
@@ -115,7 +115,7 @@ def _names_in(node: ast.AST) -> list[str]:
 
 
 def _values_of(tree: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
-    """What a name or attribute is given in the functions around a line, and in the module; what a function returns."""
+    """Values of a name or attribute in the functions around a line and in the module, and results of a function."""
     scopes = [*scopes_around(tree, line), tree]
     found = next((values for scope in scopes if (values := list(_given(scope, name)))), [])
     yield from found

@@ -12,8 +12,8 @@ function in a module of `auditing/rules/`:
 and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit. A
 rule that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
 
-What rules have in common is here, too: how severe a finding is (`grade`), what following it gains, trying a variant in
-pairs (`try_variant`) or once (`probe`), and listing some of many lines.
+Rules share more: how severe a finding is (`grade`), the gain of following it, trying a variant in pairs (`try_variant`)
+or once (`probe`), and listing some of many lines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ the second on it is worth a warning: that is where the CI recipes of `benchax co
 
 
 def grade(lost: float, of: float | None) -> Severity | None:
-    """The severity of a finding by what it costs: seconds or bytes lost, of those of the run or call.
+    """The severity of a finding by its cost: seconds or bytes lost, as a share of the run or call.
 
     One rule for all findings about cost. None: not worth a line. Time and memory are warnings at most; an error is a
     wrong result or a failure, and the rule states it.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from benchax.program.index import ELEMENTWISE, TracedOp, Value
 
 FEW = 8
-"""What is needed of a stack is at most one byte in eight."""
+"""At most one byte in eight of a stack is needed."""
 ACCUMULATED = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or")
 """Reductions that a carry can hold from step to step."""
 REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")
@@ -28,7 +28,7 @@ class Need(NamedTuple):
     """"rows": some of them; "total": a reduction over them; "each": something small of each; "indexed": a row, which
     the caller takes."""
     op: TracedOp | None
-    """What makes it: a slice, a reduction; None if the function returns it."""
+    """The operation that makes it: a slice, a reduction; None if the function returns it."""
     value: Value
 
     @property
@@ -66,7 +66,7 @@ def stacks_of(scan: TracedOp, indexed: Collection[int] = ()) -> list[Stack]:
     """The stacked outputs of a scan, with what is read of each.
 
     Args:
-        indexed: positions of the outputs of its body of which the caller takes single rows alone.
+        indexed: positions of those outputs of its body whose single rows alone the caller takes.
     """
     body, carried = scan.body, len(scan.bodies[0].carries)
     stacks = [Stack(value) for value in scan.makes[carried:]]
@@ -135,7 +135,7 @@ def _axis_after(op: TracedOp, source: Value, rows: dict[Value, _Rows], length: i
 
 
 def _kind(op: TracedOp, read: list[Value]) -> str | None:
-    """What an operation needs that takes some rows or reduces all of them; None of any other."""
+    """The need of an operation that takes some rows or reduces all of them; None for any other."""
     if op.name in ("slice", "dynamic_slice", "gather"):
         # What chooses the rows is known before the loop, for no other operand is of the loop.
         is_chosen = read == [op.reads[0]] and FEW * op.makes[0].size_bytes <= op.reads[0].size_bytes

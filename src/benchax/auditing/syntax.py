@@ -20,7 +20,7 @@ from typing import Any
 
 from benchax.errors import NotMeasured
 from benchax.results.audit import Where
-from benchax.source_files import is_typed, owner_of
+from benchax.source_files import is_typed
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Repeat = Loop | ast.Call
@@ -52,11 +52,6 @@ def where_of(text: str | None) -> Where | None:
     if not (colon and file and line.isdecimal()):
         return None
     return file if is_typed(file) else str(Path(file).absolute()), int(line)
-
-
-def own_or_called(defined: Where | None, called: Where | None) -> Where | None:
-    """Where a function is defined, if that is the user's; of a library's the line that calls it."""
-    return defined if called is None or (defined is not None and owner_of(defined[0]) == "user") else called
 
 
 def innermost_loop(tree: ast.AST, line: int) -> Loop | None:

@@ -1,4 +1,4 @@
-"""What rules share that query the index of a traced program: their decorator, a finding, and known values.
+"""The decorator, the finding, and the known values of rules that query the index of a traced program.
 
 A rule is a function that gets the index and the evidence, and yields `Match` for each operation that it finds. The
 engine keeps one finding for each line, leaves out operations of reverse-mode derivatives, times the alternative in
@@ -35,9 +35,9 @@ class Instead:
     """Two functions that do the same: as it is, and better. They are timed in pairs."""
 
     name: str
-    """What is tried, for a sentence: "a lookup"."""
+    """The name of the better one, for a sentence: "a lookup"."""
     part: str
-    """What both do, for the gain: "this product"."""
+    """The work of both, for the gain: "this product"."""
     now: Callable[..., Any]
     better: Callable[..., Any]
     inputs: tuple[Any, ...]
@@ -46,7 +46,7 @@ class Instead:
 
 @dataclass(frozen=True)
 class Match:
-    """What a rule found at one operation."""
+    """A find of a rule at one operation."""
 
     op: TracedOp
     title: str
@@ -148,7 +148,7 @@ def arrays_of_call(e: Evidence) -> dict[Value, Any]:
 
 
 def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
-    """What these values were at the call whose inputs were kept.
+    """Computes these values for the call whose inputs were kept.
 
     They are computed again, compiled, without effects, and only what they are made of.
 
@@ -179,8 +179,8 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
 
 
 def is_written(conversion: TracedOp) -> bool:
-    """Did somebody write this conversion, rather than JAX's promotion? True also if JAX's frames, which it doesn't
-    document, cannot be read (tried on jax 0.10.2 to 0.12.0.1): what cannot be told is no finding."""
+    """Is this conversion written in the program, rather than made by JAX's promotion? True also if JAX's frames, which
+    it doesn't document, cannot be read (tried on jax 0.10.2 to 0.12.0.1): without knowing there is no finding."""
     try:
         frames = conversion.equation.source_info.traceback.frames
     except AttributeError:

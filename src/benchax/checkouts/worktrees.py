@@ -75,8 +75,8 @@ def build_checkout(
                 note = f"the benchmark files of now do not run at {ref}, so its own were taken: {problem}"
             elif changed:
                 note = (
-                    f"both versions ran {' and '.join(changed)} as now, which is not as at {ref}; --benchmarks ref "
-                    "runs each version with its own"
+                    f"both versions ran {' and '.join(changed)} as now, but {ref} has it differently; "
+                    "--benchmarks ref runs each version with its own"
                 )
         if own_benchmarks and (problem := _build(selection, launch, top, tree, folder)):
             raise UsageError(f"the benchmarks cannot be built at {ref} ({commit[:8]}): {problem}")

@@ -271,7 +271,7 @@ def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     code = gate.exit_code(found, found.new, found.missing)
     if code == UNCLEAR and (unjudged := gate.unjudged(found, found.new, found.missing)):
         way_out = "--max-time 15min, --resolution 10%, or --ref REF --process-pairs" if found else "another baseline"
-        if any(c.verdict == "same" for c in found):
+        if any(c.verdict == "same" and c.metric in unjudged for c in found):
             way_out = "a --resolution as small as the limit, or a limit of 5 %"
         metrics = ", ".join(unjudged)
         note(f"UNCLEAR: the limit for {metrics} judged no case; try {way_out}, or accept it: --ignore-unclear")

@@ -14,6 +14,7 @@ import jax
 from jax.extend import core
 
 from benchax.program.evaluate import bind, interpret
+from benchax.program.jaxpr import open_program
 from benchax.static_leaves import as_function_of_arrays
 
 Evaluate = Callable[[Any], list[Any]]
@@ -72,20 +73,21 @@ class Rewritten:
         if isinstance(value, tuple):
             return tuple(map(self._rewrite_value, value))
         if isinstance(value, core.ClosedJaxpr):
-            found = self._rewrite_program(value.jaxpr, value.consts)
+            found = self._rewrite_program(value)
             return value if found is None else found
         if isinstance(value, core.Jaxpr):
-            found = self._rewrite_program(value, ())
+            found = self._rewrite_program(value)
             # `jax.checkpoint` has nowhere to keep constants.
             return value if found is None or found.consts else found.jaxpr
         return value
 
-    def _rewrite_program(self, jaxpr: Any, consts: Any) -> Any:
+    def _rewrite_program(self, program: Any) -> Any:
         """None where it would no longer fit into its place."""
+        jaxpr, consts = open_program(program)
         inputs = [_shape(v.aval) for v in jaxpr.invars]
         if None in inputs or (jaxpr.constvars and not consts):
             return None
-        found = jax.make_jaxpr(lambda *xs: interpret(jaxpr, [*consts, *xs], self._apply))(*inputs)
+        found = jax.make_jaxpr(lambda *xs: interpret(program, xs, self._apply))(*inputs)
         fits = [_shape(v.aval) for v in found.jaxpr.outvars] == [_shape(v.aval) for v in jaxpr.outvars]
         return found if fits else None
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.program.jaxpr import own_line, split_operands
+from benchax.program.jaxpr import split_operands
 
 LOW = ("bfloat16", "float16")
 ADDITIONS = ("add", "add_any")
@@ -49,13 +49,6 @@ def find_running_sums(equation: Any) -> list[RunningSum]:
         if len(others) == 1:
             found.append(RunningSum(i, total, others[0]))
     return found
-
-
-def line_of_sum(equation: Any, each: RunningSum) -> str:
-    """file:line of the user's that adds; empty where it is not told."""
-    body, _, _ = _body(equation)
-    made = next((eqn for eqn in body.jaxpr.eqns if each.total in eqn.outvars), None)
-    return own_line(made) if made is not None else ""
 
 
 def run_wide(equation: Any, operands: list[Any]) -> list[Any]:

@@ -101,9 +101,7 @@ class Evaluator:
         return self.evaluate(call.program, [self.enter(array) for array in call.arrays])
 
     def evaluate(self, program: Any, arguments: Arrays) -> Arrays:
-        jaxpr, consts = open_program(program)
-        entered = [self.enter(const) for const in consts]
-        return interpret(jaxpr, [*entered, *arguments], self._results, self._number)
+        return interpret(program, arguments, self._results, self._number, self.enter)
 
     def _number(self, literal: Any) -> Any:
         dtype: Any = getattr(literal.aval, "dtype", None)

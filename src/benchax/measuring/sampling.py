@@ -194,7 +194,7 @@ def warm_up(
 
 
 def warm_up_exactly(ready: Callable[[], Callable[[], Any]], exactly: ExactCalls, first_s: float) -> Warmup:
-    """So many calls, whatever their times say. The first run, which took `first_s`, is one of them."""
+    """Makes exactly the requested calls, whatever their times. The first run, which took `first_s`, is one of them."""
     if exactly.warmup == 0:
         taken = (first_s,) if exactly.per_sample == 1 else ()
         return Warmup(0, True, 0, first_s, least_s=first_s, timed=1, long_calls_s=taken)

@@ -34,20 +34,21 @@ def _empty() -> Any:
 
 
 def interpret(
-    program: Any, arguments: Sequence[Any], apply: Apply = bind, literal: Callable[[Any], Any] | None = None
+    program: Any,
+    arguments: Sequence[Any],
+    apply: Apply = bind,
+    literal: Callable[[Any], Any] | None = None,
+    const: Callable[[Any], Any] = lambda array: array,
 ) -> list[Any]:
-    """The outputs of a program, each equation of which `apply` runs.
+    """Runs a program, its equations by `apply`, and returns its outputs.
 
     Args:
-        program: a jaxpr, open or closed.
-        arguments: its inputs; or its constants, and then its inputs.
-        literal: what a number in the program is; default: an array of its dtype.
+        program: a jaxpr, open or closed. Give it whole: since JAX 0.11 the jaxpr inside a closed one has constants too.
+        literal: makes a number of one in the program; default: an array of its dtype.
+        const: makes a value of each constant of the program.
     """
     jaxpr, consts = open_program(program)
-    variables = [*jaxpr.constvars, *jaxpr.invars]
-    # From JAX 0.11 on, what is inside a closed program has constants too; a caller can have given others for them.
-    given = arguments if len(arguments) == len(variables) else [*consts, *arguments]
-    values = dict(zip(variables, given, strict=True))
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*map(const, consts), *arguments], strict=True))
     read = literal or number_of
 
     def of(atom: Any) -> Any:
@@ -66,7 +67,7 @@ def number_of(literal: Any) -> Any:
 
 
 def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value, Any]:
-    """What these operations make of known values, in their order. Under jit, XLA leaves out what isn't needed.
+    """Computes these operations from known values, in their order. Under jit, XLA leaves out what isn't needed.
 
     Raises:
         NotMeasured: an operation has effects or calls Python, or a value isn't known.
@@ -81,7 +82,7 @@ def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value,
 
 
 def look_up(known: Mapping[Value, Any], value: Value) -> Any:
-    """What a value is.
+    """The array of a value.
 
     Raises:
         NotMeasured: it isn't known.

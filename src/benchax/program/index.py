@@ -19,7 +19,17 @@ import numpy as np
 from jax.extend import core
 
 from benchax.program import arguments
-from benchax.program.jaxpr import INLINED, LoopOperands, names, open_program, own_line, split_operands, user_line
+from benchax.program.jaxpr import (
+    INLINED,
+    LoopOperands,
+    join_scope,
+    names,
+    nested_in,
+    open_program,
+    own_line,
+    split_operands,
+    user_line,
+)
 from benchax.program.traced_work import count_operations
 
 KEEPS = names(
@@ -74,9 +84,9 @@ class Value:
     readers: list[TracedOp] = field(default_factory=list["TracedOp"])
     """Operations of the same body that read it, each once."""
     outer: Value | None = None
-    """What an input of a body is outside; None for carries and rows, which differ from iteration to iteration."""
+    """The value outside that an input of a body is. None for carries and rows, which differ in each iteration."""
     inner: list[Value] = field(default_factory=list["Value"])
-    """What it is called in the bodies that it is given to, unchanged."""
+    """The inputs of bodies that are the same array."""
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -126,7 +136,7 @@ class Value:
         return reads + sum(value is self for value in self.body.outputs)
 
     def back(self, through: Collection[str] = MOVES, *, out: bool = False) -> Value:
-        """What it is made of, back through operations of these names; with `out` also out of loops and branches."""
+        """The value behind it, back through operations of these names; with `out` also out of loops and branches."""
         value = self
         while True:
             if value.maker is not None and value.maker.name in through:
@@ -155,8 +165,8 @@ class Value:
 
     @property
     def roots(self) -> set[Value]:
-        """What it depends on in the end, out of loops and branches: inputs, arrays that the program holds, and what
-        differs from iteration to iteration."""
+        """The values that it depends on in the end, out of loops and branches: inputs, arrays that the program holds, and
+        values that differ in each iteration."""
         found, seen, waiting = set[Value](), set[Value](), list[Value]((self,))
         while waiting:
             value = waiting.pop()
@@ -177,7 +187,7 @@ class Value:
         return found
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
-        """It as a view of what it is made of; `scaled` also through products with numbers, signs, and quotients."""
+        """It as a view of the value behind it; `scaled` also through products with numbers, signs, and quotients."""
         axes, way = tuple[int | None, ...](range(len(self.shape))), list[Value]((self,))
         while True:
             value = way[-1]
@@ -291,7 +301,7 @@ class TracedOp:
 
     @cached_property
     def scope(self) -> str:
-        return _join(self.around, self.equation)
+        return join_scope(self.around, self.equation)
 
     @cached_property
     def is_backward(self) -> bool:
@@ -445,7 +455,7 @@ class TracedProgram:
             inner, inner_consts = open_program(equation.params.get(INLINED.get(equation.primitive.name, "")))
             # Otherwise inputs of the inner program are not operands of the equation one by one.
             if hasattr(inner, "eqns") and len(inner.invars) == len(reads):
-                made = self._walk(body, inner, inner_consts, reads, _join(scope, equation), (*calls, equation))
+                made = self._walk(body, inner, inner_consts, reads, join_scope(scope, equation), (*calls, equation))
                 known.update(zip(equation.outvars, made, strict=True))
                 continue
             op = TracedOp(equation, body, reads, tuple(of(v) for v in equation.outvars), calls, scope)
@@ -456,7 +466,7 @@ class TracedProgram:
                 value.readers.append(op)
             for kind, program, outers, constants, trips in _programs(op):
                 nested = Body(kind, op, body.times * (trips or 1), constants, trips)
-                op.bodies.append(self._add(nested, program, outers, _join(scope, equation)))
+                op.bodies.append(self._add(nested, program, outers, join_scope(scope, equation)))
         return tuple(of(atom) for atom in jaxpr.outvars)
 
     def _const(self, variable: Any, const: Any) -> Value:
@@ -465,11 +475,6 @@ class TracedProgram:
             self._known_consts[id(const)] = Value(variable.aval, self.bodies[0], const=const)
             self.consts.append(self._known_consts[id(const)])
         return self._known_consts[id(const)]
-
-
-def _join(scope: str, equation: Any) -> str:
-    own = str(getattr(getattr(equation, "source_info", None), "name_stack", "") or "")
-    return f"{scope}/{own}" if scope and own else scope or own
 
 
 def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], int, int | None]]:
@@ -503,13 +508,8 @@ def _programs(op: TracedOp) -> Iterator[tuple[str, Any, Sequence[Value | None], 
         # A part of an array is another array; what every device has whole is the same one.
         yield op.name, program, [r if tuple(v.aval.shape) == r.shape else None for v, r in pairs], 0, None
     else:
-        for program in _closed(params.values()):
+        for program in filter(_is_closed, nested_in(op.equation)):
             yield op.name, program, [None] * len(program.in_avals), 0, None
-
-
-def _closed(values: Any) -> Iterator[Any]:
-    for value in values:
-        yield from (each for each in (value if isinstance(value, list | tuple) else (value,)) if _is_closed(each))
 
 
 def _is_closed(value: Any) -> bool:

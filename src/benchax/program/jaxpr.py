@@ -98,7 +98,7 @@ def jaxpr_facts(traced: jax.stages.Traced, static: Sequence[int | str] = ()) -> 
 def equations(jaxpr: Any, depth: int = 1, in_loop: bool = False, scope: str = "") -> Iterator[Equation]:
     """Every equation, each before what is nested in it."""
     for equation in open_program(jaxpr)[0].eqns:
-        here = "/".join(part for part in (scope, scope_of(equation)) if part)
+        here = join_scope(scope, equation)
         yield Equation(equation, depth, in_loop, here)
         inside = in_loop or equation.primitive.name in LOOPS
         for nested in nested_in(equation):
@@ -256,8 +256,13 @@ def scope_of(equation: Any) -> str:
     return str(getattr(getattr(equation, "source_info", None), "name_stack", "") or "")
 
 
+def join_scope(around: str, equation: Any) -> str:
+    """The scope of an equation inside a program whose own scope is `around`."""
+    return "/".join(part for part in (around, scope_of(equation)) if part)
+
+
 def open_program(program: Any) -> tuple[Any, Sequence[Any]]:
-    """(the jaxpr, its constants); a `Jaxpr` has no constants by itself."""
+    """(the jaxpr, its constants). Before JAX 0.11, an open jaxpr has none."""
     return (program.jaxpr, program.consts) if isinstance(program, core.ClosedJaxpr) else (program, ())
 
 

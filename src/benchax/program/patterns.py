@@ -1,4 +1,4 @@
-"""What arrays of a traced program are: identities, diagonal and one-hot matrices, counts."""
+"""Recognizes arrays of a traced program: identities, diagonal and one-hot matrices, counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from benchax.program.index import MOVES, TracedOp, Value
 
 Arrays = Mapping[Value, Any]
-"""What some values are known to be."""
+"""The contents of some values, by value."""
 MOST_ELEMENTS = 1 << 24
 """Elements of a known array that are compared with what they could be."""
 
@@ -30,7 +30,7 @@ def counted_axis(value: Value, arrays: Arrays | None = None) -> int | None:
 
 
 def unwrap_index(value: Value) -> Value:
-    """The index that somebody wrote: JAX adds the length of the axis to negative ones."""
+    """The index as written: JAX adds the length of the axis to negative ones."""
     while (maker := value.back(MOVES, out=True).maker) is not None and maker.name == "select_n":
         below = maker.reads[0].made_by("lt")
         if below is None or below.reads[1].number != 0 or len(maker.reads) != 3:
@@ -100,7 +100,7 @@ def _placed(axes: tuple[int | None, ...], found: tuple[int, int] | None) -> tupl
 
 
 def _takes_rows(gather: TracedOp, axis: int) -> bool:
-    """Is this axis of the result a whole axis of what is indexed?"""
+    """Is this axis of the result a whole axis of the array that is indexed?"""
     numbers, sizes = gather.params["dimension_numbers"], gather.params["slice_sizes"]
     kept = [i for i in range(len(sizes)) if i not in numbers.collapsed_slice_dims]
     whole = [i for i, at in zip(numbers.offset_dims, kept, strict=False) if sizes[at] == gather.reads[0].shape[at]]
@@ -119,7 +119,7 @@ def _writes_one_of_each_row(scatter: TracedOp, axis: int, arrays: Arrays) -> boo
 
 
 def _array(value: Value, arrays: Arrays | None) -> np.ndarray | None:
-    """What it is, if that is known."""
+    """Its contents, if they are known."""
     array = value.const if value.const is not None else (arrays or {}).get(value)
     array = value.literal if array is None and np.ndim(value.literal) else array
     is_whole = array is not None and getattr(array, "shape", None) == value.shape

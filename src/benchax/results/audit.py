@@ -23,7 +23,7 @@ Outcome = Literal["fine", "finding", "not applicable", "not checked"]
 Where = tuple[str, int]
 """File and line, from 1."""
 Related = tuple[str, str, int]
-"""What happens at another line, and its file and line: ("called here", "train.py", 31)."""
+"""A label for another line, and its file and line: ("called here", "train.py", 31)."""
 
 PACK_OFF = "pack-off"
 """The code of the remark that names rules which are off by default."""
@@ -61,7 +61,7 @@ class Finding:
         return [*([self.where] if self.where else []), *((file, line) for _, file, line in self.related)]
 
     def with_seen(self, sentence: str) -> Finding:
-        """With one more sentence of what was seen."""
+        """The same with one more sentence of evidence."""
         return replace(self, seen=(*self.seen, sentence))
 
     def __post_init__(self) -> None:

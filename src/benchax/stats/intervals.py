@@ -87,7 +87,7 @@ def predict_interval(
 ) -> tuple[float, float] | None:
     """The interval that is meant to hold what a later run of the same program reads, in 95 % of cases.
 
-    With `ENOUGH_RUNS` earlier runs: the 10 to 90 % range of what they read, extended to this run's own value, with
+    With `ENOUGH_RUNS` earlier runs: the 10 to 90 % range of their times, extended to this run's own value, with
     `LEAST_MARGIN` on each side. A run that reads a value outside that range starts further processes, which is why the
     range may leave out the ends. With fewer: the range of the processes that agree and of the earlier runs, and on each
     side the mean distance between two neighbors among these, up to `MOST_GAP`. A margin is added, which shrinks with
@@ -120,7 +120,7 @@ def predict_interval(
 
 
 def range_of_runs(earlier: Sequence[float]) -> tuple[float, float]:
-    """The 10 to 90 % range of what earlier runs read, with `LEAST_MARGIN` on each side."""
+    """The 10 to 90 % range of the times of earlier runs, with `LEAST_MARGIN` on each side."""
     ordered = sorted(earlier)
     return quantile(ordered, 0.1) / (1 + LEAST_MARGIN), quantile(ordered, 0.9) * (1 + LEAST_MARGIN)
 

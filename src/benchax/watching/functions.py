@@ -50,7 +50,7 @@ class _History:
 
 
 class WatchedFunctions:
-    """What one watch knows. Nothing is shared, so that nested watches do not take each other's calls for theirs.
+    """The knowledge of one watch. Nothing is shared, so that nested watches do not take each other's calls for theirs.
 
     Args:
         from_start: JAX had traced nothing when the watch began: what it knows of a function comes from within.

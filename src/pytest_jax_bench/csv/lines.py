@@ -6,7 +6,7 @@ Three forms are read, and the newest one is written:
     1   18 columns, with `parameters` in fifth place: pytest-jax-bench 0.5.0
     2   all columns of COLUMNS in full precision, and `end`; the header says "# format: 2"
 
-A file of form 2 may hold rows of 0.5.0, where that was used again in between.
+A file of form 2 can hold rows of 0.5.0, if that version was used again in between.
 
 In form 1 texts stand as they were, so a tag or a parameter with blanks shifts the columns behind it. As the other
 columns have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column

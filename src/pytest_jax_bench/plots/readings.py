@@ -50,7 +50,7 @@ def commits(rows: Rows) -> list[str]:
 
 
 def failures(rows: Rows) -> tuple[str, ...]:
-    """What failed, per row: timeout, crashed, …, or a check of its result; empty where nothing did."""
+    """The failure of each row: timeout, crashed, …, or a check of its result; empty without one."""
     both = zip(texts(rows, "status"), texts(rows, "message"), strict=True)
     return tuple(DOUBTFUL * bool(m) if s in ("", "ok") else s.replace("_", " ") for s, m in both)
 

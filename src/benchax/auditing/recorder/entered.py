@@ -1,8 +1,8 @@
 """The functions of a program that send eager operations: what could be jitted as a whole.
 
 Such a function sends many operations in each of many calls, and jit can take it as it is: it calls nothing that is
-jitted, does not continue by a value that it has read, and stores nothing outside of itself. Of functions that call one
-another the outermost one counts, except one that does little else than to call another one in a long loop.
+jitted, does not continue by a value that it has read, and stores nothing outside of itself. If functions call one
+another, the outermost one counts, except one that does little more than call another one in a long loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EagerFunction:
     reads: list[str] = field(default_factory=list[str])
     """Lines inside of it that read a value."""
     acts_on_values: bool = False
-    """It sends operations after it has read a value: what it does may depend on that."""
+    """It sends operations after it has read a value, and they can depend on that value."""
 
     @property
     def operations(self) -> int:

@@ -1,8 +1,8 @@
 """The jitted functions of a program: kept so that rules can look at them when the program has ended.
 
-Of a call, shapes, dtypes and static values are kept, and copies of small arrays. The function itself is kept alive, so
-only the functions that took longest to compile are. While calls are watched, results are searched for NaN, and what a
-function read when it was traced is compared with what is there now.
+The record of a call holds shapes, dtypes, static values, and copies of small arrays. The function itself is kept alive,
+so only the functions that took longest to compile are. While calls are watched, results are searched for NaN, and what
+a function read when it was traced is compared with what is there now.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RecordedFunction:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settings: Mapping[str, Any]
-    """What its `jax.jit` was given, as in `frames.JaxCall`."""
+    """The arguments of its `jax.jit`, as in `frames.JaxCall`."""
     compile_s: float
     jaxpr: Any = None
     """The closed jaxpr that JAX traced; None if it could not be seen."""
@@ -96,11 +96,11 @@ class RecordedFunction:
 
 @dataclass
 class _Watched:
-    """What is known of one function while its calls are watched."""
+    """The facts about one function while its calls are watched."""
 
     calls: int = 0
     values: list[OuterValue] = field(default_factory=list[OuterValue])
-    """What it read when it was traced."""
+    """The values that it read when it was traced."""
     waiting: Sequence[jax.Array] = ()
     """Results of the last call, to be searched for NaN."""
     given: tuple[Any, ...] = ()
@@ -171,7 +171,7 @@ class FunctionRecorder:
         self._watched.setdefault(serial, _Watched()).values = values
 
     def _is_longest(self, place: FunctionLocation, compile_s: float) -> bool:
-        """Of several programs of one function the longest to compile is looked at."""
+        """If a function has several programs, the one that took longest to compile is looked at."""
         with self._lock:
             known = self._kept.get(place)
             return known is None or known.compile_s < compile_s

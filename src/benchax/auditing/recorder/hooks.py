@@ -61,7 +61,7 @@ class PutPlace(NamedTuple):
     """Where an array is put on a device."""
 
     instruction: int
-    """Of the line: one line may put several arrays there by calls of their own."""
+    """Distinguishes the calls of one line, which can put several arrays there."""
     leaf: int
     """Position among the arrays of the call."""
     what: str
@@ -70,7 +70,7 @@ class PutPlace(NamedTuple):
 
 @dataclass
 class PutNote:
-    """What a "put" was given, and where it came from."""
+    """The argument of a "put", and where it came from."""
 
     place: PutPlace
     is_repeat: bool
@@ -216,7 +216,7 @@ class HostHooks:
 class PutContents:
     """The contents of the last array at one place. Holds no array.
 
-    The same object is recognized by a sample of its elements, since it may have been overwritten in place. For another
+    The same object is recognized by a sample of its elements, since the program can overwrite it in place. For another
     object of the same shape a checksum of all of it is made too, but only a few times.
     """
 

@@ -36,7 +36,7 @@ class Event:
     by: str
     """The function, operation, or setting."""
     where: str
-    """file:line of the user's code; empty if there is none."""
+    """file:line of the user's code; empty outside of it."""
     at: float = 0.0
     """When it began, in seconds of `watching.transfers.clock`."""
     ended: float = 0.0
@@ -53,7 +53,7 @@ class Event:
     path: tuple[int, ...] = ()
     """The calls in your code that were running, outermost first: positions in `Log.entered`."""
     note: Any = None
-    """What only this kind of event has."""
+    """A fact that only this kind of event has."""
     thread: int = field(default_factory=threading.get_ident)
 
     @property
@@ -62,7 +62,7 @@ class Event:
 
 
 class ArrayFacts(NamedTuple):
-    """What stays the same for the life of an array."""
+    """Facts that stay the same for the life of an array."""
 
     size_bytes: int
     sharding: Any
@@ -86,9 +86,9 @@ class FunctionFacts(NamedTuple):
     defined: str
     """file:line of its `def`; empty if unknown."""
     names: tuple[str, ...]
-    """Of its arguments, flat: params['w'], batch[0]."""
+    """The names of its arguments, flat: params['w'], batch[0]."""
     shardings: tuple[Any, ...] = ()
-    """What `in_shardings` asks for, one for each argument or for all."""
+    """The shardings of `in_shardings`, one for each argument or for all."""
 
 
 NO_ARRAY = ArrayFacts(8, None)
@@ -100,7 +100,7 @@ class Log:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.counts: Counter[Kind] = Counter()
-        """Of all events, also those that are no longer kept."""
+        """The number of events of each kind, also of those that are not kept."""
         self.arrays: dict[int, ArrayFacts] = {}
         self.died: dict[int, int] = {}
         """How many events there were when an array was deleted."""
@@ -141,7 +141,7 @@ class Log:
         return tuple(found)
 
     def function(self, fun: Any) -> int:
-        """The serial number of a function; 0 if it cannot be told apart."""
+        """The serial number of a function; 0 if it has neither hash nor weak references."""
         try:
             known = self._functions.get(fun)
             if known is None:
@@ -194,5 +194,5 @@ def by_key(events: Iterable[Event], *names: str) -> dict[tuple[Any, ...], list[E
 
 
 def most_common(texts: Sequence[str]) -> str:
-    """The text that occurs most often; empty if there is none."""
+    """The text that occurs most often; empty without any text."""
     return Counter(filter(None, texts)).most_common(1)[0][0] if any(texts) else ""

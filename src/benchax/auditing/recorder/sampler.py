@@ -13,7 +13,7 @@ from benchax.profiling.paced_sampler import PacedSampler
 from benchax.source_files import is_generated, owner_of
 
 MOST_SHARE = 0.01
-"""Of the time. Watching calls takes more than that."""
+"""The share of the time that looking can take. Watching calls takes more than that."""
 SWITCH_S = 5e-5
 """The work of the host between two waits may be short: with Python's usual pace, samples would fall into the waits."""
 

@@ -19,7 +19,7 @@ IN_ONE_FUNCTION = ("<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcom
 
 @dataclass(slots=True)
 class CallStack:
-    """What one walk finds."""
+    """The results of one walk."""
 
     where: str = ""
     caller: Caller = "user"
@@ -27,7 +27,7 @@ class CallStack:
     is_indexing: bool = False
     """x[i]"""
     instruction: int = -1
-    """Of the line in your code, which may make several calls."""
+    """The instruction of the line in your code, which can make several calls."""
 
 
 class _Mark:

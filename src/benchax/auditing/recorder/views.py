@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from benchax.auditing.recorder.log import NO_ARRAY, Event, Log, by_key, most_common
 
 WARM_UP = 2
-"""Waits of a line that are not timed: the program may still be compiling its steps."""
+"""Waits of a line that are not timed: the program can still be compiling its steps."""
 NO_STEP = 0.03
 """Two waits at a line with less than this share of the first wait between them are one wait: no step is that short."""
 READ_S = 2e-5
@@ -31,7 +31,7 @@ class CallLine:
     where: str
     events: Sequence[Event]
     depths: Mapping[int, int]
-    """Of each event, by its `id`: how many calls in a row its arguments came of."""
+    """By the `id` of each event: how many calls in a row its arguments came from."""
     rows: Mapping[int, int]
     """The same, counting calls of the same function only."""
 
@@ -104,7 +104,8 @@ def call_lines(log: Log) -> list[CallLine]:
 
 
 def _depths(log: Log) -> tuple[dict[int, int], dict[int, int]]:
-    """Of each call: how many calls in a row its arguments came of, of any function and of the same one."""
+    """Counts the calls in a row that the arguments of each call came from: calls of any function, and of the same
+    one."""
     behind: dict[int, Mapping[int, int]] = {}
     depths, rows = dict[int, int](), dict[int, int]()
     for event in log.of("call", "operation"):
@@ -247,9 +248,9 @@ class WaitLine:
     steps: int = 0
     """Waits after `WARM_UP` that follow another one at this line. The rest is about these."""
     between_s: float = 0.0
-    """What the host did after each wait until the next one of its thread, at whatever line."""
+    """The time of the host after each wait, until the next one of its thread at any line."""
     gain_s: float = 0.0
-    """The shorter of each wait and of what the host did after it: at most that can overlap."""
+    """The shorter one of each wait and the work of the host after it: no more than that can overlap."""
     stepped_s: float = 0.0
     """From the end of each wait to the end of the next at this line."""
     ended: dict[int, float] = field(default_factory=dict[int, float], repr=False)
@@ -325,7 +326,7 @@ def keys_used_twice(log: Log) -> list[list[Event]]:
 
 
 def _is_one_call_of_package(events: Sequence[Event]) -> bool:
-    """What a package does inside one call, with a key that it was given once, no line of yours can change."""
+    """No line of yours can change how a package uses a key inside one call that got the key once."""
     if any(event.caller != "package" for event in events):
         return False
     # The last entry of a path is the call that your line makes.
@@ -338,7 +339,7 @@ def _is_one_call_of_package(events: Sequence[Event]) -> bool:
 
 @dataclass
 class HostLine:
-    """What came before the calls of one line."""
+    """The time before the calls of one line."""
 
     where: str
     count: int = 0

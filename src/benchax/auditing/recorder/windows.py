@@ -1,6 +1,6 @@
 """Watches the calls of a program: for a while from the first call on, then for a short while again and again.
 
-Meanwhile each call takes about ten times as long, so a long run is watched for a few percent of its time.
+Each watched call takes about ten times as long, so a long run is watched for a few percent of its time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from benchax.units import count, percent, plural, seconds
 BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
 """How an argument can differ between the first call and the next one, with the same shape and dtype."""
 WITH_A_NUMBER = frozenset({"dtype", "shape"})
-"""What differs as well if a Python number becomes an array."""
+"""Further differences if a Python number becomes an array."""
 MANY_VALUES, MANY_NUMBERS = 3, 8
 """Values of a static argument that are no longer few; more if they are whole numbers, which decide about shapes: the
 sizes of three data sets are three programs."""
@@ -41,8 +41,8 @@ takes Python 100 times."""
 WORTH_S = 5.0
 """Compiling that a cache is worth having for. Starting Python and JAX takes one or two seconds, with or without one."""
 LARGE_SHARE = 0.3
-"""Of the main thread's time. A good loop of 1000 steps spent 85 % of its 4 s on compiling three functions once each:
-so this alone is an info."""
+"""The share of the main thread's time. A good loop of 1000 steps spent 85 % of its 4 s on compiling three functions
+once each: so this alone is an info."""
 _SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 _WHOLE = re.compile(r"static .+?: -?\d+ → -?\d+ \(", re.DOTALL)

@@ -1,4 +1,5 @@
-"""Rules about where arrays lie: moved between layouts in each step, on too few devices, or in full on all of them."""
+"""Rules about the places of arrays: moved between layouts in each step, on too few devices, or in full on all of
+them."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ from benchax.watching.signatures import describe_placement
 
 OFTEN = 5
 LARGE_BYTES = 1 << 20
-"""Smaller arrays may well be on every device."""
+"""Smaller arrays can be on every device."""
 MOVED_BYTES = 1 << 18
-"""Of an argument that is moved inside of a function: between four devices of a CPU, one of 256 KiB took 0.1 ms of 0.25,
-one of 4 MiB 0.2 to 0.6 ms (jaxlib 0.10.2, two cores)."""
+"""The size of an argument that is moved inside of a function. Between four devices of a CPU, 256 KiB took 0.1 ms of
+0.25, and 4 MiB took 0.2 to 0.6 ms (jaxlib 0.10.2, two cores)."""
 SPREAD_BYTES = 1 << 16
 """Smaller arrays are copied to other devices in no time."""
 
@@ -77,7 +78,7 @@ def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Finding]:
 
 
 def _moves(line: CallLine, event: Event) -> Iterator[tuple[str, str, str]]:
-    """(argument, from, to) of arguments that do not lie as `in_shardings` asks for."""
+    """(argument, from, to) of arguments whose sharding is not the one of `in_shardings`."""
     facts = line.log.functions[line.function]
     wanted = facts.shardings
     if len(wanted) not in (1, len(event.reads)):

@@ -198,7 +198,7 @@ def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
 
 
 def _of_packages(line: CallLine, where: Where) -> int:
-    """Calls that a package makes in a loop of its own, by itself or by a function of yours, such as an objective."""
+    """Calls that a package makes in its loop, by itself or by a function of yours, such as an objective."""
     tree = tree_of(where[0])
     has_loop = tree is None or loop_around(tree, where[1]) is not None
     return line.by_package + (0 if has_loop else line.handed)

@@ -106,12 +106,12 @@ def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 # ---- hessian-vector --------------------------------------------------------------------------------------------------
 
 LEAST_COLUMNS, FEW = 32, 4
-"""Of a matrix with fewer columns, or with less than four times as many as vectors, a product saves little."""
+"""A product saves little for a matrix with fewer columns, or with less than four times as many as vectors."""
 
 
 @traced_rule("hessian-vector", "is a Jacobian made only if all of it is used?", "warning", of_each_line=False)
 def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds whole Jacobians and Hessians of which only the product with a vector is used."""
+    """Finds whole Jacobians and Hessians, if only their product with a vector is used."""
     for body in program.bodies:
         identities = {basis.makes[0]: basis for basis in bases(body)}
         for matrix in (value for op in body.ops for value in op.makes) if identities else ():
@@ -183,7 +183,7 @@ LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
 
 @traced_rule("per-example-gradients", "is the mean differentiated, not each example?", "warning")
 def per_example_gradients(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds gradients of each example of a batch of which only the sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
+    """Finds a gradient for each example of a batch, if only their sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
     if not any(OF_EXAMPLES in op.scope for op in program.ops):
         if jax.__version_info__ < (0, 7):
             raise NotMeasured("this JAX doesn't report what a derivative inside of a vmap has made")
@@ -214,7 +214,7 @@ def per_example_gradients(program: TracedProgram, e: Evidence) -> Iterator[Match
 
 
 def _gradients_behind(value: Value) -> Value | None:
-    """What is added up, if nothing else reads it: clipping the gradient of each example needs it."""
+    """The value that is added up, if nothing else reads it: clipping the gradient of each example needs it."""
     while value.uses == 1 and (op := value.maker) is not None:
         if OF_EXAMPLES in op.scope:
             return value

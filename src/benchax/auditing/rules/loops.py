@@ -35,7 +35,7 @@ numpyro's densities do."""
 UNIFORM_SHARE = 0.25
 """Operations of a loop that are in a copy of it with the same shapes in each iteration."""
 SAVED_S = 2.0
-"""Of building, that a short loop could save: with less it is an info."""
+"""The share of building that a short loop could save. Below it, the finding is an info."""
 
 
 @rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
@@ -126,9 +126,9 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
 # ---- sequential-map --------------------------------------------------------------------------------------------------
 
 LEAST_FLOPS, MOST_FLOPS, MOST_FLOPS_DERIVED = 1 << 11, 1 << 21, 1 << 16
-"""Of one product of one item; smaller ones do not count. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer for
-each than `jax.vmap`, 1.6 to 10 times as long in all; of 256 items with products of 0.26 to 2 MFLOP 2.2 to 4 times as
-long, but with their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without products,
+"""FLOP of one product of one item; smaller ones do not count. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer
+for each than `jax.vmap`, 1.6 to 10 times as long in all; of 256 items with products of 0.26 to 2 MFLOP 2.2 to 4 times
+as long, but with their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without products,
 items of a few operations were no slower in a loop than at once."""
 LOST_S, LEAST_LOST_S = 0.17e-6, 2e-4
 """Lost at least with each product of each item, by the same measurement; and of a call."""
@@ -180,8 +180,9 @@ def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 # ---- stacked-outputs -------------------------------------------------------------------------------------------------
 
 STACKED_BYTES, SHARE_OF_ALL = 8 << 20, 0.5
-"""Of the stacks of one loop, and of all arguments and results. Stacking 300 arrays of 1 MiB, and reading them once,
-takes 0.3 s on two cores, and the same loop without it 0.02 s; of 16 KiB, 0.6 ms and 0.2 ms (jaxlib 0.10.2, CPU)."""
+"""Bytes of the stacks of one loop, and their share of all arguments and results. Stacking 300 arrays of 1 MiB, and
+reading them once, takes 0.3 s on two cores, and the same loop without it 0.02 s; of 16 KiB, 0.6 ms and 0.2 ms (jaxlib
+0.10.2, CPU)."""
 LEAST_ROW = 4096
 """Bytes of a row that is reduced: with a smaller one the operation in the body can cost more than the memory."""
 MOST_WORK = 256.0
@@ -269,7 +270,7 @@ def _where_returned(scan: TracedOp) -> Where | None:
 
 
 def _returned(nodes: Sequence[ast.AST]) -> list[ast.expr]:
-    """What a function returns, without the functions that are made in it."""
+    """The results of a function, without those of functions inside it."""
     found: list[ast.expr] = []
     for node in nodes:
         if isinstance(node, ast.Return) and node.value is not None:

@@ -37,7 +37,7 @@ KEEP_WITHIN = {
     "acosh": "1 or more: jnp.maximum(x, 1.0)",
     "atanh": "within -1 and 1: jnp.clip(x, -1 + 1e-6, 1 - 1e-6)",
 }
-"""What an operation needs to be given."""
+"""The values that an operation needs."""
 DIVISOR = "Keep the divisor from 0: jnp.where(n > 0, total / jnp.where(n > 0, n, 1), 0.0), or jnp.maximum(n, 1)."
 OVERFLOW = "Keep it from overflowing: subtract the largest before exp, as jax.nn.softmax does, or bound it."
 ADVICE = {
@@ -240,7 +240,7 @@ def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 
 
 def _done(one: _Outside) -> str:
-    """What JAX does there."""
+    """A sentence on how JAX treats such an index."""
     mode = str(one.op.params.get("mode", "CLIP"))
     if one.op.name == "eq":
         return "their rows are all 0"

@@ -126,7 +126,7 @@ def _pairing(value: Value, is_squared: bool) -> tuple[bool, Value | None, Value 
 
 
 def _square_root(value: Value, weights: list[Value]) -> Value | None:
-    """What it is the square of, perhaps times weights, which are noted; None if it is none."""
+    """The value whose square it is, perhaps times weights, which are noted; None for others."""
     maker = value.maker
     if maker is None or maker.name not in ("mul", "div", "square", "integer_pow", "pow"):
         return None

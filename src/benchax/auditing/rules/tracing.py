@@ -144,8 +144,8 @@ def leaked_tracer(e: Evidence) -> Iterable[Finding]:
 
 
 def _find_use(e: Evidence) -> str | None:
-    """What shows that it takes a value from an earlier trace. JAX makes such a value an input of its own, which only
-    the call refuses; so this must be asked before anything that compiles."""
+    """A sign that it takes a value from an earlier trace. JAX makes such a value another input, which only the call
+    refuses; so this must be asked before anything that compiles."""
     try:
         traced = programs.trace(call_of(e.case), e.inputs.args, e.inputs.kwargs)
     except jax.errors.UnexpectedTracerError as error:
@@ -159,7 +159,7 @@ def _find_use(e: Evidence) -> str | None:
 
 
 def _leak(e: Evidence) -> str | None:
-    """What JAX reports of a leak in a new trace of the function; None: there is no leak."""
+    """The report of JAX about a leak in a new trace of the function; None without a leak."""
     try:
         with jax.checking_leaks():
             programs.trace(call_of(e.plain_case), e.inputs.args, e.inputs.kwargs)
@@ -195,8 +195,8 @@ class _Trace:
 def impure_function(e: Evidence) -> Iterable[Finding]:
     """Finds a function that does more than give a result: the rest happens while it is traced, and not again.
 
-    The function is traced twice for this. What the second trace changes, prints, or makes different, each trace does;
-    what only the first one changes is a memo that was filled, and no finding.
+    The function is traced twice for this. Each trace repeats the changes, texts, and differences
+    of the second one. A change that only the first one makes fills a memo, and is no finding.
     """
     # Without jit a plain function does these things in each call, as its author meant.
     severity = None if e.is_jitted else "info"

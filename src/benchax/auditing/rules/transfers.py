@@ -34,11 +34,11 @@ RATE, EACH_S = 1e9, 5e-6
 """Bytes a second, and seconds for each array: an H100 took 1.4 to 8 GB a second from NumPy (docs/verified), a core of a
 CPU converts float64 at about this rate; Python spends 2 µs on each array on a core of a cloud machine."""
 CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy", "convert_element_type")
-"""What jnp.asarray and jnp.array send is asked for: whether it is the same each time, repeated-device-put says."""
+"""The program asks for the transfers of jnp.asarray and jnp.array; repeated-device-put finds those that repeat."""
 MANY_READS, READS_PER_CALL = 20, 0.2
 """A program may read a result at its end, after each epoch, or every tenth step, as the advice says."""
 READ_SHARE = 0.1
-"""Of a step that reads could save. Watching slows the host down, so that smaller shares are not known."""
+"""The share of a step that reads could save. Watching slows the host down, so that smaller shares are not known."""
 LONG = 1024
 """Python numbers of a list: a shorter list costs about as much as any call."""
 

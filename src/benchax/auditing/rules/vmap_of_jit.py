@@ -81,7 +81,8 @@ def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
 
 @cache
 def outside_s() -> float:
-    """What jax.vmap(jax.jit(f)) takes longer than jax.jit(jax.vmap(f)), a call of a function that adds two numbers."""
+    """The seconds that a call of jax.vmap(jax.jit(f)) takes longer than one of jax.jit(jax.vmap(f)), adding two
+    numbers."""
     add = jax.jit(lambda a: a + 1)
     best = {}
     for name, call in (("outside", jax.vmap(add)), ("inside", jax.jit(jax.vmap(add)))):

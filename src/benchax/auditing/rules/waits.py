@@ -31,7 +31,7 @@ TIMEIT = ("timeit", "repeat", "autorange", "Timer")
 """Names that `timeit` gives what calls a function over and over between two readings of a clock."""
 MANY = 20
 WAIT_SHARE = 0.05
-"""Of a step that its waits could save."""
+"""The share of a step that its waits could save."""
 SEVERAL_CALLS, LEAST_S = 10, 0.25
 """Calls of a line, and seconds of work between them: fewer samples of the host say little."""
 COMMON = 0.6
@@ -205,7 +205,7 @@ def _called_in(scope: ast.AST) -> Iterator[str]:
 
 
 def timeit_calls(tree: ast.AST) -> Iterator[Interval]:
-    """What is given to `timeit`: a lambda, or a function of this file."""
+    """The argument of `timeit`: a lambda, or a function of this file."""
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and callee_name(node) in TIMEIT and node.args:

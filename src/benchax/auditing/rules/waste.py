@@ -27,7 +27,7 @@ from benchax.units import count, percent, size
 # ---- sort-top-k ------------------------------------------------------------------------------------------------------
 
 FEW_USED = 8
-"""One element in eight of a row is used at most. Of 64 rows of 4096 float32, a sort takes 71 ms on two cores, and
+"""One element in eight of a row is used at most. For 64 rows of 4096 float32, a sort takes 71 ms on two cores, and
 `top_k` 1 ms for 64 elements and 10 ms for 512 (jaxlib 0.10.2, CPU)."""
 LEAST_COMPARISONS = 1 << 18
 """A smaller sort takes well under a millisecond."""
@@ -35,7 +35,7 @@ LEAST_COMPARISONS = 1 << 18
 
 @traced_rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", known_on="cpu")
 def sort_top_k(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds sorts of which only a few elements at an end are used: `jax.lax.top_k` selects these."""
+    """Finds sorts, if only a few elements at an end are used: `jax.lax.top_k` selects these."""
     for op in program.find("sort"):
         key, axis = op.reads[0], op.params["dimension"]
         n = key.shape[axis]
@@ -130,7 +130,7 @@ class Rarity(NamedTuple):
 
 @traced_rule("both-sides-computed", "is expensive work done only when it's needed?", "warning")
 def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds `jnp.where` by one number for all elements, one side of which is costly: both are computed."""
+    """Finds `jnp.where` by one number for all elements, if one side is costly: both are computed."""
     total = program.body.work
     for selects in (group for body in program.bodies for group in _choices(body)):
         op, condition = selects[0], _number_behind(selects[0].reads[0])
@@ -211,7 +211,7 @@ def only_for(selects: Sequence[TracedOp], side: int) -> Iterator[TracedOp]:
 
 
 def _side(selects: Sequence[TracedOp], is_true: bool) -> list[TracedOp]:
-    """What is computed for nothing but this side, and what a backward pass makes of that."""
+    """The operations for this side alone, and those of its backward pass."""
     ops = list(only_for(selects, 2 if is_true else 1))
     made = {value for op in ops for value in op.makes}
     return ops + [op for op in selects[0].body.ops if op.is_backward and made.intersection(op.reads)]
@@ -253,7 +253,7 @@ def _of_comparison(op: TracedOp) -> Rarity | None:
 
 
 def _scalar_makers(value: Value, depth: int = 4) -> Iterator[TracedOp]:
-    """What a number is made of, a few operations back: `%` is a remainder whose sign is corrected."""
+    """The values behind a number, a few operations back: `%` is a remainder whose sign is corrected."""
     if value.maker is not None and depth and not any(read.shape for read in value.maker.reads):
         yield value.maker
         for read in value.maker.reads:
@@ -261,7 +261,7 @@ def _scalar_makers(value: Value, depth: int = 4) -> Iterator[TracedOp]:
 
 
 def _divisor(value: Value) -> int | None:
-    """The divisor that somebody wrote; `%` takes 1 instead of 0."""
+    """The divisor as written; `%` takes 1 instead of 0."""
     reads = [value, *(read for maker in _scalar_makers(value) for read in maker.reads)]
     if any(read.literal is None and read.maker is None for read in reads):
         return None
@@ -272,7 +272,7 @@ def _divisor(value: Value) -> int | None:
 
 SHARE_OF_BODY, COSTLY_BRANCH = 0.2, 1 << 20
 FEW_ROWS = 10.0
-"""If each row has a condition of its own, one branch must be this many times as expensive as the next."""
+"""If each row has its condition, one branch must be this many times as expensive as the next."""
 
 
 @traced_rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning")
@@ -330,7 +330,7 @@ UNKNOWN_TRIPS = 100
 
 
 class _Depends(NamedTuple):
-    """What a value depends on."""
+    """The inputs that a value depends on."""
 
     is_varying: bool = False
     """On an input that differs from call to call."""
@@ -341,7 +341,7 @@ class _Depends(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What one operation does in a whole call."""
+    """The work of one operation in a whole call."""
 
     op: TracedOp
     work: float

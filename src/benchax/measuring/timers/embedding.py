@@ -45,7 +45,7 @@ def feed(fed: Mapping[int, int], values: Leaves, outputs: Leaves) -> Leaves:
 
 
 def embed(subject: Subject, most_calls: int) -> Embedded:
-    """The function of its array leaves, where that can be repeated inside another program.
+    """The function of its array leaves, ready to be repeated inside another program.
 
     Args:
         most_calls: repetitions in a row, at most.

@@ -104,8 +104,8 @@ def _read(run: Callable[..., Any], count: int, iterations: int, leaves: Leaves) 
 
 
 def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven, Callable[..., Any], Leaves]:
-    """(program around the function, the same without it, the arguments of the latter), run once. What does not trace
-    or compile is a reason."""
+    """(program around the function, the same without it, the arguments of the latter), run once. An error of tracing
+    or compiling is a reason."""
     body, leaves = function.body, function.leaves
     try:
         count = len(jax.eval_shape(body, leaves))
@@ -179,7 +179,7 @@ def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) 
             buffer = lax.dynamic_update_slice(buffer, jnp.stack([start, end])[None], (i, 0, 0))
             # And it passes through another stamp, without which XLA would take all of the reading out of the loop.
             again, _ = _through(clock, [first[leaf] for leaf in fed], [end]) if fed else ([], None)
-            return i + 1, feed(dict(zip(fed, range(len(fed)), strict=True)), values, again), buffer
+            return i + 1, feed({leaf: place for place, leaf in enumerate(fed)}, values, again), buffer
 
         values = [jnp.asarray(leaf) for leaf in leaves]
         # A time is two words of 32 bits: with jax_enable_x64 off, the first operation on an int64 would cut it to one.

@@ -44,7 +44,7 @@ LINEAR = (
     | names("add concatenate conv_general_dilated cumsum div dot_general mul reduce_sum reduce_window scatter-add sub")
     | {"reduce_window_sum"}
 )
-"""What can be between squares and their mean."""
+"""Operations that can come between squares and their mean."""
 LEFT_EPS, LEAST_SHARE = 64, 0.5
 """A difference of this many units of rounding, or fewer, has six bits that mean something at most; and the share of
 elements: a variance that is 0 in some columns belongs to what never changes."""
@@ -52,7 +52,7 @@ elements: a variance that is 0 in some columns belongs to what never changes."""
 
 @traced_rule("cancelling-variance", "are variances taken of what is centered?", "warning", pack=PACK)
 def cancelling_variance(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds variances as the mean of squares less the square of the mean, of which rounding leaves nothing."""
+    """Finds variances as the mean of squares less the square of the mean, where rounding can leave no digit."""
     found = [op for op in program.ops if op.name in ("sub", "add") and _is_variance(op)]
     if not found:
         raise NotApplicable("no mean of squares less the square of a mean is written in it")
@@ -104,7 +104,7 @@ def _difference(op: TracedOp) -> tuple[Value, ...]:
 
 
 def _adds(window: TracedOp) -> bool:
-    """`jax.lax.reduce_window` with a first value that is computed keeps the name of what it does inside."""
+    """`jax.lax.reduce_window` with a first value that is computed keeps the name of its operation inside."""
     return [inner.primitive.name for body in nested_in(window.equation) for inner in body.eqns] == ["add"]
 
 
@@ -113,7 +113,8 @@ def _adds(window: TracedOp) -> bool:
 LEAST_FACTORS = 16
 PASSES = MOVES | {"neg", "max"}
 NEXT_TO_NOTHING = 1e-6
-"""What keeps a logarithm finite, as in jnp.log(p + 1e-30), and not what a product of 0 is negligible next to."""
+"""A number that keeps a logarithm finite, as in jnp.log(p + 1e-30), rather than a term next to which 0 is
+negligible."""
 
 
 @traced_rule("underflowing-product", "do long products stay in range?", "warning", pack=PACK)
@@ -178,7 +179,7 @@ def _factors(op: TracedOp) -> tuple[Value, int, bool] | None:
 
 
 def _uses_of_0(product: Value) -> set[str]:
-    """What the program does with a product of 0: "logarithm" (or a divisor), "term" (next to a number), "other"."""
+    """The use of a product of 0: "logarithm" (or a divisor), "term" (next to a number), "other"."""
     found, waiting = set[str](), [product]
     while waiting:
         value = waiting.pop()
@@ -241,7 +242,8 @@ OWN_FILES = ("/nn/", "/scipy/", "/ops/", "random", "/image/", "special")
 
 @traced_rule("unstable-exponential", "do exponentials stay finite?", "warning", pack=PACK)
 def unstable_exponential(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds exponentials that overflow, and logarithms of what has underflown, if JAX has a function that doesn't."""
+    """Finds exponentials that overflow, and logarithms of numbers that underflow, if JAX has a function that
+    doesn't."""
     found = [(op, *form) for op in program.find("log", "log1p", "div") if _is_by_hand(op) and (form := _form(op))]
     if not found:
         raise NotApplicable("no logarithm or quotient of exponentials is written in it")
@@ -269,7 +271,7 @@ def unstable_exponential(program: TracedProgram, e: Evidence) -> Iterator[Match]
 
 
 def _show(e: Evidence, op: TracedOp, exponent: Value, weights: Sequence[Value]) -> str:
-    """What comes out, if it is not finite though the exponent is; else empty."""
+    """The result, if it is not finite though the exponent is; else empty."""
     given, result, *factors = (
         np.asarray(one, np.float64) for one in compute_values(e, [exponent, op.makes[0], *weights])
     )
@@ -415,7 +417,7 @@ def _can_wrap(op: TracedOp) -> bool:
 
 def _is_meant(value: Value, name: str) -> bool:
     """Is it a hash (with shifts, xor or a remainder near it), one side of a choice, the signed number of its bits, or a
-    running sum of which differences are taken, which come out right all the same?"""
+    running sum whose differences are taken? All of these come out right."""
     near = {one.maker for one in islice(value.behind(), 60)} | {
         op for one in islice(value.ahead(), 60) for op in one.readers
     }
@@ -438,7 +440,7 @@ def _is_meant(value: Value, name: str) -> bool:
 
 
 def _exact(op: TracedOp, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """What it would be without a limit; in float64 if int64 might not hold it."""
+    """The result without a limit; in float64 if int64 might not hold it."""
     wide, floats = [one.astype(np.int64) for one in operands], operands[0].astype(np.float64)
     match op.name:
         case "add" | "sub" | "mul":

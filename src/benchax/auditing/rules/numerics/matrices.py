@@ -29,7 +29,7 @@ LEAST_ROWS, FEW_COLUMNS = 96, 4
 """Rows, and rows for each column. With both, on one core and in float32, an inverse and its product take 1.4 times as
 long as a solve of 100 rows, and 2 to 2.8 times of 800; with 64 rows only 1.2 times as long (jaxlib 0.10.2, CPU)."""
 LEAST_SHARE = 0.05
-"""Of all that the function does, for a warning."""
+"""The share of the work of the function, for a warning."""
 
 
 @traced_rule("explicit-inverse", "are systems solved without an inverse?", "warning", pack=PACK)
@@ -65,7 +65,7 @@ def explicit_inverse(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 
 
 def _solves_of_identity(op: TracedOp) -> int:
-    """How many triangular solves have made an inverse from an identity; 0 if it is none."""
+    """How many triangular solves have made an inverse from an identity; 0 for any other value."""
     shape, made = op.makes[0].shape, op.reads[-1].back()
     # The work of an iterative solver, which has no factor, is not known.
     if len(shape) < 2 or shape[-1] != shape[-2] or (op.name == "custom_linear_solve" and not _factor(op)):
@@ -167,7 +167,7 @@ OF_RESULT = (
 
 @traced_rule("diagonal-matmul", "are diagonals taken and scaled by without a whole matrix?", "warning", pack=PACK)
 def diagonal_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds products with a diagonal matrix, and products of which only the diagonal is used."""
+    """Finds products with a diagonal matrix, and products whose diagonal alone is used."""
     for op, matrix, rows, is_factor in _diagonals(program):
         if rows < LEAST_DIAGONAL or op.work < LEAST_SAVED:
             continue
@@ -269,7 +269,7 @@ def _sum_products(a: jax.Array, b: jax.Array) -> jax.Array:
 # ---- kronecker-identity ----------------------------------------------------------------------------------------------
 
 LEAST_ELEMENTS, LEAST_TIMES = 1 << 16, 4
-"""Of the matrix, and how many times it is larger than what would do."""
+"""The size of the matrix, and how many times it is larger than necessary."""
 
 
 @traced_rule("kronecker-identity", "are small matrices applied along their axis?", "warning", pack=PACK)
@@ -322,8 +322,8 @@ def _by_axis(a: jax.Array, x: jax.Array) -> jax.Array:
 # ---- sparse-matmul ---------------------------------------------------------------------------------------------------
 
 SPARSE_ELEMENTS, MOST_SHARE = 1 << 18, 1 / 128
-"""Of the matrix; and entries that are not zero: on a core of a CPU both ways take the same time at about 1/64 (f32, 600
-to 4000 rows, 1 to 64 columns)."""
+"""The size of the matrix, and its entries that are not zero: on a core of a CPU both ways take the same time at about
+1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
 
 
 @traced_rule("sparse-matmul", "are products with sparse matrices done on what is not zero?", "warning", pack=PACK)
@@ -374,12 +374,12 @@ def _by_entries(matrix: Any, values: Any, rows: Any, places: Any, x: Any) -> Any
 # ---- unused-factors --------------------------------------------------------------------------------------------------
 
 FACTOR_FLOPS = 1 << 22
-"""FLOP of what is not used, with its loop. With less, what was saved took 0.3 ms or less on one core."""
+"""FLOP that nothing uses, with the loop around them. Fewer took 0.3 ms or less on one core."""
 
 
 @traced_rule("unused-factors", "are factors only made if they are used?", "warning", known_on="cpu", pack=PACK)
 def unused_factors(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds factorizations of which only the singular values, the eigenvalues or the first columns are used."""
+    """Finds factorizations, if only their singular values, eigenvalues or first columns are used."""
     # Not eigh, which JAX has no cheaper form of: `jnp.linalg.eigvalsh` takes as long (jaxlib 0.10.2, CPU).
     for op in program.find("svd", "eig", "qr"):
         found = _unused(op, _needed(op))

@@ -26,7 +26,7 @@ LARGE_PRIME, SMALL_PRIME = 100, 7
 """On CPU (jaxlib 0.10.2) 64 transforms of length 1009, 4099, 8191 and 20011 took 2.5, 5, 8 and 16 times as long as of
 the next length without prime factors above 7."""
 FFT_ELEMENTS, FFT_SHARE = 1 << 14, 0.05
-"""Of the transform, and of the operations of a call, counted as for lengths with small factors."""
+"""The size of the transform, and its share of the operations of a call, counted as for lengths with small factors."""
 
 
 @traced_rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", pack=PACK)
@@ -87,8 +87,8 @@ def _fft_of(x: Any, n: int) -> jax.Array:
 # ---- long-convolution ------------------------------------------------------------------------------------------------
 
 LEAST_TAPS, LEAST_RATIO, LEAST_SAVED = 128, 8.0, 1 << 26
-"""Of the kernel, in all its axes together; and operations of the direct way over those of the FFT, which reaches a
-smaller part of the machine's peak, and how many more they are."""
+"""Elements of the kernel, in all its axes together; and operations of the direct way over those of the FFT, which
+reaches a smaller part of the machine's peak, and how many more they are."""
 
 
 @traced_rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", pack=PACK)
@@ -142,11 +142,11 @@ def _fft_convolve(x: Any, kernel: Any) -> jax.Array:
 MANY, LEAST_NUMBERS = 16, 1 << 20
 """Categories, and draws of each distribution; random numbers of one call."""
 GUMBEL = names("neg log max add sub mul bitcast_convert_type or shift_right_logical reshape")
-"""What makes Gumbel numbers of random bits in `jax.random.gumbel` (jax 0.6 to 0.12)."""
+"""The operations by which `jax.random.gumbel` makes its numbers from random bits (jax 0.6 to 0.12)."""
 
 
 def _is_done_once(e: Evidence, op: TracedOp) -> bool:
-    """What a program does once, as to make its data, can cost a few random numbers more."""
+    """A program that makes its data once can spend a few random numbers more."""
     return bool(e.why_not_called) and not e.carried.calls and not op.body.is_repeated
 
 
@@ -201,7 +201,7 @@ def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
 
 @traced_rule("permuted-draw", "are a few random rows drawn without a permutation of all?", "warning", pack=PACK)
 def permuted_draw(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds permutations of all rows of which a few are used: drawing some numbers does the same."""
+    """Finds permutations of all rows, if only a few are used: drawing some numbers does the same."""
     for op in program.find("sort"):
         is_random = op.params.get("num_keys", 1) == 1 and op.reads[0].made_by("random_bits") and op.makes[1:]
         if not is_random or op.work < LEAST_COMPARISONS or _is_done_once(e, op):
@@ -288,10 +288,10 @@ def _depends(values: Any, on: set[Value]) -> bool:
 # ---- shifted-buffer --------------------------------------------------------------------------------------------------
 
 LEAST_BYTES, FASTEST, LEAST_S, MOST_OPERATIONS = 1 << 16, 50e9, 1e-3, 1.0
-"""Of the buffer: in a scan a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to 0.3 µs; of 1 MiB, 50
-to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). Bytes a second: one core copies no faster, so that the time is a lower
-bound. Seconds of all shifts of a call at that rate. Operations of what else the body does, for each byte of the buffer:
-in a step that computes more the shift is a small part."""
+"""The size of the buffer: in a scan a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to 0.3 µs; of 1
+MiB, 50 to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). Bytes a second: one core copies no faster, so that the time is
+a lower bound. Seconds of all shifts of a call at that rate. Operations of the rest of the body, for each byte of the
+buffer: in a step that computes more the shift is a small part."""
 FEW = 8
 """New rows, and rows that a step reads, are one in eight at most."""
 
