@@ -4,8 +4,10 @@
 times, and stops the functions if they run longer than the maximum timeout."
 
     python examples/grid_of_functions.py
-    N_X=8,64,512 N_TRIALS=3 TIMEOUT_SECONDS=1 python examples/grid_of_functions.py
+    N_X='[8, 64, 512]' N_TRIALS=3 TIMEOUT_SECONDS=1 python examples/grid_of_functions.py
     benchax grid examples/grid_of_functions.py --plot grid.png
+
+Needs pydantic-settings, which reads the environment.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from time import perf_counter
 
 import jax
 import jax.numpy as jnp
+from pydantic_settings import BaseSettings
 
 import benchax
 
 
-class Environment(benchax.Settings):
+class Environment(BaseSettings):
     """Each may be set in the environment: N_TRIALS=3."""
 
     n_x: list[int] = [4, 8, 16, 32, 64, 128, 256, 512, 1024]

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from benchax.results.profile import Profile
     from benchax.results.transfers import Transfers
     from benchax.results.watch import Watch
-    from benchax.settings import Settings
     from benchax.stats.summary import Summary
     from benchax.store.load import Rows, load
     from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
@@ -85,7 +84,6 @@ _HOME = {
     "CompiledGridResult": "benchax.compiled_grids.compiled_result",
     "grid": "benchax.grids.grid",
     "GridResult": "benchax.grids.result",
-    "Settings": "benchax.settings",
     "inspect": "benchax.inspecting.inspect",
     "Inspection": "benchax.results.inspection",
     "Environment": "benchax.model",
@@ -133,7 +131,6 @@ __all__ = [
     "ProgressEvent",
     "RecompileError",
     "Rows",
-    "Settings",
     "StoreError",
     "Summary",
     "Transfers",

@@ -238,7 +238,7 @@ def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) 
 
 @pytest.mark.slow
 def test_the_example_runs_as_a_program_and_as_a_file_of_the_command(project: Path) -> None:
-    settings = os.environ | {"N_X": "4,8", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}
+    settings = os.environ | {"N_X": "[4, 8]", "N_TRIALS": "2", "TIMEOUT_SECONDS": "20"}
     program = warm_python.run([sys.executable, str(EXAMPLE)], cwd=project, env=settings, timeout=120)
     as_file = warm_python.run(
         command("grid", str(EXAMPLE), "--store", "off"), cwd=project, env=settings,

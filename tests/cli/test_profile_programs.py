@@ -281,8 +281,8 @@ sys.exit(11)
 def test_a_first_step_that_never_ends_is_shown_as_far_as_it_was_recorded(profile: Profile) -> None:
     """In compiled code, so that nothing of Python's can end it."""
     stuck = """
-endless = jax.jit(lambda x: jax.lax.while_loop(lambda c: c[0] > -1, lambda c: (c[0] + 1, jnp.tanh(c[1] @ c[1])), (0, x)))
-endless(jnp.ones((256, 256)))[0].block_until_ready()
+endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x[0, 0] < 2, lambda x: jnp.tanh(x @ x), x))
+endless(jnp.ones((256, 256))).block_until_ready()
 """
 
     found = profile(BEGIN + stuck, options=("--timeout", "15s", "--duration", "300ms"))
