@@ -31,7 +31,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any, NoReturn
@@ -39,11 +39,13 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from benchax.environment import count_cores
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 from benchax.subprocesses import children
-from benchax.workers import blas, pickling, process_tree
+from benchax.workers import pickling, process_tree
 from benchax.workers.answers import pack
 from benchax.workers.channel import Channel, Closed, Message, wait_readable
 from benchax.workers.process_state import restore_state
@@ -120,12 +122,21 @@ def serve(channel: Channel) -> None:
             channel.send({"job": job.number, "stale": why})
             return
         if number == 1:  # not at the start, since the variables of the program come with a job
-            blas.set_threads(blas.usual_threads(message.document["environ"]))
+            # The zygote must have no threads, and so NumPy and SciPy are loaded with one. jnp.linalg on CPU calls them.
+            threadpool_limits(_usual_threads(message.document["environ"]), user_api="blas")
         job.run(message)
         # What they hold may be large, and would stay in memory until another job comes.
         del message, job
         _collect(number)
         idleness = Idleness()
+
+
+def _usual_threads(variables: Mapping[str, str]) -> int:
+    """Says how many threads OpenBLAS takes in a process with these environment variables."""
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
+        if variables.get(name, "").isdecimal() and int(variables[name]) > 0:
+            return int(variables[name])
+    return count_cores()
 
 
 class Idleness:
