@@ -103,6 +103,7 @@ def test_both_magics_work_in_ipython_and_give_the_row(shell: Any) -> None:
     assert "y" not in shell.user_ns
 
 
+@pytest.mark.slow
 def test_what_a_magic_gives_shows_itself_though_no_public_name_was_used(project: Path) -> None:
     """A notebook that begins with `%load_ext benchax` showed a row as the text of its dataclass."""
     code = (

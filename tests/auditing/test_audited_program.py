@@ -105,6 +105,7 @@ def test_output_is_the_programs_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "err\n")
 
 
+@pytest.mark.slow
 @shows_calls
 def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")
@@ -131,6 +132,7 @@ def test_rules_of_one_function_are_answered_by_the_functions_of_the_program(trai
     assert any("gradient" in r.message and "compiled once more" in r.message for r in found.audit.remarks)
 
 
+@pytest.mark.slow
 def test_of_a_program_that_fails_no_function_is_looked_at(tmp_path: Path) -> None:
     found = audited_in(tmp_path, f"{CLEAN}\nraise RuntimeError('lost')")
 
@@ -149,6 +151,7 @@ def test_the_environment_is_that_of_the_program(training: tuple[Audited, Path]) 
     assert environment.backend == "cpu"
 
 
+@pytest.mark.slow
 @shows_calls
 def test_a_program_in_one_jitted_loop_sends_no_operations(tmp_path: Path) -> None:
     found = audited_in(tmp_path, CLEAN)
@@ -170,6 +173,7 @@ def test_each_process_is_looked_at_and_named(tmp_path: Path) -> None:
     assert finding.seen[-1].endswith("child.py")
 
 
+@pytest.mark.slow
 @shows_calls
 def test_counting_ends_with_its_time_and_leaves_calls_as_quick_as_before(tmp_path: Path) -> None:
     text = CHILD.replace("jnp.ones(3)", "jnp.ones(3) + 0; from jax._src import pjit, array; held.wait()")
@@ -230,6 +234,7 @@ def test_a_program_without_jax_is_not_called_fine(tmp_path: Path) -> None:
     assert found.audit.findings == ()
 
 
+@pytest.mark.slow
 @shows_calls
 def test_a_program_that_calls_nothing_is_not_called_fine(tmp_path: Path) -> None:
     found = audited_in(tmp_path, "import jax")

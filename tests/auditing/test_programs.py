@@ -45,6 +45,7 @@ def ids(file: Path) -> str:
     return f"{file.parent.name}/{file.stem}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem.startswith("bad")], ids=ids)
 def test_each_marked_line_of_a_bad_program_has_its_finding_and_no_other(file: Path) -> None:
     rule, lines = file.parent.name, file.read_text(encoding="utf-8").splitlines()
@@ -59,6 +60,7 @@ def test_each_marked_line_of_a_bad_program_has_its_finding_and_no_other(file: Pa
     assert named >= {(n, name, severity) for n, name, severity in marked if (n, name) not in graded}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem.startswith("good")], ids=ids)
 def test_a_good_program_has_no_finding(file: Path) -> None:
     for fn in functions_of(file):

@@ -46,6 +46,7 @@ def audited() -> Iterator[Audited]:
         asked.close()
 
 
+@pytest.mark.slow
 @shows_calls
 @pytest.mark.parametrize("path", MINE, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_program_gets_the_findings_that_it_asks_for(path: Path, audited: Audited) -> None:

@@ -102,6 +102,7 @@ def test_a_module_that_the_other_commit_lacks_is_not_taken_from_now(
         assert "No module named 'new_one'" in other.note
 
 
+@pytest.mark.slow
 def test_what_git_ignores_is_a_dependency_that_both_commits_have(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(
     assert "git config --global --add safe.directory" in error.value.hint
 
 
+@pytest.mark.slow
 def test_a_worktree_that_a_crash_left_behind_is_removed_and_those_of_others_stay(project: Path, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

@@ -91,6 +91,7 @@ def test_a_function_that_does_not_end_is_an_error_that_says_where(
     assert re.search(r"tracetooklongerthan1\.00s;theprocesswaskilled\(at\S+audited_code\.py:1[34]\)", said)
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_it_is_tried_ends_the_audit_and_the_worker(tmp_path: Path) -> None:
     """As a terminal does it, the signal goes to the whole process group."""
     (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")

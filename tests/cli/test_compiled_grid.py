@@ -22,6 +22,7 @@ def functions(project: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_each_value_of_a_parameter_is_a_call_with_a_time_for_each_function(functions: Path, benchax: Benchax) -> None:
     done = benchax(
         "compiled-grid", "waves.py:sine", "waves.py:horner", "f32[{n}]", "-p", "n=8000,64000", "--repeats", "30"

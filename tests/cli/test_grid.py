@@ -203,6 +203,7 @@ def test_ctrl_c_shows_and_keeps_what_is_finished_and_leaves_no_process(project: 
     assert alive == []
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_command_that_was_killed(project: Path) -> None:
     (project / "mishaps.py").write_text(MISHAPS.replace("0.5", "1000"))
     running = subprocess.Popen(command("grid", "mishaps.py"), cwd=project, stderr=subprocess.PIPE, text=True)

@@ -44,6 +44,7 @@ def test_every_command_that_shows_a_result_has_it_with_one_help_text() -> None:
     assert len({option.help for option in found.values() if option is not None}) == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_a_page_with_a_part_for_each_case(project: Path, benchax: Benchax) -> None:
     done = benchax("run", *FUNCTION, *FAST, "--html", "p.html")
 
@@ -52,6 +53,7 @@ def test_a_run_is_a_page_with_a_part_for_each_case(project: Path, benchax: Bench
     assert all(f"<h2>negative[n={n}]</h2>" in page(project) for n in (4, 8))
 
 
+@pytest.mark.slow
 def test_a_page_of_a_run_has_its_comparisons_with_eager_calls(project: Path, benchax: Benchax) -> None:
     benchax("run", "jax.numpy:negative", "f32[8]", "--break-even", *FAST, "--html", "p.html")
 
@@ -88,6 +90,7 @@ def test_a_compiled_grid_has_a_part_for_each_value(project: Path, benchax: Bench
     assert all(f"<summary><h2>n={n}</h2></summary>" in page(project) for n in (4, 8))
 
 
+@pytest.mark.slow
 def test_a_watch_is_a_page_of_what_was_compiled(project: Path, benchax: Benchax) -> None:
     program = "import jax, jax.numpy as jnp\nf = jax.jit(lambda x: x + 1)\nf(jnp.ones(3)); f(jnp.ones(4))\n"
     (project / "p.py").write_text(program, encoding="utf-8")

@@ -142,6 +142,7 @@ def test_a_difference_as_json(benchax: Benchax) -> None:
     assert {"name": "arguments", "before": 12, "after": 16, "unit": "bytes"} in document["numbers"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "target"), [("src/pack.py", "pack:f"), ("pack.py", "pack.py:f")])
 def test_another_commit_is_inspected_in_its_own_folder(
     benchax: Benchax, mine: Path, monkeypatch: pytest.MonkeyPatch, file: str, target: str
@@ -209,6 +210,7 @@ def test_cases_of_files_have_their_own_inputs_and_one_graph_each(benchax: Bencha
     assert (several.code, one.code, graph.code) == (2, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(mine: Path) -> None:
     command = [sys.executable, "-m", "benchax.cli.main", "inspect", "bench_mine.py:loop", "f32[8,8]", "--show", "hlo"]
 

@@ -115,6 +115,7 @@ def test_our_own_errors_are_sentences_and_no_tracebacks(tmp_path: Path) -> None:
 # ---- pipes ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show", "--samples"]], ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(words: list[str], stored: Path) -> None:
     """As `benchax list | head` ends: no exit code, no traceback, also not when Python ends."""
@@ -129,6 +130,7 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str], stored: Path) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["audit", "profile", "watch"])
 def test_a_program_keeps_its_exit_code_where_nobody_reads_the_report(name: str, tmp_path: Path) -> None:
     """As `benchax watch -- python train.py 2>&1 | true` does."""

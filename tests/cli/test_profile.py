@@ -183,6 +183,7 @@ def test_a_trace_to_compare_with_that_is_not_there_is_told_before_anything_runs(
 # ---- a program --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(
     benchax: Callable[..., Done], project: Path
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_program_keeps_its_output_and_exit_code_and_the_table_goes_to_stderr(
     assert any(op["calls"] == 30 for op in document["ops"])
 
 
+@pytest.mark.slow
 def test_the_table_of_a_program_names_its_lines(benchax: Callable[..., Done]) -> None:
     done = benchax("profile", "--", sys.executable, "train.py")
 
@@ -205,6 +207,7 @@ def test_the_table_of_a_program_names_its_lines(benchax: Callable[..., Done]) ->
     assert done.out == "begun\n"
 
 
+@pytest.mark.slow
 def test_a_program_that_is_interrupted_leaves_a_table(project: Path) -> None:
     """The signal reaches benchax, which passes it on; the program is in the middle of computing."""
     (project / "train.py").write_text(PROGRAM + "print('ready', flush=True)\nwhile True: f(x).block_until_ready()")
@@ -238,6 +241,7 @@ def test_a_program_that_is_killed_says_that_nothing_could_be_saved(benchax: Call
     assert [p for p in project.rglob("*") if "recording" in p.name] == []
 
 
+@pytest.mark.slow
 def test_what_was_written_before_a_program_was_killed_is_shown(benchax: Callable[..., Done], project: Path) -> None:
     wait = "import pathlib\nwhile not list(pathlib.Path('p').glob('plugins/**/*.pb')): f(x).block_until_ready()\n"
     (project / "train.py").write_text(PROGRAM + wait + "os.kill(os.getpid(), signal.SIGKILL)")
@@ -481,6 +485,7 @@ def test_a_function_runs_under_nsys_inside_its_region(benchax: Callable[..., Don
     assert "product: 3 runs" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("JAX_PLATFORMS") != "cpu", reason="there may be a GPU")
 def test_a_function_under_nsys_needs_a_gpu_and_says_so(benchax: Callable[..., Done], nsys: Path) -> None:
     done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")

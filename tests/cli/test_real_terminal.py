@@ -72,6 +72,7 @@ def check(lines: list[str], width: int) -> None:
     assert too_wide == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_and_remarks_break_between_words(width: int, show: Show, project: Path) -> None:
     failure = Failure("crashed", "first run", SENTENCE, SENTENCE)

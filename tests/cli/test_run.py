@@ -314,6 +314,7 @@ def test_json_is_all_that_is_on_stdout(benchax: Benchax, project: Path) -> None:
     assert list(package.load(".benchmarks")) == done.rows
 
 
+@pytest.mark.slow
 def test_json_goes_to_stdout_also_where_stderr_is_a_terminal(tmp_path: Path) -> None:
     """The progress bar of rich takes what is printed meanwhile to its own stream."""
     ours, theirs = pty.openpty()
@@ -558,6 +559,7 @@ def test_rows_that_cannot_be_stored_are_shown_and_rescued(
     assert list(package.load(rescued)) == done.rows
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_the_rows_are_still_shown(tmp_path: Path) -> None:
     """A limit on file sizes: then neither the database nor a file of rescued rows can be written."""
 
@@ -647,6 +649,7 @@ def test_an_interrupt_keeps_and_shows_what_is_finished(
     assert marked(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_its_finished_rows(until_second_case: Started, tmp_path: Path) -> None:
     process = until_second_case()
 
@@ -751,6 +754,7 @@ def many(x):
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_many_cases_keeps_few_programs(
     benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_late_function_without_loops_is_complete_and_still_too_late() -> None:
         with_deadline(spin, 0.005)(jnp.ones(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("unroll", [1, 7])
 def test_rows_that_were_reached_survive(reverse: bool, unroll: int) -> None:

@@ -29,6 +29,7 @@ def test_each_tier_passes_the_self_test(loaded):
     selftest.check(loaded)
 
 
+@pytest.mark.slow
 def test_each_tier_keeps_sixteen_functions_in_order(loaded):
     times = [nanoseconds(jax.jit(lambda x: selftest._sixteen(x, loaded))(jnp.zeros(8))) for _ in range(3)]
 

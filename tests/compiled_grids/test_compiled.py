@@ -64,6 +64,7 @@ def sixteen():
     return compiled_grid([spinning(us) for us in KNOWN_US], repeats=10)
 
 
+@pytest.mark.slow
 def test_sixteen_functions_come_in_order_none_overlaps_and_each_is_as_long_as_it_is_known_to_be():
     assert checked(sixteen(), tries=100) == ""
 
@@ -73,6 +74,7 @@ def aside(inputs):
     return inputs, stamps.stamp(inputs)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [compiled, compiled_repetitions])
 def test_that_check_sees_a_clock_that_is_not_pinned(where, monkeypatch):
     monkeypatch.setattr(where, "stamp", aside)
@@ -104,6 +106,7 @@ def test_it_says_of_what_and_where_but_inside_a_jit_where_that_is_not_known():
     assert jax.jit(h)(X).circumstances is None
 
 
+@pytest.mark.slow
 def test_a_function_below_a_reading_of_the_clock_runs_several_times_in_each_and_has_a_time():
     def seed_f1(x):
         return x**2 - 1
@@ -163,6 +166,7 @@ def test_the_clock_without_a_compiler_serves_as_well(monkeypatch):
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_endless_loops_are_stopped_at_their_limit_and_the_functions_after_them_run():
     result = compiled_grid([double, forever, endless_scan, jnp.sin], repeats=20)(X, timeout_s=[60, 0.02, 0.03, 60])
 
@@ -258,6 +262,7 @@ def test_a_limit_that_cannot_be_is_refused(name, limit):
         compiled_grid([double, double])(X, **{name: limit})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
 def test_a_traced_limit_that_cannot_be_lets_nothing_run(limit):
     h = compiled_grid([forever, double], repeats=3)

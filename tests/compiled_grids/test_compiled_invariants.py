@@ -51,6 +51,7 @@ def least_call_s(function) -> float:
     return min(readings) / 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "given"), list(zip(SEEN, GIVEN, strict=True)))
 def test_a_part_without_inputs_is_in_the_time(function, given):
     """Side by side with the same work on inputs, and with calls, several times, because the machine may be busy.
@@ -141,6 +142,7 @@ def test_a_tied_function_between_stamps_holds_all_of_its_work():
     )
 
 
+@pytest.mark.slow
 def test_a_time_is_shown_where_all_of_the_work_was_found_between_the_stamps(monkeypatch):
     """Without branches XLA computes once what no repetition changes: the same functions have no times then."""
     functions = {"encode": encode_positions, "drop out": drop_out, "half": lambda x: x / 2}

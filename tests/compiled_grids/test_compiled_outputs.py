@@ -40,6 +40,7 @@ SAME = {
 }
 
 
+@pytest.mark.slow
 def test_outputs_of_each_function_are_those_of_a_direct_call():
     result = compiled_grid(OF_A_VECTOR, repeats=3)(X)
 
@@ -48,6 +49,7 @@ def test_outputs_of_each_function_are_those_of_a_direct_call():
         assert is_same(jax.jit(function)(X), result.outputs[row])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAME)
 def test_outputs_are_those_of_a_direct_call(name):
     function, x = SAME[name]
@@ -106,6 +108,7 @@ def test_other_shapes_are_marked_and_not_run():
     assert np.isnan(result.outputs[1:4]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", [lambda x: x, X, jax.ShapeDtypeStruct((64,), jnp.float32)])
 def test_what_outputs_should_look_like_can_be_said(like):
     result = compiled_grid([jnp.sum, double], repeats=3, like=like)(X)

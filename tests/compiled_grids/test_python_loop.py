@@ -21,6 +21,7 @@ def endless(x):
     return lax.while_loop(lambda c: True, lambda c: jnp.sin(c) + 1, x)
 
 
+@pytest.mark.slow
 def test_both_ways_are_timed_and_each_says_what_a_run_takes():
     h = compiled_grid({"relu": jax.nn.relu, "softmax": jax.nn.softmax}, repeats=20)
 

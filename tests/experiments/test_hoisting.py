@@ -44,6 +44,7 @@ def result(fn: Any, case: Any) -> list[Any]:
     return jax.tree.leaves(jax.jit(lambda *args: fn(*args))(*made.args))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", [HoistedScan(), UnrolledScan()])
 @pytest.mark.parametrize(
     "fn", [recurrent, backwards, jax.jit(recurrent), jax.grad(lambda w, xs: recurrent(w, xs)[0].sum())]

@@ -51,6 +51,7 @@ def test_results_are_those_of_the_whole_batch_and_bytes_are_counted(shared) -> N
     assert shared.signature == "f32[24,16]"
 
 
+@pytest.mark.slow
 def test_the_formula_stands_beside_it(shared) -> None:
     label = "idle by the formula, if stages are equal:"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import pytest
 
 from benchax.case import make_case
 from benchax.experiments.processes import Condition, pairs
@@ -14,6 +15,7 @@ from benchax.paired_runs.partners import start_partners
 SETTING = "jax_cpu_enable_async_dispatch"
 
 
+@pytest.mark.slow
 def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeypatch) -> None:
     """A function that no other process can import, arguments by name, a path relative to where the user is."""
     monkeypatch.chdir(tmp_path)

@@ -75,6 +75,7 @@ def test_a_step_of_nnx_returns_the_state_that_it_changes() -> None:
     np.testing.assert_allclose(kernel, model.kernel[...], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_step", [equinox_step, nnx_step])
 @pytest.mark.parametrize("name", ["donate", "bf16", "mixed-bf16", "mixed-f16"])
 def test_variants_are_made_of_steps_under_a_filtering_jit(make_step: Any, name: str) -> None:

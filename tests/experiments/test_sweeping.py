@@ -45,6 +45,7 @@ def power(x: Any, n: int) -> Any:
     return x**n
 
 
+@pytest.mark.slow
 def test_a_sweep_is_measured_from_end_to_end() -> None:
     case = make_case(power, ("f32[1000]", 3))
 

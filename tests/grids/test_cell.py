@@ -273,6 +273,7 @@ def test_a_function_is_examined_where_it_is_asked_for(examines: bool) -> None:
     assert ("impure" in [remark["code"] for remark in document["remarks"]]) == examines
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="observed in passes of their own on CPU")
 def test_memory_is_observed_where_it_is_asked_for() -> None:
     document, _, _ = measured(request(lambda x: jnp.sort(x) * 2, "f32[1000000]", memory=True, seeds=(1,)))

@@ -207,6 +207,7 @@ def test_the_same_seed_gives_the_same_inputs_in_any_worker(project: Path) -> Non
     assert (first.outputs["fine"][8] != other.outputs["fine"][8]).all()
 
 
+@pytest.mark.slow
 def test_no_backend_starts_in_this_program_for_a_grid(tmp_path: Path) -> None:
     """On an accelerator it would take the memory that the workers need."""
     code = (

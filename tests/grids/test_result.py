@@ -225,6 +225,7 @@ def test_the_table_says_which_functions_differ() -> None:
     assert "f2 gives another result than f1 in 6 of 6 trials" in str(seeds_grid())
 
 
+@pytest.mark.slow
 def test_a_big_table_is_cut_and_says_so() -> None:
     pool = HerePool({f"f{i}": TIMEOUT for i in range(22)})
 

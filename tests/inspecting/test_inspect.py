@@ -223,6 +223,7 @@ class Quantity:
         return cls(*children)
 
 
+@pytest.mark.slow
 def test_containers_with_a_shape_and_a_dtype_are_inputs_and_outputs_like_any_other() -> None:
     matrix = sparse.BCOO.fromdense(jnp.eye(8))
 

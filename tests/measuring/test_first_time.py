@@ -30,6 +30,7 @@ print(json.dumps([[row.stages.lower_s, row.stages.cold] for row in rows]))
 """
 
 
+@pytest.mark.slow
 def test_the_first_function_of_a_process_is_lowered_about_as_fast_as_the_others() -> None:
     """Without the work before it took 4 to 7 times as long. Several processes, because the machine may be busy."""
     ratios = []

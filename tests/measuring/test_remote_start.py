@@ -36,6 +36,7 @@ def run(clocks: list[str]) -> list[tuple[RemoteStartLine, list[Any]]]:
         return list(pool.map(be, range(len(clocks))))
 
 
+@pytest.mark.slow
 def test_all_begin_after_the_time_that_the_first_one_named_and_hear_of_the_end() -> None:
     found = run(["one"] * 3)
 
@@ -52,6 +53,7 @@ def test_processes_of_one_clock_have_nothing_to_measure() -> None:
     assert line.to_common(begun[:-1]) == tuple(begun[:-1])
 
 
+@pytest.mark.slow
 def test_the_offset_of_another_clock_is_within_what_is_told() -> None:
     """Both are the clock of this host, and called by two names: the truth is 0."""
     (_, _), (line, _) = run(["one", "other"])

@@ -257,6 +257,7 @@ def test_an_empty_step_is_said_to_return_nothing(bench) -> None:
     assert "folded" not in codes
 
 
+@pytest.mark.slow
 def test_jax_jit_over_nnx_objects_is_said_to_drop_their_changes(bench) -> None:
     net = model()
 
@@ -297,6 +298,7 @@ def test_a_model_that_is_returned_is_an_output_like_any_other(bench) -> None:
     assert m.numerics.agrees, m.numerics.why
 
 
+@pytest.mark.slow
 def test_the_exported_program_takes_and_gives_the_state(subject) -> None:
     net = model()
     made = subject(nnx.jit(step), net, optimizer(net), X, Y)

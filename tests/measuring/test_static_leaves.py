@@ -125,6 +125,7 @@ def test_a_training_step_is_measured_by_all_timers_verified_and_stored(
     assert m.program is not None, m.why_absent("program")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [lambda fn: fn, eqx.filter_jit], ids=["plain", "filter_jit"])
 def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
     wrap: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -144,6 +145,7 @@ def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
     assert document["sides"][1]["agreement"]["agrees"]
 
 
+@pytest.mark.slow
 def test_a_function_is_compared_with_itself_under_filter_jit_in_another_process() -> None:
     found = benchax.compare({"plain": loss, "filtered": eqx.filter_jit(loss)}, net(), X, KEY, max_time_s=0.01)
 
@@ -153,6 +155,7 @@ def test_a_function_is_compared_with_itself_under_filter_jit_in_another_process(
     assert run.numerics.agrees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [lambda fn: fn, eqx.filter_jit], ids=["plain", "filter_jit"])
 def test_a_model_that_the_caller_has_computed_verifies_the_result(
     wrap: Callable[..., Any], bench_case: Callable[..., Measurement]
@@ -206,6 +209,7 @@ def test_the_gradient_of_a_loss_is_taken_with_respect_to_the_arrays_of_a_model(
     assert heard["outputs"].attention.query_proj.weight.shape == (8, 8)
 
 
+@pytest.mark.slow
 def test_a_function_that_makes_a_model_is_measured(bench: Callable[..., Measurement]) -> None:
     m = bench(lambda key: eqx.nn.MLP(4, 2, 4, 1, key=key, activation=lambda x: x), KEY)
 

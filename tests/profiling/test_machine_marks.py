@@ -42,6 +42,7 @@ def test_the_rates_are_those_of_the_machine_that_recorded() -> None:
     assert (unknown.fingerprint, unknown.peaks) == (None, None)
 
 
+@pytest.mark.slow
 @tells_runs
 def test_a_recording_knows_its_machine() -> None:
     with benchax.profile() as block:

@@ -64,6 +64,7 @@ def test_what_nobody_can_look_into_has_no_count() -> None:
     assert any(op.flops is not None for op in found.ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("homes", [("jaxlib.nowhere",), ()])
 def test_where_the_program_cannot_be_read_nothing_is_counted(
     homes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

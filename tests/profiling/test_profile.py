@@ -86,6 +86,7 @@ def test_where_the_number_of_calls_is_given_none_is_made_without_the_recording()
     )
 
 
+@pytest.mark.slow
 def test_of_few_events_nothing_is_said_about_their_cost() -> None:
     product = jax.jit(lambda x: x @ x)
 
@@ -139,6 +140,7 @@ def test_files_are_where_tensorboard_looks_and_perfetto_can_read_them(kept: Prof
             assert {"ts", "dur", "tid"} <= event.keys()
 
 
+@pytest.mark.slow
 def test_two_recordings_of_one_second_do_not_overwrite_each_other(tmp_path: Path, x: jax.Array) -> None:
     folders = {Path(benchax.profile(scoped, x, x, dir=tmp_path, runs=1).files["xplane"]).parent for _ in range(3)}
 

@@ -73,6 +73,7 @@ def test_constants_are_counted_in_bytes(tmp_path: Path) -> None:
     assert held.nbytes <= found.constant_bytes <= held.nbytes + 64
 
 
+@pytest.mark.slow
 def test_of_several_programs_the_largest_counts_and_of_none_nothing(tmp_path: Path) -> None:
     small, large = module_of(inlined, tmp_path / "a"), module_of(unrolled, tmp_path / "b")
 
@@ -92,6 +93,7 @@ def updated(params: Any) -> Any:
     return jax.tree.map(lambda one: jnp.sin(one) @ one, params)
 
 
+@pytest.mark.slow
 def test_one_call_that_makes_many_instructions_is_no_loop_of_the_users(tmp_path: Path) -> None:
     """Neither is the loop in which the compiled function is called."""
     for step in (jax.jit(updated),):

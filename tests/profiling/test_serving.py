@@ -75,6 +75,7 @@ def begun(server: ProfileServer, ask: Ask) -> socket.socket:
 # ---- a recording ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy")
 def test_a_program_is_recorded_as_often_as_it_is_asked(server: ProfileServer, tmp_path: Path) -> None:
     found = [attach(server.port, SHORT, tmp_path) for _ in range(2)]
@@ -88,6 +89,7 @@ def test_a_program_is_recorded_as_often_as_it_is_asked(server: ProfileServer, tm
     assert len({one.xplane.parent for one in found}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy")
 def test_the_files_are_those_of_any_profile(server: ProfileServer, tmp_path: Path) -> None:
     run = attach(server.port, Ask(0.05, memory=True), tmp_path).xplane.parent

@@ -61,6 +61,7 @@ OLD_AND_NEW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", OLD_AND_NEW)
 def test_every_number_and_every_word_of_every_instruction_counts(file: Path) -> None:
     text = file.read_text()

@@ -97,6 +97,7 @@ def test_what_is_needed_at_once_fills_the_memory_that_xla_planned(name: str) -> 
     assert 0 <= found.position < found.instructions
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["sin", "matmul", "add", "at", "loop"]), st.integers(0, 9)), max_size=8),
     is_differentiated=st.booleans(),

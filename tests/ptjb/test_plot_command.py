@@ -56,6 +56,7 @@ def pictures(folder: Path) -> list[str]:
     return sorted(f.relative_to(folder).as_posix() for f in folder.rglob("*") if f.suffix in (".png", ".svg", ".pdf"))
 
 
+@pytest.mark.slow
 def test_everything_is_drawn_without_an_argument(folder: Path, capsys: Any) -> None:
     """With and without parameters in one folder."""
     code = run()

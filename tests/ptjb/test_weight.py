@@ -38,6 +38,7 @@ def test_a_session_without_benchmarks_loads_nothing_heavy(arguments, pytester, m
     assert ours == {"pytest_jax_bench", *(f"pytest_jax_bench.{name}" for name in ("options", "plugin", "stash"))}
 
 
+@pytest.mark.slow
 def test_a_session_with_a_benchmark_does_load_it(pytester, monkeypatch) -> None:
     """Else the test above would pass for want of looking."""
     pytester.makepyfile("def test_one(jax_bench):\n    pass")

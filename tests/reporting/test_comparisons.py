@@ -248,6 +248,7 @@ def test_names_are_no_html() -> None:
 NUMBERS = st.none() | st.floats(1e-12, 1e12)
 
 
+@pytest.mark.slow
 @given(
     comparisons=st.lists(
         st.builds(

@@ -61,6 +61,7 @@ def test_forty_by_twenty_still_shows_every_number() -> None:
     assert drawn.get_size_inches()[0] <= 40
 
 
+@pytest.mark.slow
 def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
     squares = [[Square(None, "timeout") if i % 2 else Square(1e-6) for _ in range(100)] for i in range(100)]
 

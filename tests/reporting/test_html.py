@@ -196,6 +196,7 @@ def test_colours_are_legible_on_light_and_dark_backgrounds(background: str) -> N
     assert min(contrasts) > 3.5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
 def test_a_browser_shows_it(tmp_path: Path) -> None:
     """The page tells in its title what can be seen of it; a script in a name would take its place."""

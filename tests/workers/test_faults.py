@@ -533,6 +533,7 @@ def test_nothing_outlives_the_program(how: signal.Signals, words: list[str], tmp
     assert (alive, len(heirs)) == ([], len(words))
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_process_and_the_pool_works_again() -> None:
     def interrupt(message: dict[str, Any]) -> None:
         raise KeyboardInterrupt

@@ -63,6 +63,7 @@ def cold() -> Iterator[Pool]:
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False])
 def test_workers_are_born_with_the_modules_that_are_preloaded(warm: bool, pool: Pool, cold: Pool) -> None:
     """Modules that nothing else imports; one that does not exist is left to the job that needs it."""
@@ -158,6 +159,7 @@ def test_the_death_of_the_zygote_is_told(pool: Pool) -> None:
     assert ask(pool, answer).document == {"n": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["auto", "spawn"])
 def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
     """As it is where there is no fork, or where it is not safe."""
@@ -171,6 +173,7 @@ def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
         assert strays(one) == []
 
 
+@pytest.mark.slow
 def test_where_forking_is_refused_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many processes, say."""
     refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
@@ -370,6 +373,7 @@ def test_settings_of_jax_reach_the_worker(pool: Pool, x64: None) -> None:
     assert told(pool, lambda: str(jnp.zeros(1).dtype)) == "float64"
 
 
+@pytest.mark.slow
 def test_flags_that_are_read_at_the_start_bring_new_workers(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     here, before = jax.device_count(), told(pool, jax.device_count)
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
@@ -377,6 +381,7 @@ def test_flags_that_are_read_at_the_start_bring_new_workers(pool: Pool, monkeypa
     assert (before, told(pool, jax.device_count)) == (here, 3)
 
 
+@pytest.mark.slow
 def test_flags_that_only_a_new_interpreter_reads_bring_one(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The C library reads its own when a process starts, and a fork does not start."""
     pid_of(pool)
@@ -390,6 +395,7 @@ def test_flags_that_only_a_new_interpreter_reads_bring_one(pool: Pool, monkeypat
     assert between is pool._keeper
 
 
+@pytest.mark.slow
 def test_code_that_was_edited_is_run_as_it_is_now(pool: Pool, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(project)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -418,6 +424,7 @@ def test_linear_algebra_uses_as_many_threads_as_here(pool: Pool) -> None:
     assert told(pool, look).items() <= look().items()
 
 
+@pytest.mark.slow
 def test_the_program_starts_no_backend() -> None:
     import subprocess
 
@@ -493,6 +500,7 @@ def test_closing_ends_a_job_that_another_thread_runs() -> None:
     assert pool._keeper is None
 
 
+@pytest.mark.slow
 def test_what_a_listener_raises_passes_through_and_leaves_no_process(pool: Pool) -> None:
     def refuse(message: dict[str, Any]) -> None:
         raise ValueError("not this")

@@ -19,6 +19,7 @@ from benchax.workers.pool import Pool, spawned_pool
 X64 = "jax_enable_x64"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"start": "spawn", "warm": False, "reuse": False}])
 def test_what_a_pool_adds_reaches_its_workers_and_not_this_process_while_they_work(how: dict[str, Any]) -> None:
     here: list[tuple[Any, Any]] = []
@@ -34,6 +35,7 @@ def test_what_a_pool_adds_reaches_its_workers_and_not_this_process_while_they_wo
     assert here == [(None, False)]
 
 
+@pytest.mark.slow
 def test_flags_that_hold_from_the_start_of_a_process_are_those_of_the_pool() -> None:
     before = os.environ.get("XLA_FLAGS")
 
@@ -126,6 +128,7 @@ def _changes(file: Path) -> list[str]:
 CHANGING = {"update", "pop", "clear", "setdefault"}
 
 
+@pytest.mark.slow
 def test_nobody_changes_this_process_to_reach_another_one() -> None:
     """A new file in this list needs a reason that is about its own process: workers are reached by `Pool(environ=)`."""
     changing = {file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py") if _changes(file)}

@@ -129,6 +129,7 @@ SILENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SILENT)
 def test_what_is_needed_or_chosen_before_is_fine(ask_about: Any, name: str) -> None:
     assert ask_about(ID, SILENT[name], X, STEP).outcome == "fine"

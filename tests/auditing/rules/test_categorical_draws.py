@@ -60,6 +60,7 @@ def test_what_a_program_does_once_may_make_more_numbers(ask_about: Any, calls: i
     assert len(ask_about(ID, fn, KEY, LOGITS, parts=parts).findings) == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "logits"),
     [

@@ -48,6 +48,7 @@ def of_tree(x: Any) -> Any:
     return jax.jacfwd(lambda p: cost(p["a"]) * jnp.sum(p["b"]))({"a": x, "b": jnp.ones((3, 4))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "title"),
     [

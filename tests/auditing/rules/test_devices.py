@@ -56,6 +56,7 @@ def answers() -> dict[str, Any]:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_program_that_mostly_collects_is_told_with_its_bytes(answers: dict[str, Any]) -> None:
     (finding,), _, _ = answers["summed: collectives-dominate"]
 

@@ -20,6 +20,7 @@ def invert(a: Any, b: Any) -> Any:
     return jnp.tanh(inverse @ b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
@@ -43,6 +44,7 @@ def test_an_inverse_for_a_few_columns_is_found(ask_about: Any, fn: Any, inputs: 
     assert (finding.severity, finding.title.split(",")[0]) == ("warning", "inverts a matrix")
 
 
+@pytest.mark.slow
 def test_it_names_both_lines_and_compares_with_a_solve_of_the_same_result(ask_about: Any, result_of: Any) -> None:
     answered = ask_about(ID, invert, A, B, ratio=0.4)
     line = invert.__code__.co_firstlineno
@@ -56,6 +58,7 @@ def test_it_names_both_lines_and_compares_with_a_solve_of_the_same_result(ask_ab
     np.testing.assert_allclose(result_of(before), result_of(after), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "advice"),
     [
@@ -80,6 +83,7 @@ def test_beside_much_other_work_it_is_an_info(ask_about: Any) -> None:
     assert ask_about(ID, step, A, B).one.severity == "info"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [

@@ -45,6 +45,7 @@ def unfrozen() -> Iterator[None]:
     gc.freeze()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unfrozen")
 def test_a_traced_value_in_a_global_is_found_and_its_holder_named() -> None:
     (finding,), _ = asked(jax.jit(keeps))

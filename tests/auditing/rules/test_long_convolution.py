@@ -22,6 +22,7 @@ def blur(image: Any, kernel: Any) -> Any:
     return jax.scipy.signal.convolve(image, kernel, mode="same", method="direct")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
@@ -38,6 +39,7 @@ def test_a_long_kernel_is_found(ask_about: Any, fn: Any, inputs: Any) -> None:
     assert "times the operations of the FFT" in ask_about(ID, fn, *inputs).one.title
 
 
+@pytest.mark.slow
 def test_it_names_the_line_and_compares_with_the_fft_of_the_same_result(ask_about: Any, result_of: Any) -> None:
     answered = ask_about(ID, filtered, STREAM, TAPS, ratio=0.2)
 
@@ -47,6 +49,7 @@ def test_it_names_the_line_and_compares_with_the_fft_of_the_same_result(ask_abou
     np.testing.assert_allclose(result_of(before), result_of(after), rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [

@@ -15,6 +15,7 @@ from benchax.auditing.recorder.views import Carried
 ID = "low-precision-accumulation"
 
 
+@pytest.mark.slow
 def test_a_sum_that_loses_digits_is_told_with_both_errors(ask_about: Any) -> None:
     finding = ask_about(ID, jax.lax.cumsum, "bf16[4096]").one
 
@@ -23,6 +24,7 @@ def test_a_sum_that_loses_digits_is_told_with_both_errors(ask_about: Any) -> Non
     assert before > 2 * after > 0
 
 
+@pytest.mark.slow
 def test_a_sum_that_a_loop_adds_up_is_found(ask_about: Any) -> None:
     """10,000 ones are 256 in bf16."""
 
@@ -72,6 +74,7 @@ def test_what_does_not_trace_is_not_asked(ask_about: Any) -> None:
     assert (answered.outcome, answered.why.startswith("it does not trace")) == ("not applicable", True)
 
 
+@pytest.mark.slow
 def test_an_error_of_nothing_cannot_be_made_smaller(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: jax.lax.cumsum(a * 0), "bf16[64]").outcome == "fine"
 

@@ -33,6 +33,7 @@ def in_a_branch(x: Any) -> Any:
     return jax.lax.cond(x[0] > 0, jnp.sqrt, jnp.abs, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "title"),
     [

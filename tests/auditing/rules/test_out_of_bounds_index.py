@@ -41,6 +41,7 @@ def of_random_rows(table: Any, index: Any) -> Any:
     return jax.lax.scan(body, jax.random.key(0), None, length=3)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

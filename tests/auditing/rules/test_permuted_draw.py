@@ -37,6 +37,7 @@ def test_the_line_of_the_permutation_is_named(ask_about: Any) -> None:
     assert ask_about(ID, batch, X, KEY).one.where == (__file__, batch.__code__.co_firstlineno + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "fn", "count"), [(0, batch, 0), (20, batch, 1), (0, in_a_loop, 1)])
 def test_what_a_program_does_once_may_cost_a_permutation(ask_about: Any, calls: int, fn: Any, count: int) -> None:
     parts = {"why_not_called": "its program has ended", "carried": Carried(calls, ())}
@@ -49,6 +50,7 @@ def an_epoch(x: Any, key: Any) -> Any:
     return jax.lax.map(lambda some: x[some].sum(), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

@@ -74,6 +74,7 @@ def of_package(x: Any) -> Any:
     return equinox.filter_value_and_grad(loss)(model)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [by_index, by_iteration, summed, into_place, of_package])
 def test_a_loop_over_the_rows_is_found(fn: Any) -> None:
     (finding,), _ = asked(fn, X)
@@ -132,6 +133,7 @@ def recursion(x: Any) -> Any:
     return jnp.sum(jnp.stack(out) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [recursion, jax.grad(recursion)])
 def test_what_hands_a_value_on_from_iteration_to_iteration_is_for_scan(fn: Any) -> None:
     assert asked(fn, X)[0] == []

@@ -69,6 +69,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchax.auditing.rules.gradients.SECOND_WORK", 1 << 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [step, over_batches, of_a_batch, of_an_inner_jit, recurrent])
 def test_a_forward_pass_after_the_update_is_found(ask_about: Any, fn: Any) -> None:
     finding = ask_about(ID, fn, *INPUTS).one
@@ -157,6 +158,7 @@ def target_network(a: Any, b: Any, x: Any, y: Any) -> Any:
     return update((a, b), jax.grad(lambda w: ((forward(w, x).max(1) - goal) ** 2).mean())((a, b)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

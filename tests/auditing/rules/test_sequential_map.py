@@ -46,6 +46,7 @@ def test_it_names_the_line_and_what_would_be_made_at_once(ask_about: Any) -> Non
     assert "about 340 µs of a call here; not measured" in finding.seen[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [

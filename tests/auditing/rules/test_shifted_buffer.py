@@ -83,6 +83,7 @@ def test_it_names_the_line_that_moves_it(ask_about: Any) -> None:
     assert finding.where == (__file__, concatenate.__code__.co_firstlineno + 1)
 
 
+@pytest.mark.slow
 def test_keeping_it_is_compared_with_a_ring(ask_about: Any, result_of: Any) -> None:
     answered = ask_about(ID, scanned(concatenate), X, BUFFER, ratio=0.01)
 

@@ -18,6 +18,7 @@ def likelihood(x: Any) -> Any:
     return -jnp.log(jnp.prod(p) + 1e-30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "x"),
     [
@@ -65,6 +66,7 @@ def decay(x: Any) -> Any:
     return jax.lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x, x))[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

@@ -84,6 +84,7 @@ def test_what_is_infinite_with_the_arguments_of_a_call_is_a_warning(ask_about: A
     assert "while the exponent is from -" in finding.seen[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", FORMS)
 def test_what_could_be_is_an_info_with_its_threshold(ask_about: Any, fn: Any) -> None:
     seen = ask_about(ID, fn, SMALL, parts={"data": (SMALL,)}).one

@@ -72,6 +72,7 @@ def test_it_names_the_line_and_what_is_not_read(ask_about: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
@@ -88,6 +89,7 @@ def test_what_is_compared_gives_the_same(ask_about: Any, result_of: Any, fn: Any
         np.testing.assert_allclose(np.sort(np.abs(was), None), np.sort(np.abs(now), None), rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [

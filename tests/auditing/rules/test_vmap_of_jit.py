@@ -48,6 +48,7 @@ def of(fn: Callable[..., Any]) -> ScriptedEvidence:
     return ScriptedEvidence(Evidence(make_case(fn, (X,))), compare=lambda name: made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [jax.vmap(double), by_name, written_out])
 def test_it_is_found_and_compared_with_jit_outside(fn: Callable[..., Any]) -> None:
     e = of(fn)
@@ -78,6 +79,7 @@ def test_jit_outside_or_no_jit_inside_is_none_of_it(fn: Callable[..., Any], outc
     assert (findings, answer.outcome) == ([], outcome)
 
 
+@pytest.mark.slow
 def test_a_comparison_that_could_not_tell_is_no_nothing_found() -> None:
     versions = Version("as it is"), Version("jax.jit")
     unclear = Comparison(CaseId("f"), "run", *versions, "unclear", "the processes differ", ratio=0.05)

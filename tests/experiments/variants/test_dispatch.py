@@ -27,6 +27,7 @@ def row(ratio: float, found: Measurement = HERE) -> Any:
     return row
 
 
+@pytest.mark.slow
 def test_the_setting_reaches_the_process_and_not_this_one() -> None:
     before = jax.config.values[SETTING]
 

@@ -47,6 +47,7 @@ PARAMS = {"in": random(16, 32), "out": random(32, 4)}
 DATA = random(64, 16), random(64, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", MEMBERS, ids=lambda variant: variant.name)
 @pytest.mark.parametrize("fn", [loss, sgd_step, step_with_metrics])
 def test_products_are_rounded_and_all_that_comes_out_is_float32(variant: Any, fn: Any) -> None:

@@ -55,6 +55,7 @@ def case(project: Path) -> Case:
     return target_cases("code.py:net", ["f32[8,4]"])[0]
 
 
+@pytest.mark.slow
 def test_stages_by_name_give_what_the_function_gives(case: Case) -> None:
     found = measured(case, "code.py:STAGES=1,3")
 
@@ -66,6 +67,7 @@ def test_stages_by_name_give_what_the_function_gives(case: Case) -> None:
     assert found.sentence.startswith("results are compared with those of net on one device; ")
 
 
+@pytest.mark.slow
 def test_stages_that_do_not_make_up_the_function_give_a_wrong_result() -> None:
     found = measured(make_case(net, ("f32[8]",)), ([jnp.cos, jnp.sin], (1,)))
 
@@ -73,6 +75,7 @@ def test_stages_that_do_not_make_up_the_function_give_a_wrong_result() -> None:
     assert found.points[0].seconds is None
 
 
+@pytest.mark.slow
 def test_a_function_that_takes_its_input_away_leaves_one_for_the_stages() -> None:
     donating = jax.jit(net, donate_argnums=0)
 
@@ -81,6 +84,7 @@ def test_a_function_that_takes_its_input_away_leaves_one_for_the_stages() -> Non
     assert [label for label, _ in found.points[0].facts][-1] == "handed on:"
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_is_a_row() -> None:
     row = measured(make_case(net, ("f32[8]",)), [jnp.sin, lambda x: x.no_such_thing])
 

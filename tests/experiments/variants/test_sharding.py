@@ -47,6 +47,7 @@ def test_one_device_exchanges_nothing(curve) -> None:
     assert facts(curve, "1x1")["exchanged:"] == "nothing"
 
 
+@pytest.mark.slow
 def test_a_batch_over_four_devices_needs_one_sum_of_one_number(curve) -> None:
     found = facts(curve, "4x1")
 
@@ -101,6 +102,7 @@ def test_times_of_fake_devices_are_not_told(curve) -> None:
     assert "times and the share of communication in them are not measured" in curve.sentence
 
 
+@pytest.mark.slow
 def test_a_function_that_fails_is_a_row() -> None:
     measure = DEVICES.plan(make_case(lambda x: x.no_such_thing, ("f32[8]",)), "2")
 
@@ -125,6 +127,7 @@ def test_of_a_product_the_first_factor_is_cut(given: str) -> None:
     assert (plan.batch.arguments, plan.others) == ((0,), (1,))
 
 
+@pytest.mark.slow
 def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     case = make_case(matmul, ("f32[4,4]", "f32[4,4]"))
 

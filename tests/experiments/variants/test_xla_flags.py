@@ -27,6 +27,7 @@ def row(flags: str, lab: Any) -> Any:
     return row
 
 
+@pytest.mark.slow
 def test_an_unknown_flag_ends_a_process_that_was_there_for_it() -> None:
     before = os.environ.get("XLA_FLAGS")
 
@@ -39,6 +40,7 @@ def test_an_unknown_flag_ends_a_process_that_was_there_for_it() -> None:
     assert os.environ.get("XLA_FLAGS") == before
 
 
+@pytest.mark.slow
 def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_runs(monkeypatch) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     seen: list[str | None] = []
@@ -53,6 +55,7 @@ def test_a_look_leaves_the_environment_of_this_process_as_it_is_also_while_it_ru
     assert list(found.seen) == [flags]
 
 
+@pytest.mark.slow
 def test_known_flags_are_looked_at_and_compared(monkeypatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
 

@@ -70,6 +70,7 @@ def tags(path: Path) -> list[str]:
 # ---- many writers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_eight_processes_lose_nothing_and_give_no_number_twice(path: Path) -> None:
     script = (
         "for i in range(25): print(add(tag=f'{sys.argv[2]} {i}', session=f'{sys.argv[2]} {i}', commit='a1')['run_id'])"
@@ -86,6 +87,7 @@ def test_eight_processes_lose_nothing_and_give_no_number_twice(path: Path) -> No
     assert path.read_text().count("# pytest-jax-bench") == 1
 
 
+@pytest.mark.slow
 def test_eight_processes_bring_an_old_file_up_to_date_together(path: Path) -> None:
     path.parent.mkdir()
     shutil.copy(GOLDEN / "ptjb-readme-17-columns.csv", path)
@@ -98,6 +100,7 @@ def test_eight_processes_bring_an_old_file_up_to_date_together(path: Path) -> No
     assert read(path)["run_id"].tolist() == list(range(12))
 
 
+@pytest.mark.slow
 def test_a_reader_meets_only_whole_rows(path: Path, add: Add) -> None:
     """Each row is longer than what the system writes at once, and no warning tells of a line cut off."""
     add(tag="0")

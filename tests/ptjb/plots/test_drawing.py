@@ -108,6 +108,7 @@ def test_a_commit_is_named_where_its_runs_stand() -> None:
     assert top.get_xlim() == axes.get_xlim()
 
 
+@pytest.mark.slow
 def test_of_many_commits_as_many_are_named_as_fit() -> None:
     for axis, count in (("run", 30), ("commit", 100), ("run", 100)):
         data = measured(count, commit=[f"v0.3-{i}-g3413a46" for i in range(count)])
@@ -193,6 +194,7 @@ def test_forty_tests_can_be_read() -> None:
     assert all(box.x0 >= 0 and box.height > 8 for box in boxes)
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(st.text(st.characters(), max_size=30) | st.sampled_from([r"$\frac{", "$", "_hidden", "測試", "-->", "\x00<&"]))
 def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
@@ -206,6 +208,7 @@ def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFact
     assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begin"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_the_suffix_is_the_format_and_equal_rows_give_equal_files(tmp_path: Path, suffix: str, begin: bytes) -> None:
     files = [tmp_path / "new" / f"{i}.{suffix}" for i in range(2)]

@@ -27,6 +27,7 @@ from benchax.store.timelines import CaseActivity
 # ---- a site -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_writes(
     store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_two_processes_write_what_one_writes(
     assert contents(site) == contents(tmp_path / "by-one")
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_is_an_error_and_the_next_time_makes_it_good(
     store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
