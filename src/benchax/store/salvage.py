@@ -1,13 +1,16 @@
 """Saves what a damaged database file still holds: every row of which all parts can be read, under its old id.
 
-The records come from `pages.py`, which cannot tell what they are: a row counts only if its document is whole and fits
-its readings, a program only if it has the digest that it is stored under.
+SQLite reads the file, in ranges of row ids that get smaller around damage. What it reads of a damaged page may be
+nonsense: a row counts only if its document is whole and fits its readings, a program only if it has its digest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import sqlite3
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,6 @@ from sqlalchemy.dialects import sqlite
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError
 from benchax.model import Program
-from benchax.store.pages import PageFile, Value
 from benchax.store.readings import DamagedRow, read_record
 from benchax.store.records import StorableRow, case_id_of
 from benchax.store.schema import (
@@ -29,11 +31,14 @@ from benchax.store.schema import (
     keep_program,
     measurements,
     migrate,
+    programs,
+    samples,
 )
 from benchax.units import plural
 
 Array = tuple[bytes, bytes | None]
-_MEASUREMENT_COLUMNS = len(measurements.columns)
+LEAST_BYTES = 200
+"""Each row takes more, with its parts. This bounds the search for rows behind damage."""
 
 
 @dataclass(frozen=True)
@@ -65,41 +70,64 @@ def salvage(path: Path, connection: Connection) -> Salvaged:
         OSError: the file cannot be read.
     """
     migrate(connection, str(path))
-    found = _RecordSorter(connection)
-    with PageFile(path) as pages:
-        for id, values in pages.records():
-            found.take(id, values)
-    rows = sum(map(found.restore_row, sorted(found.documents)))
-    # Ids begin at 1, and no row is ever removed.
-    return Salvaged(rows, max([0, *found.documents, *found.arrays]), found.others)
+    path.open("rb").close()
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
+        old.execute("PRAGMA cell_size_check=ON")  # noticed when a damaged page is read, and not when its nonsense is
+        old.text_factory = _decode
+        return _Salvage(path, old, connection).run()
 
 
-class _RecordSorter:
-    """What lies in the pages. The parts of a row are collected; everything else goes into the new database at once."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.documents = dict[int, str]()
-        self.arrays = defaultdict[int, dict[int, Array]](dict)
+class _Salvage:
+    def __init__(self, path: Path, old: sqlite3.Connection, connection: Connection) -> None:
+        self.old, self.connection = old, connection
+        self.most = 100 + path.stat().st_size // LEAST_BYTES
         self.others = 0
 
-    def take(self, id: int, values: tuple[Value, ...]) -> None:
-        """A record, whichever of our tables it is of; the columns and their types tell."""
-        match values:
-            case (int(row), int(position), bytes(elapsed_s), bytes() | None as disturbed):
-                self.arrays[row][position] = (elapsed_s, disturbed)
-            case (None, *_, str(document)) if len(values) == _MEASUREMENT_COLUMNS:
-                self.documents[id] = document
-            case (None, int(), str(), str(), str(document)):
-                self._take_comparison(id, document)
-            case (None, str(name), str(run_id), str(set_at)):
-                self._add(baselines, id, {"name": _text(name), "run_id": _text(run_id), "set_at": set_at})
-            case (str(sha256), bytes(content)) if hashlib.sha256(content).hexdigest() == sha256:
+    def run(self) -> Salvaged:
+        for sha256, content in self._read(programs, "sha256", "content"):
+            if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == sha256:
                 keep_program(self.connection, Program(sha256, len(content), content))
-            case _:
-                pass
+        for id, document in self._read(comparisons, "id", "document"):
+            self._take_comparison(id, document)
+        for id, name, run_id, set_at in self._read(baselines, "id", "name", "run_id", "set_at"):
+            if all(isinstance(value, str) for value in (name, run_id, set_at)):
+                self._add(baselines, id, {"name": _text(name), "run_id": _text(run_id), "set_at": set_at})
+        arrays = defaultdict[int, dict[int, Array]](dict)
+        for row, position, *array in self._read(samples, "measurement_id", "position", "elapsed_s", "disturbed"):
+            if isinstance(row, int) and isinstance(position, int):
+                arrays[row][position] = (array[0], array[1])
+        documents = dict(self._read(measurements, "id", "document"))
+        rows = sum(self._restore(id, documents[id], arrays[id]) for id in sorted(documents))
+        # Ids begin at 1, and no row is ever removed.
+        return Salvaged(rows, max([0, self._last(measurements) or 0, *documents, *arrays]), self.others)
 
-    def _take_comparison(self, id: int, document: str) -> None:
+    def _read(self, table: Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Reads these columns of each row that can be read. Indexes are left aside: they may be damaged too."""
+        query = f"SELECT {', '.join(columns)} FROM {table.name} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
+        known = self._last(table)
+        waiting = [(1, self.most if known is None else known)]
+        while waiting:
+            first, last = waiting.pop()
+            try:
+                found = self.old.execute(query, (first, last)).fetchall()
+            except sqlite3.Error:
+                found = None
+            # No row is ever removed. Where one is missing, a damaged row id has ended the search.
+            is_whole = found is not None and (len(found) > last - first or (known is None and not found))
+            if found and (is_whole or first == last):
+                yield from found
+            elif not is_whole and first < last:
+                middle = (first + last) // 2
+                waiting += [(middle + 1, last), (first, middle)]
+
+    def _last(self, table: Table) -> int | None:
+        """Finds the highest row id, 0 if there is no row; None if damage hides it."""
+        try:
+            return self.old.execute(f"SELECT max(rowid) FROM {table.name} NOT INDEXED").fetchone()[0] or 0
+        except sqlite3.Error:
+            return None
+
+    def _take_comparison(self, id: int, document: Any) -> None:
         try:
             c = decode_comparison(document)
         except FormatError:  # damaged, or of a newer benchax: it stays in the old file
@@ -112,15 +140,19 @@ class _RecordSorter:
         statement = sqlite.insert(table).values(values | {"id": id}).on_conflict_do_nothing()
         self.others += self.connection.execute(statement).rowcount
 
-    def restore_row(self, id: int) -> bool:
-        """Stores a row again; False where a part of it is missing."""
-        arrays = self.arrays[id]
+    def _restore(self, id: int, document: Any, arrays: dict[int, Array]) -> bool:
+        """Stores a row again; False if a part of it is missing."""
         try:
-            m = read_record(id, self.documents[id], [arrays[position] for position in sorted(arrays)])
+            m = read_record(id, document, [arrays[position] for position in sorted(arrays)])
         except (DamagedRow, NewerFormat):
             return False
         StorableRow(m).insert(self.connection, id)
         return True
+
+
+def _decode(text: bytes) -> str:
+    """Decodes nonsense too. No row that was damaged this way fits its checksums."""
+    return text.decode(errors="replace")
 
 
 def _text(stored: str) -> str:
