@@ -70,6 +70,11 @@ def run(
     return subprocess.CompletedProcess(list(command), status, *written)
 
 
+def start() -> None:
+    """Starts the process that programs are forks of, which stays until the session ends."""
+    _server()
+
+
 def _content(file: IO[bytes], is_text: bool) -> str | bytes:
     file.seek(0)
     content = file.read()

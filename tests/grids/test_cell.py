@@ -16,6 +16,7 @@ from functions_by_hand import slow_at_first
 from benchax.grids import cell, trees
 from benchax.grids.plan import DataPoint
 from benchax.grids.trial_readings import MOST_CALLS, join_trials
+from benchax.measuring.record import keep_news
 from benchax.model import Samples
 from benchax.options import resolve
 
@@ -31,7 +32,10 @@ def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.CellRequest:
 def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
     told: list[dict[str, Any]] = []
     document, arrays = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
-    return json.loads(json.dumps(document)), arrays, told
+    known: dict[str, Any] = {}
+    for news in (*told, document):
+        keep_news(known, json.loads(json.dumps(news)))
+    return known, arrays, told
 
 
 def outputs(document: dict[str, Any], arrays: list[np.ndarray]) -> list[Any]:
@@ -47,7 +51,7 @@ def test_each_stage_has_its_time_and_each_trial_its_readings() -> None:
     assert document["failure"] is None
     assert document["signature"] == "f32[4]"
     assert {k for k, v in document["stages"].items() if v} >= {"trace_s", "lower_s", "compile_s", "first_run_s"}
-    assert [1 <= len(trial["elapsed_s"]) <= MOST_CALLS for trial in document["trials"]] == [True, True]
+    assert [1 <= len(trial["elapsed_s"]) <= MOST_CALLS for trial in document["samples"]] == [True, True]
 
 
 def test_steps_are_announced_before_they_begin_each_with_a_budget_of_its_own() -> None:
@@ -63,11 +67,11 @@ def test_what_is_measured_is_told_before_the_answer() -> None:
     """All that is left of a cell that is killed."""
     document, _, told = measured(request(lambda x: x + 1))
 
-    assert told[-1]["new_trials"] == document["trials"][-1:]
+    assert told[-1]["new_samples"] == document["samples"][-1:]
     assert [message["stages"]["compile_s"] for message in told if "stages" in message][-1] == (
         document["stages"]["compile_s"]
     )
-    assert {name for message in told for name in message} >= {"signature", "absent", "memory", "cost", "shape"}
+    assert {name for message in told for name in message} >= {"signature", "not_measured", "memory", "cost", "shape"}
 
 
 def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
@@ -84,7 +88,7 @@ def test_a_call_of_many_milliseconds_is_not_made_twice_for_a_trial() -> None:
     document, _, _ = measured(request(slow, seeds=(1, 2, 3)))
 
     assert document["failure"] is None
-    assert [len(trial["elapsed_s"]) for trial in document["trials"]] == [1, 1, 1]
+    assert [len(trial["elapsed_s"]) for trial in document["samples"]] == [1, 1, 1]
     assert len(calls) == 4  # the first run, and one for each trial
 
 
@@ -98,7 +102,7 @@ def test_a_slow_first_call_does_not_choose_the_timers() -> None:
     document, _, _ = measured(replace(asked, options=replace(asked.options, timer="auto")))
 
     assert document["failure"] is None
-    assert not any("a call takes" in absent["why"] for absent in document["absent"]), document["absent"]
+    assert not any("a call takes" in absent["why"] for absent in document["not_measured"]), document["not_measured"]
 
 
 def test_a_generator_function_gets_no_time() -> None:
@@ -108,7 +112,7 @@ def test_a_generator_function_gets_no_time() -> None:
     document, _, _ = measured(request(steps))
 
     assert "steps is a generator function" in document["failure"]["message"]
-    assert "trials" not in document
+    assert "samples" not in document
 
 
 def test_trials_have_inputs_of_their_own_and_the_same_seed_gives_the_same() -> None:
@@ -157,7 +161,7 @@ def test_another_shape_than_the_other_functions_gave_is_told_and_not_timed() -> 
 
     assert document["failure"]["kind"] == "wrong_shape"
     assert document["failure"]["message"] == "[2] where g gave [4]"
-    assert "trials" not in document
+    assert "samples" not in document
 
 
 @pytest.mark.parametrize(
@@ -235,8 +239,8 @@ def test_a_first_run_that_compiles_is_no_first_run() -> None:
 
     document, _, _ = measured(request(Lazy()))
 
-    assert document["stages"]["first_run_s"] is None
-    assert "stages.first_run_s" in [absent["what"] for absent in document["absent"]]
+    assert "first_run_s" not in document["stages"]
+    assert "stages.first_run_s" in [absent["what"] for absent in document["not_measured"]]
 
 
 def test_a_cell_has_what_a_row_of_bench_has() -> None:
@@ -245,9 +249,9 @@ def test_a_cell_has_what_a_row_of_bench_has() -> None:
     assert document["memory"]["argument_bytes"] == 4000
     assert document["cost"]["flops"] == 1000
     assert document["noise"]["load_1m"] >= 0
-    assert document["trials"][0]["resolution_s"] > 0
+    assert document["samples"][0]["resolution_s"] > 0
     assert {remark["code"] for remark in document["remarks"]} >= {"numpy-inputs", "not-jitted"}
-    absent = {each["what"]: each["why"] for each in document["absent"]}
+    absent = {each["what"]: each["why"] for each in document["not_measured"]}
     assert absent["numerics"].startswith("a grid compares functions with one another")
     assert absent["memory.compiled_rise_bytes"] == "switched off"
 
@@ -278,7 +282,7 @@ def test_a_function_is_examined_where_it_is_asked_for(examines: bool) -> None:
 def test_memory_is_observed_where_it_is_asked_for() -> None:
     document, _, _ = measured(request(lambda x: jnp.sort(x) * 2, "f32[1000000]", memory=True, seeds=(1,)))
 
-    absent = {each["what"]: each["why"] for each in document["absent"]}
+    absent = {each["what"]: each["why"] for each in document["not_measured"]}
     assert document["memory"]["compiled_rise_bytes"] or absent["memory.compiled_rise_bytes"] != "switched off"
 
 

@@ -24,6 +24,7 @@ from benchax.workers.pool import shared_pool
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
     """But the pool's own: the one that keeps the workers, and those that wait for the next test."""
+    warm_python.start()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
     pool = shared_pool()

@@ -226,6 +226,19 @@ def test_a_case_that_never_returns_becomes_a_row(isolated: Isolated, monkeypatch
     assert row.environment.config["jax_enable_x64"] is False
 
 
+def test_a_row_that_is_killed_keeps_what_was_measured_before(isolated: Isolated) -> None:
+    endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: (x < 2).all(), lambda x: x * 0.5, x))
+
+    row = isolated.run(make_case(endless, ("f32[8]",)), replace(QUICK, timeout_s=1.0), run_id="run-1", progress=quiet)
+
+    assert row.failure is not None
+    assert (row.failure.kind, row.failure.stage) == ("timeout", "first run")
+    assert row.signature == "f32[8]"
+    assert all((row.stages.trace_s, row.stages.lower_s, row.stages.compile_s))
+    assert row.cost is not None
+    assert row.memory.predicted_peak_bytes
+
+
 def test_the_signal_that_killed_the_worker_is_named(isolated: Isolated) -> None:
     def crash(x: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)

@@ -8,7 +8,7 @@ What the user's function raises becomes the answer's failure. How a trial is rea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,10 +17,9 @@ import numpy as np
 
 from benchax.case import Case, make_case
 from benchax.grids import trees
-from benchax.grids.cell_report import STEPS, CellReport, TrialOutputs, plain
 from benchax.grids.plan import DataPoint
 from benchax.grids.trial_readings import join_trials, read_trial, samples_of_calls
-from benchax.json_values import Json
+from benchax.json_values import Json, encode_value
 from benchax.machine import noise
 from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
@@ -31,9 +30,14 @@ from benchax.measuring.sampling import NO_WARMUP, call_again
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
+from benchax.units import size
 from benchax.watching.compiles import watch_compiles
 from benchax.workers.task import Say, task
 
+STEPS = {"first run": "run"}
+"""The names that a grid has for steps of the engine."""
+OF_OURS = frozenset({"artifacts"})
+"""Nothing of the user's runs in these: they belong to the step before, and telling the parent takes 0.2 ms."""
 LONG_CALL_NS = 10_000_000
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
 
@@ -64,6 +68,31 @@ class CellRequest:
     """Is it the first cell of its function? See `CaseSampler.examines`."""
 
 
+@dataclass
+class TrialOutputs:
+    """The outputs of all trials, for the answer."""
+
+    limit_bytes: int
+    shape: str = ""
+    """The text of the shape of the first."""
+    arrays: list[np.ndarray] = field(default_factory=list)
+    trees: list[dict[str, Any]] = field(default_factory=list)
+    kept_bytes: int = 0
+    not_kept: str = ""
+
+    def keep(self, outputs: Any) -> None:
+        """Those of one trial; all of them are let go once they are more than the limit."""
+        description, leaves = trees.taken_apart(outputs)
+        self.kept_bytes += trees.size_bytes(leaves)
+        if self.kept_bytes > self.limit_bytes:
+            self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
+            self.trees, self.arrays = [], []
+        if self.not_kept:
+            return
+        self.trees.append({"tree": description, "first": len(self.arrays), "count": len(leaves)})
+        self.arrays += trees.on_host(leaves)
+
+
 class WrongShape(Exception):
     """An output is not of the shape that was asked for."""
 
@@ -76,16 +105,21 @@ class BrokenCheck(Exception):
 def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
     """(document, leaves of the outputs of all trials).
 
-    The document holds what a row is made of: `signature`, `stages`, `absent`, `memory`, `cost`, `noise`, `remarks`,
-    `trials` (samples of each trial and timer), `failure` (None if all went well); and of the grid's own: `shape`,
-    `outputs` and `not_kept`.
+    The document holds the last news of the row (`Record.news`; its samples are those of each trial and timer), and
+    `failure` (None if all went well), `shape`, `outputs` and `not_kept`.
     """
-    report, outputs = CellReport(say), TrialOutputs(request.output_limit_bytes)
-    record, failure = report.record, None
+    outputs, failure = TrialOutputs(request.output_limit_bytes), None
+
+    def announce(step: str, share: float = 0.0) -> None:
+        # Every call has the whole of its budget.
+        if step not in OF_OURS:
+            say(STEPS.get(step, step), again=True, shape=outputs.shape, **record.news())
+
+    record = Record(announce)
     try:
         case = replace(make_case(request.fn, name=request.function), inputs=_inputs_of(request.point, request.seeds[0]))
         options = replace(request.options, seed=request.seeds[0])
-        fill(record, case, options, TrialSampler(request, case, report, outputs))
+        fill(record, case, options, TrialSampler(request, case, outputs))
     except WrongShape as error:
         failure = Failure("wrong_shape", "check", str(error))
     except BrokenCheck as error:
@@ -96,15 +130,13 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray
         failure = diagnose(error, STEPS.get(record.stage, record.stage))
         if failure.kind == "out_of_memory":
             raise  # the pool gives up such a worker; what was measured has been told
-    report.news()
-    document = report.told | {
-        "noise": plain(record.noise or noise.finish(record.reading)),
-        "remarks": plain(record.remarks),
-        "failure": plain(failure),
+    record.noise = record.noise or noise.finish(record.reading)
+    document = record.news() | {
+        "failure": encode_value(failure, Failure | None),
+        "shape": outputs.shape,
         "outputs": outputs.trees,
         "not_kept": outputs.not_kept,
     }
-    document |= {"trials": report.trials} if report.trials else {}
     return Json(document), tuple(outputs.arrays)
 
 
@@ -132,7 +164,6 @@ class TrialSampler:
 
     request: CellRequest
     case: Case
-    report: CellReport
     outputs: TrialOutputs
 
     @property
@@ -143,7 +174,7 @@ class TrialSampler:
         """Raises `WrongShape` or `BrokenCheck`. What cannot be the answer is not worth timing."""
         record.absent.append(NO_NUMERICS)
         request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
-        self.report.shape = shape
+        self.outputs.shape = shape
         if request.check is None:
             if request.expected and shape != request.expected:
                 raise WrongShape(f"{shape} where {request.expected_from} gave {request.expected}")
@@ -164,7 +195,6 @@ class TrialSampler:
 
     def sample(self, record: Record, subject: Subject) -> None:
         """One trial after the other; every step of each has the whole budget of a call."""
-        found: list[Samples] = []
         timer, call = self.request.options.timer, None
         calls = replace(NO_WARMUP, least_s=record.stages.first_run_s or 0.0, timed=1)
         if timer == "auto":  # the first call alone must not decide which timers there are
@@ -178,11 +208,10 @@ class TrialSampler:
                 record.enter("inputs")
                 subject, call, _ = self._call(record, replace(subject, inputs=self._inputs(seed)))
             for name in choice.names:
-                found += [call] if call and name == "wall" else self._read(record, subject, name, found)
-                self.report.note_trials(found)
+                record.samples += [call] if call and name == "wall" else self._read(record, subject, name)
             record.enter("outputs")
             self.outputs.keep(subject.returned)
-        record.samples += join_trials(found)
+        record.samples = list(join_trials(record.samples))
 
     def _call(self, record: Record, subject: Subject) -> tuple[Subject, Samples | None, float]:
         """The subject with the outputs of one call; that call as the reading by `wall`, if it is long; its seconds."""
@@ -193,8 +222,9 @@ class TrialSampler:
         is_reading = ns >= LONG_CALL_NS and not log.was_asked
         return subject, samples_of_calls([ns]) if is_reading else None, ns / 1e9
 
-    def _read(self, record: Record, subject: Subject, timer: str, before: list[Samples]) -> list[Samples]:
+    def _read(self, record: Record, subject: Subject, timer: str) -> list[Samples]:
         """The readings of this trial; none where the timer refuses, which it is asked once."""
+        before = record.samples
         taken = sum(each.timer == timer for each in before)
         what = f"samples.{timer}" + (f", from trial {taken} on" if taken else "")
         if any(absent.what.startswith(f"samples.{timer}") for absent in record.absent):

@@ -29,19 +29,8 @@ from benchax.grids.result import Cell
 from benchax.grids.resume import Key
 from benchax.grids.trial_readings import join_trials
 from benchax.json_values import decode_value
-from benchax.model import (
-    Absent,
-    Cost,
-    Environment,
-    Failure,
-    Measurement,
-    Memory,
-    Noise,
-    Options,
-    Remark,
-    Samples,
-    Stages,
-)
+from benchax.measuring.record import keep_news, row_fields
+from benchax.model import Absent, Environment, Failure, Measurement, Options, Remark
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import seconds, size
 from benchax.workers.call_limits import CallLimits
@@ -207,15 +196,17 @@ class GridRun:
     def _listen(self, item: tuple[str, DataPoint], message: dict[str, Any]) -> None:
         function, point = item
         attempt = self.attempts[function, point.label]
-        _collect(attempt.facts, message)
+        keep_news(attempt.facts, message)
         self._report(function, point.label, attempt.facts["stage"], attempt.left)
 
     def _finish(self, function: str, point: DataPoint, answer: Any) -> Cell:
         """The cell is judged and compared."""
         attempt = self.attempts[function, point.label]
         share_s = attempt.share_s
-        facts, arrays = (attempt.facts, ()) if isinstance(answer, Failure) else (attempt.facts | answer[0], answer[1])
-        failure = answer if isinstance(answer, Failure) else _failure(facts)
+        facts, failure, arrays = attempt.facts, answer, ()
+        if not isinstance(answer, Failure):
+            keep_news(facts, answer[0])
+            failure, arrays = decode_value(facts["failure"], Failure | None), answer[1]
         is_timeout = failure is not None and failure.kind == "timeout"
         if failure is not None and is_timeout and share_s is not None and self.clock() - attempt.begun >= share_s:
             failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)
@@ -274,27 +265,17 @@ class GridRun:
         started_at: str,
         environment: Environment,
     ) -> Measurement:
-        trials = (decode_value(each, Samples) for each in facts.get("trials", ()))
-        shape = facts.get("shape")
-        return Measurement(
+        row = Measurement(
             case=self.plan.case_id(function, point.label),
             environment=environment,
             options=self.settings.options,
             run_id=self.run_id,
             started_at=started_at,
-            signature=facts.get("signature", ""),
             failure=failure,
-            stages=Stages(**facts.get("stages", {})),
-            samples=join_trials(trials),
-            memory=Memory(**facts.get("memory", {})),
-            cost=Cost(**facts["cost"]) if facts.get("cost") else None,
-            noise=Noise(**facts.get("noise", {})),
-            remarks=(
-                *((Remark(SHAPE_REMARK, "info", shape),) if shape else ()),
-                *(Remark(**each) for each in facts.get("remarks", ())),
-            ),
-            not_measured=tuple(Absent(**each) for each in facts.get("absent", ())),
+            **row_fields(facts),
         )
+        shape = (Remark(SHAPE_REMARK, "info", facts["shape"]),) if facts.get("shape") else ()
+        return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
 
     def _cell(
         self, function: str, label: Label, row: Measurement, facts: Mapping[str, Any], arrays: Sequence[np.ndarray]
@@ -349,19 +330,6 @@ class GridRun:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"
         self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
-
-
-def _collect(told: dict[str, Any], message: dict[str, Any]) -> None:
-    """What a worker told on its way: all that is left if it never answers."""
-    for name, value in message.items():
-        if name == "new_trials":
-            told.setdefault("trials", []).extend(value)
-        elif name != "again":
-            told[name] = value
-
-
-def _failure(facts: Mapping[str, Any]) -> Failure | None:
-    return Failure(**facts["failure"]) if facts.get("failure") else None
 
 
 def _difference(compared: tuple[Agreement, ...] | Absent) -> Remark | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -57,6 +57,7 @@ def measure(
     cold: Cold = "function",
     prepared: Prepared | None = None,
     sampler: CaseSampler | None = None,
+    listen: Callable[[dict[str, Any]], None] | None = None,
 ) -> Measurement:
     """Measures one case. Never raises for what the user's function does: that becomes the row's failure.
 
@@ -65,8 +66,9 @@ def measure(
         cold: what had never been compiled before in this process, for `Stages.cold`.
         prepared: the case, where it has been built already; its first run is still to come.
         sampler: default: one that verifies, and samples with every chosen timer.
+        listen: hears at each step what is newly known of the row (`record.keep_news`).
     """
-    record, failure = Record(progress), None
+    record, failure = Record(progress, listen=listen), None
     # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
     if cold != "process":
         do_first_work()

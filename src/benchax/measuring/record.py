@@ -1,5 +1,8 @@
 """What is known of a case so far, and the row that is made of it, whether or not the end was reached.
 
+A record in a worker tells what is new at each step (`Record.news`), in the words of the row. The parent keeps it
+(`keep_news`), and a case that is killed becomes a row with all that was known (`row_fields`).
+
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
@@ -9,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from benchax.case import Case
 from benchax.environment import capture
 from benchax.errors import NotMeasured
+from benchax.json_values import decode_value, encode_value
 from benchax.kept_peaks import kept_peaks
 from benchax.machine import noise
 from benchax.machine.noise import Reading
@@ -90,10 +95,40 @@ class Record:
     processes: int | None = None
     """That share the time for sampling; None before that is known."""
     noise: Noise | None = None
+    listen: Callable[[dict[str, Any]], None] | None = None
+    """Hears the news of each step before the step begins."""
+    told: dict[str, Any] = field(init=False)
+    told_samples: int = 0
+
+    def __post_init__(self) -> None:
+        self.told = self._known()
 
     def enter(self, stage: str) -> None:
         self.stage = stage
+        if self.listen is not None:
+            self.listen(self.news())
         self.progress(stage, 0.0)
+
+    def news(self) -> dict[str, Any]:
+        """Encodes the fields of the row that changed since the last call, and the samples that are new."""
+        known = self._known()
+        new = {name: value for name, value in known.items() if value != self.told[name]}
+        self.told = known
+        found = {name: encode_value(value, _hints()[name]) for name, value in new.items()}
+        samples, self.told_samples = self.samples[self.told_samples :], len(self.samples)
+        return found | ({NEW_SAMPLES: [encode_value(each, Samples) for each in samples]} if samples else {})
+
+    def _known(self) -> dict[str, Any]:
+        return {
+            "signature": self.signature,
+            "stages": self.stages,
+            "memory": self.memory,
+            "cost": self.cost,
+            "numerics": self.numerics,
+            "remarks": self.remarks,
+            "noise": self.noise or Noise(),
+            "not_measured": tuple(self.absent),
+        }
 
     def why(self, what: str) -> str:
         return next(a.why for a in self.absent if a.what == what)
@@ -138,6 +173,32 @@ class Record:
         has_bytes = "bytes" in self.amounts or (self.cost is not None and self.cost.bytes_accessed)
         known = kept_peaks(environment.fingerprint) if has_bytes else None
         return known.bytes_per_s(self.memory.predicted_peak_bytes)[0] if known else None
+
+
+NEW_SAMPLES = "new_samples"
+
+
+def keep_news(known: dict[str, Any], news: Mapping[str, Any]) -> None:
+    """Adds the news of a worker's record to what is known of its row."""
+    for name, value in news.items():
+        if name == NEW_SAMPLES:
+            known.setdefault("samples", []).extend(value)
+        else:
+            known[name] = value
+
+
+def row_fields(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Decodes the arguments of `Measurement` among it. Raises FormatError where they are none."""
+    return {
+        name: decode_value(value, hint) for name, hint in _hints().items() if (value := known.get(name)) is not None
+    }
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    hints = get_type_hints(Measurement)
+    names = ("signature", "stages", "samples", "memory", "cost", "numerics", "noise", "remarks", "not_measured")
+    return {name: hints[name] for name in names}
 
 
 @lru_cache(maxsize=8)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.measuring.engine import measure
-from benchax.measuring.record import Progress
+from benchax.measuring.record import Progress, keep_news, row_fields
 from benchax.measuring.release import release_programs
-from benchax.model import Cold, Environment, Failure, Measurement, Options
+from benchax.model import Cold, Failure, Measurement, Options
 from benchax.workers.call_limits import limits_of
 from benchax.workers.task import Say, task
 
@@ -60,10 +60,10 @@ class Isolated:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-        facts: dict[str, Any] = {}
+        known: dict[str, Any] = {}
 
         def listen(message: dict[str, Any]) -> None:
-            facts.update(message.get("environment", {}))
+            keep_news(known, message)
             progress(message["stage"], message["share"])
 
         answer = self.pool.call(
@@ -74,7 +74,9 @@ class Isolated:
             on_message=listen,
         )
         if isinstance(answer, Failure):
-            return Measurement(case.id, _environment(case, facts), options, run_id, started_at, failure=answer)
+            # Without asking JAX here: that would start a backend in a process that has none.
+            environment = replace(capture(case.folder, with_jax=False), **known.get("environment", {}))
+            return Measurement(case.id, environment, options, run_id, started_at, failure=answer, **row_fields(known))
         m, content = answer
         if case.find_earlier_runs and m.earlier_runs.source:
             m = replace(m, earlier_runs=case.find_earlier_runs(m.earlier_runs.source, m.environment.fingerprint))
@@ -85,26 +87,22 @@ class Isolated:
 def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
     """The row, and the bytes of its program, which rows do not hold on their way.
 
-    Tells its environment once, when the backend has started: a row of a case that is killed later must still say where
-    it ran.
+    Tells at each step what is newly known of the row, and its environment once, when the backend has started: a row of
+    a case that is killed later has all of that.
     """
     case, options, run_id, cold = argument
+    news: dict[str, Any] = {}
     has_told = False
 
     def progress(stage: str, share: float) -> None:
         nonlocal has_told
         # Not before the inputs are made: asking JAX starts its backend.
-        if stage == "inputs" or has_told:
-            say(stage, share=share)
-        else:
+        if stage != "inputs" and not has_told:
             has_told = True
-            say(stage, share=share, environment=jax_facts())
+            news["environment"] = jax_facts()
+        say(stage, share=share, **news)
+        news.clear()
 
-    m = measure(case, options, run_id=run_id, progress=progress, cold=cold)
+    m = measure(case, options, run_id=run_id, progress=progress, cold=cold, listen=news.update)
     release_programs()
     return m, m.program.content if m.program else None
-
-
-def _environment(case: Case, facts: dict[str, Any]) -> Environment:
-    # Without asking JAX here: that would start a backend in a process that has none.
-    return replace(capture(case.folder, with_jax=False), **facts)
