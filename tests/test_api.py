@@ -434,12 +434,12 @@ def test_a_wrong_option_of_the_last_case_is_refused_before_the_first_runs() -> N
     assert calls == []
 
 
-def test_options_of_a_case_hold_for_that_case() -> None:
+def test_options_of_a_case_hold_for_that_case_unless_the_command_line_says_otherwise() -> None:
     listed = [Case(broken, lambda: (("f32[8]",), {}), make_case(broken).id, options={"max_samples": n}) for n in (5, 6)]
 
-    rows = list(run(listed, command_line=SHORT | {"max_samples": 7}))
+    rows = [*run(listed, command_line=SHORT), *run(listed, command_line=SHORT | {"max_samples": 7})]
 
-    assert [m.options.max_samples for m in rows] == [5, 6]
+    assert [m.options.max_samples for m in rows] == [5, 6, 7, 7]
 
 
 def test_progress_is_told_each_stage_of_the_case() -> None:

@@ -50,7 +50,7 @@ def source_name(source: str, folder: Path) -> str:
 
 
 # Strongest first, as the documentation lists them; "default" stands for saying nothing.
-SOURCES = ["call", "marker", "command_line", "environ", "project"]
+SOURCES = ["command_line", "call", "marker", "environ", "project"]
 sources = pytest.mark.parametrize("source", SOURCES)
 
 

@@ -1,6 +1,6 @@
 """Options: where they come from, which wins, and what a value must be.
 
-    call ▸ marker ▸ command line ▸ environment (BENCHAX_*) ▸ [tool.benchax] in pyproject.toml ▸ default
+    command line ▸ call ▸ decorator ▸ environment (BENCHAX_*) ▸ [tool.benchax] in pyproject.toml ▸ default
 
 Every source is checked in full, also the keys that a stronger source overrides, and an error names its source.
 Whether a timer exists is the timers' business (`measuring/timers`), not known here.
@@ -67,9 +67,9 @@ def resolve(
             source and quote the value.
     """
     found = {
+        "the command line": command_line or {},
         "the call": call or {},
         "the benchmark's options": marker or {},
-        "the command line": command_line or {},
         "the environment": _from_environment(os.environ if environ is None else environ),
     }
     path, table = project_table(project or Path.cwd())

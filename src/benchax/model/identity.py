@@ -19,7 +19,7 @@ class Options:
     """How to measure and when to stop: what was in force, after all sources were merged.
 
     Each is an argument of `bench`, a variable `BENCHAX_…` of the environment, and a name in `[tool.benchax]` of
-    pyproject.toml. The call wins over the benchmark's own options, those over the command line, then the environment,
+    pyproject.toml. The command line wins over the call, the call over the options of `@benchmark`, then the environment,
     then the file.
 
     Example:
