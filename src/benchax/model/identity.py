@@ -19,8 +19,8 @@ class Options:
     """How to measure and when to stop: what was in force, after all sources were merged.
 
     Each is an argument of `bench`, a variable `BENCHAX_…` of the environment, and a name in `[tool.benchax]` of
-    pyproject.toml. The command line wins over the call, the call over the options of `@benchmark`, then the environment,
-    then the file.
+    pyproject.toml. The command line wins over the call, then come the options of `@benchmark`, the environment,
+    and the file.
 
     Example:
         >>> benchax.bench(abs, "f32[8]", stages="build", store="off", seed=7).options.seed
