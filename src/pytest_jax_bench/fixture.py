@@ -19,10 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from benchax import units
 from benchax.amounts import check_work
-from benchax.errors import FormatError, StoreError, UsageError
+from benchax.errors import BenchaxError, FormatError, StoreError, UsageError
 from benchax.keywords import takes
-from pytest_jax_bench import context, keep, limits, measure
+from benchax.model import Measurement
+from pytest_jax_bench import context, keep, measure
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
@@ -31,6 +33,33 @@ from pytest_jax_bench.options import is_match
 
 if TYPE_CHECKING:
     import pytest
+
+# The limits of a marker: `max_time_ms`, and `min_time_ms` for what is faster than it can be.
+#
+# A test fails when the median is beyond its limit for sure: when the whole 95 % interval is, or with fewer than 6
+# rounds all readings.
+
+
+class TimeLimitExceeded(BenchaxError, AssertionError):
+    """A run time is beyond a limit of the test's marker."""
+
+
+def check(timed: Mapping[str, Measurement], marker: Mapping[str, Any]) -> None:
+    """Raises `TimeLimitExceeded`, after the row was kept."""
+    __tracebackhide__ = True
+    most_ms, least_ms = marker.get("max_time_ms"), marker.get("min_time_ms")
+    for kind, m in timed.items():
+        samples = m.headline
+        if samples is None:
+            continue
+        low_s, high_s = samples.summary.low_s, samples.summary.high_s
+        low_s = min(samples.per_call_s) if low_s is None else low_s
+        high_s = max(samples.per_call_s) if high_s is None else high_s
+        took = f"a {kind} run took {units.seconds_range(low_s, high_s)}"
+        if most_ms is not None and low_s > most_ms / 1e3:
+            raise TimeLimitExceeded(f"{took}, more than max_time_ms={most_ms}")
+        if least_ms is not None and high_s < least_ms / 1e3:
+            raise TimeLimitExceeded(f"{took}, less than min_time_ms={least_ms}: does it still do its work?")
 
 
 DEFAULT_TAG = "base"
@@ -143,7 +172,7 @@ class JaxBench:
         # Only now: the row of a function that failed is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error
-        limits.check(measured.timed, self.context.marker)
+        check(measured.timed, self.context.marker)
         return res, measured.out
 
 

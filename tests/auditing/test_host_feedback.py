@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from benchax.auditing.host_feedback import needs_own_result
+from benchax.auditing.rules.eager import needs_own_result
 
 FED_BACK = {
     "environment": "while not done:\n    a = int(policy(w, obs))  #\n    obs, r, done = env.step(a)\n",

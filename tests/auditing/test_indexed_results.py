@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.indexed_results import indexed_results
+from benchax.auditing.rules.loops import indexed_results
 
 HEAD = "def main(f):\n"
 

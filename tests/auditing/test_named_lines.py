@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.named_lines import named_again_at
+from benchax.auditing.rules.randomness import named_again_at
 
 AGAIN = "def draw(key, n):\n    {binding}\n    z = normal({first}, n)\n    w = normal({second}, n)\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.rare_reads import RareReads, rare_reads
+from benchax.auditing.rules.waste import RareReads, rare_reads
 
 RARE = {
     "every k-th": """

@@ -1,4 +1,4 @@
-"""`experiments/hoisting.py`: what a scan computes of its inputs alone, before it."""
+"""`experiments/variants/scans.py`: what a scan computes of its inputs alone, before it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchax.errors import NotMeasured
-from benchax.experiments.output_errors import measure_errors, to_host
+from benchax.experiments.study import measure_errors, to_host
 
 ANY_FLOAT = st.floats(width=32)
 

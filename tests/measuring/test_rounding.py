@@ -13,7 +13,7 @@ import pytest
 from benchax.measuring.jaxprs import trace_call
 from benchax.measuring.rounding_noise import Rounding
 from benchax.measuring.rounding_verdicts import RoundingSpread, _factor, _independent, judge
-from benchax.measuring.widening import evaluate_wide
+from benchax.measuring.verification import evaluate_wide
 from benchax.numerics import compare_leaves
 
 BF16 = jnp.bfloat16

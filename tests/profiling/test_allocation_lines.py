@@ -12,8 +12,7 @@ import pytest
 
 from benchax.errors import FormatError
 from benchax.profiling import memory
-from benchax.profiling.allocation_lines import MOST_LINES, OTHERS, bytes_by_line, line_columns
-from benchax.profiling.memory import Sampler
+from benchax.profiling.memory import MOST_LINES, OTHERS, Sampler, bytes_by_line, line_columns
 
 double = jax.jit(lambda x: x * 2)
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
+from benchax.profiling.compile_costs import program_size
 from benchax.profiling.compiled_modules import CompiledModule, programs
 from benchax.profiling.events import read
 from benchax.profiling.operations import KEEP
-from benchax.profiling.program_size import program_size
 
 N = 16
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.profiling.python_loops import place_of
+from benchax.profiling.compile_costs import place_of
 
 TEXT = """\
 def f(x):

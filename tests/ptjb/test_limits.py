@@ -7,7 +7,7 @@ import pytest
 from pytest_sessions import rows_in
 
 from pytest_jax_bench import JaxBench
-from pytest_jax_bench.limits import TimeLimitExceeded
+from pytest_jax_bench.fixture import TimeLimitExceeded
 
 
 def measure(marker: dict[str, float]) -> None:

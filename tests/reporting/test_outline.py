@@ -9,7 +9,7 @@ from benchax.reporting import html, markdown
 from benchax.reporting.document import Document
 from benchax.reporting.outline import Outline, OutlineColumn, OutlineEntry
 from benchax.reporting.outline_table import tabulate_outline
-from benchax.reporting.pages.outline_data import encode_outline
+from benchax.reporting.pages.blocks import encode_outline
 from benchax.reporting.terminal import to_text
 
 DOT = OutlineEntry("dot.1", "dot", (2e6, 64.0), "f32[8]", "m.py:3", (), 7, (3,))

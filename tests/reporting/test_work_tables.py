@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchax.reporting.work_tables import lines, scopes
+from benchax.reporting.inspection import lines, scopes
 from benchax.results.inspection import Counts, Inspection, LineWork, Place
 from benchax.results.roofline import Roofline
 

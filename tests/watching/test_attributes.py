@@ -1,4 +1,4 @@
-"""`watching/attributes.py`: what stands in a pytree beside its arrays."""
+"""`watching/signatures.py`: the parts of a pytree besides its arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchax.watching.attributes import MOST, attributes
+from benchax.watching.signatures import MOST, attributes
 
 Pair = namedtuple("Pair", "mean, name")
 

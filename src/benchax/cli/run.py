@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
-from benchax.cli.imports import importing
 from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Reasons, Seed, StoreOrOff, What
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
     from benchax.case import Case
     from benchax.discovery import Broken
     from benchax.model import CaseId, Comparison, Measurement
+
+# Imports of a command that measures.
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """What is imported inside stays to the end, and the garbage collector doesn't go through it.
+
+    Its collections took 0.2 s of the 6 s of a run of 20 small benchmarks.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 QUICK = {

@@ -2,16 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchax.clusters.node_agent import NodeAgent
-from benchax.clusters.node_check import check_nodes, make_probe
+from benchax.clusters.agents import Examination, NodeCall
 from benchax.clusters.ray_session import first_sentence, folders_to_send
+from benchax.environment import installed
 from benchax.errors import UsageError, require
-from benchax.measuring.jax_settings import jax_settings
+from benchax.machine import doctor
+from benchax.machine.pace import read_pace_s
+from benchax.measuring.jax_settings import apply_settings, jax_settings
+from benchax.model import Failure
+from benchax.units import plural
+from benchax.workers.call_limits import limit_stages
+from benchax.workers.crew import free_port
+from benchax.workers.membership import BY_HAND
+from benchax.workers.pickling import SENT_FROM, Sealed
+from benchax.workers.pool import Pool
+from benchax.workers.task import Say, task
+
+# The agent on a node: an actor of Ray with a pool of workers, the same that calls are made with at home.
+#
+# The agent itself runs nothing of the user's: functions and inputs pass through it sealed, and are unpickled in its
+# workers, which can be killed.
+
+THREADS = "OMP_NUM_THREADS"
+
+
+class NodeAgent:
+    """What the driver calls, one call at a time.
+
+    Args:
+        folders: of imports, relative to the folder with the user's files, where this process runs.
+        jax_config: settings of JAX in the driver.
+        sent_from: the folder with the user's files there.
+    """
+
+    def __init__(self, folders: Sequence[str], jax_config: Mapping[str, Any], sent_from: str) -> None:
+        # Ray sets it for its workers, to the CPUs of the actor. At home nobody does, and rows tell flags apart.
+        os.environ.pop(THREADS, None)
+        os.environ[SENT_FROM] = sent_from
+        ours = [str(Path(folder).resolve()) for folder in folders]
+        # Ray brings copies of packages, and puts them first.
+        others = [path for path in sys.path if path not in ours]
+        sys.path[:] = [*ours, *sorted(others, key=_is_of_ray)]
+        apply_settings(dict(jax_config))  # workers have those of this process
+        self.pool = Pool()
+
+    def examine(self, needed: Sealed, limit_s: float) -> Examination | Failure:
+        """What this node is; a failure where a worker cannot load what is needed."""
+        self.pool.prepare()
+        return self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
+
+    def make_call(self, job: NodeCall) -> tuple[list[dict[str, Any]], Any]:
+        """(announcements, outcome)"""
+        messages: list[dict[str, Any]] = []
+        outcome = job(self.pool, messages.append)
+        return messages, outcome
+
+    def find_address(self) -> str:
+        """Where this process can listen, as the first of several that make one program."""
+        host = require("ray.util", doing="measuring on a cluster").get_node_ip_address()
+        return f"{host}:{free_port(host)}"
+
+    def join(self, address: str, count: int, rank: int) -> None:
+        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/membership.py`)."""
+        os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def _is_of_ray(path: str) -> bool:
+    return f"{os.sep}ray{os.sep}" in path and ("thirdparty_files" in path or "_private" in path)
+
+
+@task
+def examine_node(needed: object, say: Say) -> Examination:
+    """In a worker, whose argument has been loaded by now. Takes two seconds."""
+    say("environment")
+    pace_s = read_pace_s()
+    found = doctor.examine()
+    return Examination(found.environment, pace_s, found.smallest_effect, found.noise, found.advice)
+
+
+# Do nodes have what measuring takes? Asked before the first call, so that it is an error and not a thousand rows.
+
+NEEDED = ("benchax", "jax", "jaxlib", "numpy", "cloudpickle")
+
+Versions = Mapping[str, str | None]
+"""By package, and of "python"; None is not installed."""
+
+
+def make_probe() -> Callable[[], dict[str, str | None]]:
+    """A function that a node can run without having anything: it is made in here, and so travels by value."""
+    packages = NEEDED
+
+    def probe() -> dict[str, str | None]:
+        import importlib.metadata  # over there
+        import platform
+
+        found: dict[str, str | None] = {"python": platform.python_version()}
+        for package in packages:
+            try:
+                found[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found[package] = None
+        return found
+
+    return probe
+
+
+def check_nodes(found: Mapping[str, Versions | str], here: Versions | None = None) -> None:
+    """Another JAX on a node is no error: its rows say so, and are compared with none of another one.
+
+    Args:
+        found: by node what its probe said, or why that did not come back.
+        here: versions of this process, for tests.
+
+    Raises:
+        UsageError: packages that a node lacks, another benchax, or another Python, whose functions cannot travel.
+    """
+    here = here or {"python": ".".join(map(str, sys.version_info[:3])), "benchax": installed("benchax")}
+    problems = [f"node {node} {problem}" for node, versions in found.items() for problem in _problems(versions, here)]
+    if problems:
+        listed = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise UsageError(
+            f"{plural(len(problems), 'reason')} not to begin: {listed}",
+            f"on each node {', '.join(NEEDED)}, the same Python (two numbers) and the same benchax as here",
+            "install benchax on the nodes from where this one came, for instance in their image",
+        )
+
+
+def _problems(versions: Versions | str, here: Versions) -> list[str]:
+    if isinstance(versions, str):
+        return [f"did not answer: {versions}"]
+    missing = [package for package in NEEDED if versions.get(package) is None]
+    if missing:
+        return [f"has no {', '.join(missing)}"]
+    found = []
+    if _minor(versions["python"]) != _minor(here["python"]):
+        found.append(f"has Python {versions['python']}, not {here['python']}")
+    if versions["benchax"] != here["benchax"]:
+        found.append(f"has benchax {versions['benchax']}, not {here['benchax']}")
+    return found
+
+
+def _minor(version: str | None) -> list[str]:
+    return (version or "").split(".")[:2]
+
 
 START_S = 120.0
 """For the first node to be ready; starting Ray's processes and JAX on a busy machine takes its time."""

@@ -1,6 +1,6 @@
 """A measured call as a jaxpr, and an evaluator that runs jaxprs equation by equation by other rules of arithmetic.
 
-`widening.py` evaluates in double precision, `rounding_noise.py` with roundings of another luck. Calls (`jit`, custom
+`verification.py` evaluates in double precision, `rounding_noise.py` with roundings of another luck. Calls (`jit`, custom
 derivatives, `remat`) are inlined and so is the branch that is taken; bodies of loops are traced anew by the same rules.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.

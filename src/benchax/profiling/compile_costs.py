@@ -7,21 +7,146 @@ during whose compilation it ran; where two threads compile at once, to both.
 
 from __future__ import annotations
 
-from collections import Counter
+import ast
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from benchax.errors import FormatError
-from benchax.profiling.compiled_modules import CompiledModule
+from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
 from benchax.profiling.host_thread import PS_PER_US, program_name
 from benchax.profiling.operations import HOST
-from benchax.profiling.program_size import program_size
 from benchax.profiling.runs import PS
 from benchax.profiling.space import Space, TraceLine
 from benchax.profiling.spans import self_times
 from benchax.profiling.stack_samples import COMPILED, decode
-from benchax.results.profile import CompileCost
+from benchax.program import hlo
+from benchax.results.profile import CompileCost, ProgramSize
+
+# Which loop of Python a line stands in, and in which function: what the text of the file says.
+#
+# A program that was traced has no loops of Python any more, and many instructions from one line are no proof of one:
+# `optax` makes hundreds in one call. The file says so, as long as it is there and was not changed since.
+
+MOST_BYTES = 4_000_000
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class PlaceInFile(NamedTuple):
+    """What is around a line."""
+
+    function: str
+    """The innermost one; empty: it is of the module."""
+    loop_line: int | None
+    """Where the innermost loop of that function begins; None: the line is in none."""
+
+
+def place_of(source: str) -> PlaceInFile | None:
+    """Of file.py:12; None where the file cannot be read."""
+    file, _, line = source.rpartition(":")
+    tree = _tree(file)
+    if tree is None or not line.isdigit():
+        return None
+    function, loop = "", None
+    node: ast.AST | None = tree
+    while node is not None:
+        if isinstance(node, _FUNCTIONS):
+            function, loop = _name(node), None
+        elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
+            loop = node.lineno
+        node = next((child for child in _inside(node) if _holds(child, int(line))), None)
+    return PlaceInFile(function, loop)
+
+
+def _inside(node: ast.AST) -> Iterable[ast.AST]:
+    """Decorators and defaults are no part of what a function repeats."""
+    if isinstance(node, ast.Lambda):
+        return [node.body]
+    return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
+
+
+def _name(function: Function) -> str:
+    return "<lambda>" if isinstance(function, ast.Lambda) else function.name
+
+
+def _repeats(loop: ast.AST, line: int) -> bool:
+    """What is iterated over is computed once."""
+    once = [loop.iter] if isinstance(loop, ast.For) else []
+    once += loop.orelse if isinstance(loop, ast.For | ast.While) else []
+    return not any(_holds(part, line) for part in once) or (isinstance(loop, ast.For) and _is_on(loop.body, line))
+
+
+def _is_on(body: list[ast.stmt], line: int) -> bool:
+    return any(_holds(part, line) for part in body)
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    if first is None or last is None:  # as arguments and aliases: what is in them may hold it
+        return any(_holds(child, line) for child in ast.iter_child_nodes(node))
+    return first <= line <= last
+
+
+@lru_cache(maxsize=200)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        path = Path(file)
+        return ast.parse(path.read_bytes()) if path.stat().st_size <= MOST_BYTES else None
+    except (OSError, SyntaxError, ValueError):  # not there, or none of Python
+        return None
+
+
+# How large a compiled program is, and which line it repeats most: what makes compiling long.
+#
+# XLA takes a time for each instruction. A loop in Python is unrolled into the program, and a function that is called
+# from many places is inlined at each of them: in both cases many instructions come from one line. The user's frames
+# that JAX keeps of them tell a function that is inlined: those of a loop are the same, but so are those of one call
+# that makes hundreds, as the update of an optimizer does. So a loop is told only where the file has one around the
+# line, or around the call that leads there, inside of the function that was compiled.
+
+_SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+"""They cost next to nothing to compile."""
+
+
+def program_size(modules: Iterable[CompiledModule]) -> ProgramSize | None:
+    """Of the largest of several programs of one name; None where there is none."""
+    return max(map(_size_of, modules), key=lambda size: size.instructions, default=None)
+
+
+def _size_of(module: CompiledModule) -> ProgramSize:
+    every = module.instructions.values()
+    working = [each for each in every if each.opcode not in _SMALL]
+    groups: dict[str, list[ModuleInstruction]] = defaultdict(list)
+    for each in working:
+        if each.source:
+            groups[each.source].append(each)
+    line, repeated = max(groups.items(), key=lambda pair: len(pair[1]), default=("", []))
+    return ProgramSize(
+        instructions=len(working),
+        constant_bytes=sum(hlo.shape_bytes(each.shape) for each in every if each.opcode == "constant"),
+        line=line,
+        repeated=len(repeated),
+        stacks=len({each.stack for each in repeated}),
+        loop=_loop_of(module.name, repeated[0].stack) if repeated else "",
+    )
+
+
+def _loop_of(module: str, stack: tuple[str, ...]) -> str:
+    """Where the innermost loop begins that these frames are in: file.py:12. Empty: there is none, or nobody knows."""
+    places = [(source, place_of(source)) for source in stack]
+    ends = [i for i, (_, place) in enumerate(places) if place and program_name(place.function) == module]
+    # Frames further out are of who called the compiled function, in a loop or not.
+    for source, place in places[: ends[0] + 1] if ends else ():
+        if place is not None and place.loop_line is not None:
+            return f"{source.rpartition(':')[0]}:{place.loop_line}"
+    return ""
+
 
 MOST_PASSES = 3
 

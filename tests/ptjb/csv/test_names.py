@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_jax_bench.csv.files import append, read
-from pytest_jax_bench.csv.names import file_for
+from pytest_jax_bench.csv.files import append, file_for, read
 from pytest_jax_bench.csv.text import encode_parameters
 
 FOLDER = Path("out")

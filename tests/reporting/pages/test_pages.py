@@ -24,12 +24,12 @@ from benchax.model import CaseId, Samples
 from benchax.reporting import display, measurement_charts, run_report
 from benchax.reporting.chart import Axis, Bars, Branch, Cells, Chart, Points, Tree
 from benchax.reporting.document import Document, Heading, Table
-from benchax.reporting.figure_areas import arrange
+from benchax.reporting.figures import arrange
+from benchax.reporting.measurement_charts import thin
 from benchax.reporting.pages.chart_data import encode_numbers
 from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page
 from benchax.reporting.pages.saving import save_page
 from benchax.reporting.profile_charts import chart_timeline, chart_trees
-from benchax.reporting.thinning import thin
 from benchax.results.profile import Device, Gap, Lane, Op, Profile
 from benchax.store.load import Rows
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
-from benchax.auditing.call_data import check_real, inputs_of_call
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.input_names import name_inputs
 from benchax.auditing.known_indices import IndexAccess, IndexComparison, KnownIndices
@@ -21,6 +21,29 @@ from benchax.auditing.traced import Match, traced_rule
 from benchax.errors import NotMeasured
 from benchax.program.index import TracedOp, TracedProgram
 from benchax.source_files import owner_of
+from benchax.specs import is_spec
+
+# The data of one call, for rules that need more of a function than its program.
+
+
+def check_real(e: Evidence) -> None:
+    """Raises `NotApplicable` where its inputs were made up here of specs, and say nothing about real ones."""
+    if any(isinstance(leaf, str) and is_spec(leaf) for leaf in jax.tree.leaves(e.given)):
+        raise NotApplicable("its inputs are made up of specs, and real ones are others")
+
+
+def inputs_of_call(e: Evidence) -> tuple[Any, ...]:
+    """The inputs of the jaxpr at one call, None in place of those that were not kept.
+
+    Raises:
+        NotApplicable: as `check_real`.
+        NotMeasured: none was kept.
+    """
+    check_real(e)
+    if len(e.data) != len(e.closed_jaxpr.in_avals):
+        raise NotMeasured("what it was called with was not kept, which is done of small arrays")
+    return tuple(e.data)
+
 
 # ---- nan-results -----------------------------------------------------------------------------------------------------
 
