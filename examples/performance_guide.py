@@ -21,15 +21,15 @@ PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "performance-guide.md"
 INTRODUCTION = """\
 # The performance guide, measured
 
-What guides to JAX advise, tried out. Each section gives a piece of advice as it is often read, the code that tries it,
-and what that code printed. The numbers are of one machine, the one named above each table, and yours will differ:
-`python examples/performance_guide.py` writes this page anew. Where the advice did not hold there, the table says so.
+This page tries the advice of JAX guides. Each section has a piece of advice as you often read it, the code that tries
+it, and the output of that code. The numbers come from one machine, which is named above each table. Yours will differ:
+`python examples/performance_guide.py` writes this page again. If the advice did not hold there, the table says so.
 
-All code begins with `import benchax, jax, jax.numpy as jnp` and `from benchax import workloads`; `inputs_of(f)` gives
-the inputs that a function of `benchax.workloads` brings along; `TIME_S` is 20 seconds.
+All code begins with `import benchax, jax, jax.numpy as jnp` and `from benchax import workloads`. `inputs_of(f)` returns
+the inputs that belong to a function of `benchax.workloads`. `TIME_S` is 20 seconds.
 
-Times are compared as [comparing](comparing.md) describes: in pairs, in fresh processes, each change confirmed by a
-second measurement. What the tables of an experiment mean is told in [experiments](experiments.md).
+The page compares times as [comparing](comparing.md) describes: in pairs and in fresh processes. A second measurement
+confirms each change. For the tables of an experiment, see [experiments](experiments.md).
 """
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ def times(x):
 def is_it_faster() -> None:
     """*"Validate speedups with benchmarks."*
 
-    Two means from two loops, one after the other, and their quotient: that is how a busy machine makes
-    speedups. Here both run in turns in the same processes, and the verdict says how sure it is. The second pair
-    is two ways to write the same thing.
+    If you divide the means of two loops, one after the other, a busy machine gives you a speedup by chance. Here, both
+    run alternately in the same processes, and the verdict says how certain it is. The second pair shows two ways to
+    write the same function.
     """
 
     x = jnp.ones((1000, 1000))
@@ -39,9 +39,9 @@ def row_sums(x):
 
 @section("10. Benchmarking: is it right?", row_sums)
 def is_it_right() -> None:
-    """A wrong result is the fastest one, so every measurement compares the result with that of the eager function.
+    """A wrong result can be the fastest one. So every measurement compares the result with the eager function's result.
 
-    Compilers have bugs, too: of `row_sums`, XLA for CPUs in jaxlib 0.10.2 makes a program whose sums are wrong from
-    some number of rows on. If the table says *identical*, yours does not.
+    Compilers have bugs, too. In jaxlib 0.10.2, XLA for CPUs compiles `row_sums` into a program whose sums are wrong
+    from some number of rows on. If the table says *identical*, your version doesn't have this bug.
     """
     print(benchax.bench(row_sums, "f32[256,64]", max_time_s=0.5))

@@ -24,8 +24,8 @@ def trivial(x):
 def when_to_jit() -> None:
     """*"JIT expensive computations (above 1 ms). Don't JIT trivial operations."*
 
-    There is no such limit in milliseconds. Compiling costs once and saves in each call, so what counts is the
-    number of calls from which on it pays: the break-even.
+    There is no such limit in milliseconds. Compiling costs time once and saves time in each call. The important number
+    is the break-even: how many calls make compiling pay.
     """
     for fn in (many, trivial):
         print(benchax.experiment(fn, "f32[1000]", jit=False, variants=["jit"], max_time_s=TIME_S))
@@ -41,7 +41,7 @@ def mean_square(x):
 def what_compiles_again() -> None:
     """*"Dynamic shapes cause recompilation."*
 
-    They do: each new shape or type of an argument is a new program. `benchax.watch()` names the line and the
+    They do: each new shape or type of an argument needs a new program. `benchax.watch()` names the line and the
     reason, and costs nothing on warm calls.
     """
     with benchax.watch() as found:
@@ -58,9 +58,9 @@ def values_above(x):
 def padding() -> None:
     """*"Use fixed shapes with padding."*
 
-    Padding trades programs for work on zeros. Whether it pays depends on how many sizes there are and how often
-    each is called. The outputs of the useful part are compared, since padding is wrong for some functions: a
-    mean, for one.
+    With padding, you need fewer programs, but you work on zeros. Whether this pays depends on how many sizes you have,
+    and how often you call each one. Padding is wrong for some functions, such as a mean. So benchax compares the useful
+    part of the outputs.
     """
     sizes = {"shapes": "x.0=1000,1300,2000"}
     print(benchax.experiment(values_above, "f32[2000,64]", variants=["shapes"], given=sizes, max_time_s=TIME_S))
@@ -70,8 +70,8 @@ def padding() -> None:
 def cache() -> None:
     """*"Enable the persistent compilation cache."*
 
-    A start with an empty cache and one with a filled one, in pairs of new processes. JAX keeps only what took a
-    second to compile, unless it is told otherwise: the row says whether this program would have been kept.
+    This compares a start with an empty cache and a start with a filled cache, in pairs of new processes. By default,
+    JAX keeps only programs that took a second to compile. The row says whether it would have kept this program.
     """
     arguments = inputs_of(workloads.transformer)
     print(benchax.experiment(workloads.transformer, *arguments, variants=["cache"], max_time_s=TIME_S))
@@ -85,7 +85,6 @@ def turn(i, state):
 def loops() -> None:
     """*"Use jax.lax.fori_loop or scan in place of Python loops."*
 
-    Under `jit` a Python loop is written out iteration by iteration, and each one is compiled: watch the column
-    *compile*.
+    Under `jit`, a Python loop is unrolled, and XLA compiles each iteration. Look at the column *compile*.
     """
     print(benchax.experiments.loops(turn, "f32[1000]", 50, max_time_s=TIME_S))

@@ -18,8 +18,8 @@ def gradient(weights, x):
 def sharding() -> None:
     """*"JAX inserts all-gather and reduce-scatter automatically. Profile communication overhead."*
 
-    Which collectives XLA inserts, and how many bytes they move, can be read from the compiled program: where the batch
-    is cut over the devices, the gradients have to be summed.
+    The compiled program shows which collectives XLA inserts, and how many bytes they move. If the batch is sharded over
+    the devices, the gradients have to be summed.
     """
     weights = ["f32[256,256]"] * 4
     print(benchax.experiment(gradient, weights, "f32[512,256]", variants=["devices"], max_time_s=TIME_S))
@@ -37,7 +37,7 @@ def second(x):
 def pipelining() -> None:
     """*"Pipeline parallelism for very large models."*
 
-    Micro-batches keep the stages busy at the same time. Devices of a CPU are fake: times are told only where they do
-    not slow one another down, which is tried first.
+    Micro-batches keep the stages busy at the same time. Devices of a CPU are fake. benchax first tries whether they
+    slow one another down, and shows times only if they don't.
     """
     print(benchax.experiments.pipeline([first, second], "f32[512,256]", micro_batches=(1, 2, 4, 8)))

@@ -12,7 +12,7 @@ from guide.precision import product
 def alignment() -> None:
     """*"Powers of 2. Prefer 128-aligned shapes."*
 
-    Sizes around one, each beside it: is one more or less slower, and is padding worth it?
+    This compares a size with the sizes around it. Is one more or one less slower, and does padding pay?
     """
     given = {"alignment": "a.0+a.1+b.0+b.1=250"}
     print(
@@ -26,7 +26,7 @@ def alignment() -> None:
 def tf32() -> None:
     """*"Enable TF32 on A100."*
 
-    A setting that the device does not know does nothing. Then the compiled program is the same, and there is
+    If the device doesn't know a setting, the setting does nothing. Then the compiled program is the same, and there is
     nothing to time.
     """
     print(benchax.experiment(product, "f32[512,512]", "f32[512,512]", variants=["tf32"], max_time_s=TIME_S))

@@ -20,8 +20,8 @@ def deep(weights, x):
 def rematerialization() -> None:
     """*"With remat: 2-5x less memory, ~30 % slower."*
 
-    `jax.checkpoint` keeps less between the two passes as JAX sees it. What that does to memory is decided by
-    the compiler: read the column *peak*, which is its plan.
+    With `jax.checkpoint`, JAX keeps less between the two passes. The compiler decides what that does to memory. Read
+    the column *peak*, which is the compiler's plan.
     """
     weights = [jax.random.normal(key, (256, 256)) / 16 for key in jax.random.split(jax.random.key(0), 12)]
     print(benchax.experiment(deep, weights, "f32[512,256]", variants=["remat"], max_time_s=TIME_S))
@@ -35,7 +35,7 @@ def shifted(x):
 def donation() -> None:
     """*"Reuse buffers: donate_argnums."*
 
-    Donated memory becomes that of the output. It works on CPU, too, and needs nothing private of JAX.
+    The output uses the donated memory. This works on CPU, too, and needs no private part of JAX.
     """
     print(benchax.experiment(shifted, "f32[4096,4096]", variants=["donate"], max_time_s=TIME_S))
 
@@ -44,8 +44,8 @@ def donation() -> None:
 def memory() -> None:
     """*"Profile memory usage."*
 
-    The compiler's plan is there before anything runs; what a call really adds to resident memory is observed
-    beside it.
+    The compiler's plan is available before anything runs. benchax also observes how much resident memory a call really
+    adds.
     """
     print(benchax.bench(workloads.train_step, *inputs_of(workloads.train_step), max_time_s=1.0))
 
@@ -59,8 +59,8 @@ def next_state(state):
 def over_time() -> None:
     """*"Find memory leaks."*
 
-    An array is alive for as long as anything holds it, such as this list. Readings during a recording show the rise,
-    and what was not there before stands in the list of what stayed.
+    An array stays alive as long as anything holds it, such as this list. Readings during a recording show the rise. The
+    list of remaining arrays contains the new ones.
     """
     state, history = next_state(jnp.ones((1024, 1024))), []
     with benchax.profile(memory_s=0.002) as recorded:

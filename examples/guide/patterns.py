@@ -12,9 +12,9 @@ from benchax import workloads
 def contributions() -> None:
     """*"This single function is: JIT compiled (10-100x faster), mixed precision (2-3x faster), memory optimized."*
 
-    Factors from different places cannot be multiplied, and what is right for one function is wrong for another. First a
-    training step, whose whole state would be bf16; then inference, with all optimisations on, and each off in turn:
-    that is what each contributes beside the others.
+    You can't multiply factors from different places, and advice that suits one function is wrong for another. The first
+    example is a training step, whose whole state would be bf16. The second one is inference with all optimizations on,
+    and then without one of them at a time. The difference shows what each one contributes.
     """
     both = ["bf16", "donate"]
     training, inference = workloads.train_step, workloads.transformer

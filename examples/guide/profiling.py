@@ -13,7 +13,7 @@ from benchax import workloads
 def profiling() -> None:
     """*"Profile before optimizing."*
 
-    The trace of JAX's profiler, read into a table; the file itself can be opened in Perfetto or XProf
+    This is the trace of JAX's profiler as a table. You can also open the file in Perfetto or XProf
     ([profiling](profiling.md)).
     """
     weights, _ = inputs_of(workloads.transformer)
@@ -23,5 +23,5 @@ def profiling() -> None:
 
 @section("7. The checklist")
 def the_checklist() -> None:
-    """Every line of the usual checklist, asked of one function, and answered by what was measured of it."""
+    """This answers every line of the usual checklist for one function, with measurements."""
     print(benchax.checklist(workloads.train_step, *inputs_of(workloads.train_step), max_time_s=2 * TIME_S))

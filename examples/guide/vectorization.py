@@ -16,8 +16,8 @@ def example(x):
 def vectorization() -> None:
     """*"Bad: a Python loop. Good: vmap. Best: jit + vmap. Order: jit(vmap(f)), not vmap(jit(f))."*
 
-    `vmap(jit(f))` computes the same, but Python goes through `vmap` again in each call; `jit(vmap(f))` does so once.
-    The knee is the batch size from which on larger ones bring hardly more examples per second.
+    `vmap(jit(f))` computes the same, but Python runs `vmap` again in each call. `jit(vmap(f))` runs it once.
+    The knee is the batch size from which larger batches hardly give more examples per second.
     """
     given = {"vmap": "x=1,16,256"}
     print(benchax.experiment(example, "f32[1000]", variants=["vmap"], given=given, max_time_s=TIME_S))
@@ -31,7 +31,7 @@ def scaled(x, weights):
 def in_axes() -> None:
     """*"Minimize broadcasting: batch only what differs."*
 
-    `jax.vmap(scaled)(x, weights)` batches both arguments, and fails where `weights` has no batch axis;
+    `jax.vmap(scaled)(x, weights)` batches both arguments, and fails if `weights` has no batch axis.
     `in_axes=(0, None)` shares it.
     """
     given = {"in_axes": "x=256"}

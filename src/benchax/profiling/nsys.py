@@ -1,7 +1,7 @@
 """Nsight Systems: the command line that profiles a JAX program well, and the marks that it looks for.
 
 `plan` writes the command, `run` runs it, `region` tells Nsight from inside a program which part is meant. Written
-from NVIDIA's documentation (JAX-Toolbox) and tried with a stand-in for nsys only, not on a GPU. `jax.profiler` cannot
+from NVIDIA's documentation (JAX-Toolbox) and tried with a stand-in for nsys, also on a GPU. `jax.profiler` cannot
 be used at the same time: the profiler of the GPU (CUPTI) serves one at a time.
 """
 

@@ -1,7 +1,7 @@
 """How long the steps of a loop take while nothing is recorded, without a hook in the loop.
 
-An event costs 0.1 to 0.4 µs on CPU, so that a step of many short operations takes several times as long while it is
-recorded: one of 0.12 ms with 1,800 events took 0.40 ms (jax 0.10.2). XLA numbers the runs of each program in a row. Two
+An event costs 0.1 to 3 µs on CPU, so that a step of many short operations takes several times as long while it is
+recorded: one of 0.12 ms with 1,800 events took 0.40 to 0.70 ms. XLA numbers the runs of each program in a row. Two
 recordings of a few milliseconds so tell how many runs there were between them, when nothing was recorded, and a clock
 how long that took.
 
