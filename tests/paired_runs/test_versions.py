@@ -139,7 +139,7 @@ def test_a_version_compared_with_itself_has_two_labels() -> None:
     assert _label_each(["0.9.2", "0.10.2", "0.9.2"]) == ["jax 0.9.2", "jax 0.10.2", "jax 0.9.2 again"]
 
 
-def test_options_reach_the_processes_and_those_of_a_benchmark_are_stronger(project: Path) -> None:
+def test_options_reach_the_processes_and_win_over_those_of_a_benchmark(project: Path) -> None:
     (project / "bench_two.py").write_text(
         "import benchax\n"
         "@benchax.benchmark(args=('f32[2]',))\ndef mine(x): return x\n"
@@ -150,7 +150,7 @@ def test_options_reach_the_processes_and_those_of_a_benchmark_are_stronger(proje
     with start_partners([Launch(Version("now"), folder=project)], chosen, None) as (one,):
         limits = {case.name: limit_s for case, (_, limit_s) in one.listing().cases.items()}
 
-    assert limits == {"mine": 7.5, "own": 3.0}
+    assert limits == {"mine": 7.5, "own": 7.5}
 
 
 # ---- stored versions --------------------------------------------------------------------------------------------

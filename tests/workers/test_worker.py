@@ -51,7 +51,7 @@ def test_to_read_a_job_with_large_arrays_is_no_work_that_was_left(
     ours, theirs = pair()
     ran: list[int] = []
     monkeypatch.setattr(worker.Running, "run", lambda self, message: ran.append(self.number))
-    monkeypatch.setattr(worker.blas, "set_threads", lambda threads: None)
+    monkeypatch.setattr(worker, "threadpool_limits", lambda count, user_api: None)
     with ours, theirs:
         theirs.send(b"something to read")
         worker.serve(SlowToRead(ours))
