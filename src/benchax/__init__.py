@@ -176,7 +176,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext benchax` calls: `%benchax f(x)` and `%%benchax` measure from then on."""
+    """Registers the magics after `%load_ext benchax`: `%benchax f(x)` and `%%benchax` then measure."""
     # As with the first public name: what the magics give may be shown before any is used.
     importlib.import_module("benchax.reporting.display")
     importlib.import_module("benchax.magics").register(shell)

@@ -1,4 +1,4 @@
-"""What one call gets done, as its author says: amounts by name. Is what was given such amounts?"""
+"""Validates the work of one call, as its author states it: amounts by name."""
 
 from __future__ import annotations
 

@@ -59,24 +59,25 @@ def bench(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Measurement:
-    """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, memory, and whether it is right.
+    """Measures `fn(*args, **kwargs)`: every stage, steady state by several timers, and memory. Checks that the result
+    is right.
 
     Args:
         fn: a plain function (measured as `jax.jit(fn)`), a jitted one, a `Compiled`, or a wrapper that holds a jit.
-        args, kwargs: its inputs: arrays, NumPy arrays, pytrees, scalars, `jax.ShapeDtypeStruct`s, or specs such as
-            "f32[1024,1024]" or "key", for which seeded random data are made.
-        name: under which the row is stored; default: the function's own.
-        tag: tells rows of one name apart.
-        jit: False measures the call as it stands.
+        args, kwargs: its inputs: arrays, NumPy arrays, pytrees, scalars, `jax.ShapeDtypeStruct`s, or specs. Specs such
+            as "f32[1024,1024]" or "key" become seeded random data.
+        name: the name of the stored row; default: the function's own.
+        tag: distinguishes rows of one name.
+        jit: False measures the call as it is.
         mode: of a loss: "forward" (as it is), "grad", or "forward_and_grad", with respect to its first argument of
             floats, as `jax.grad` and `jax.value_and_grad`.
-        work: what one call gets done, such as {"samples": 32, "tokens": 4096}, or a function of the inputs that
-            returns it: the row then has samples and tokens per second, and of "bytes" the share of what this machine
-            reaches, where `benchax inspect --time` has measured that.
+        work: the work of one call, such as {"samples": 32, "tokens": 4096}, or a function of the inputs that returns
+            it. The row then has samples and tokens per second. For "bytes" it also has the share of this machine's
+            highest rate, if `benchax inspect --time` has measured that.
         mesh: the devices of specs that are sharded, such as "f32[1024@data,512]": "data=4,model=2", the same as a
             dict, or a `jax.sharding.Mesh`.
-        static, donate: arguments of a plain function by position or name, as for `jax.jit`, whose names for them
-            (`static_argnums`, ...) are understood too.
+        static, donate: arguments of a plain function by position or name, as for `jax.jit`. The names that `jax.jit`
+            uses (`static_argnums`, ...) work, too.
         timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
             headline.
         max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
@@ -85,16 +86,16 @@ def bench(
         cold_process: measure in a new process, whose stages are truly cold.
         seed: of the data made from specs.
         store: folder of the database, or "off".
-        isolate: measure in a worker process: a crash costs one row, and what never returns can be killed.
-        timeout_s: no stage (trace, compile, first run, ...) may take longer; sampling may take what its own options
-            grant on top. Implies `isolate`.
-        memory_limit_bytes: bytes or a text such as "4GiB" that the case may take. Implies `isolate`.
+        isolate: measure in a worker process: a crash costs one row, and a call that never returns can be killed.
+        timeout_s: the limit for each stage (trace, compile, first run, ...). Sampling gets the time of its own options
+            in addition. Implies `isolate`.
+        memory_limit_bytes: the memory limit of the case, in bytes or as a text such as "4GiB". Implies `isolate`.
         stages: how far to go: "build", "first_run", "samples", or "all", with transfers and dispatch.
-        processes: how many processes the readings come from; "auto" adds processes, up to 5, while the interval is
-            too wide. The interval then speaks for a later run. The default is this process alone: its interval speaks
-            for a later run once the store has earlier runs of the same program, else for this process.
-        progress: a function of `ProgressEvent`s, True (shown on stderr), False (silent), or None: shown where stderr
-            is a terminal and it takes longer than two seconds.
+        processes: how many processes the readings come from; "auto" adds processes, up to 5, while the interval is too
+            wide. The interval then holds for a later run. The default is this process alone. Its interval holds for a
+            later run if the store has earlier runs of the same program, else for this process.
+        progress: a function of `ProgressEvent`s, True (shown on stderr), False (silent), or None: shown if stderr is a
+            terminal and it takes longer than two seconds.
 
     Returns:
         Measurement: one row. A function that fails gives a row with `failure`, not an exception.
@@ -102,8 +103,8 @@ def bench(
     Raises:
         UsageError: an argument that cannot work; nothing has been measured then.
 
-    An argument of `fn` that is called like one of these is given through `functools.partial`; one that is called
-    `mode`, `work` or `mesh` is given as it is (`bench(jnp.pad, x, 1, mode="edge")`).
+    If an argument of `fn` has the same name as one of these, pass it with `functools.partial`. Arguments named `mode`,
+    `work` or `mesh` can be passed directly (`bench(jnp.pad, x, 1, mode="edge")`).
 
     Example:
         >>> m = benchax.bench(jnp.sort, "f32[1000]", max_time_s=0.05, store="off")
@@ -140,7 +141,7 @@ class Unstored:
 
 @dataclass
 class RunOutcome:
-    """What `run` could not put into its rows."""
+    """Results of `run` that are not in its rows."""
 
     unstored: list[Unstored] = field(default_factory=list)
     row_ids: dict[int, int] = field(default_factory=dict)
@@ -159,16 +160,17 @@ def run(
     keep: Callable[[Measurement, Options], None] | None = None,
     agents: Agents | None = None,
 ) -> Iterator[Measurement]:
-    """Measures cases one by one; each row is stored before it is given out and before the next case begins.
+    """Measures cases one by one. Each row is stored before it is yielded and before the next case begins.
 
     Args:
         call, command_line: options by name, from there.
         defaults: options by name, which everything else overrides.
-        report: told how far it is.
-        outcome: told which rows could not be stored, and the ids of those that were.
-        run_id: of the invocation that all this belongs to; default: one of its own.
-        keep: takes each row in place of the store, for `store_together`.
-        agents: of a cluster, on which cases are measured; rows come as they end then. Default: this machine.
+        report: receives the progress.
+        outcome: receives the rows that could not be stored, and the ids of stored rows.
+        run_id: the id of the invocation; default: a new one.
+        keep: receives each row instead of the store, for `store_together`.
+        agents: the agents of a cluster that measure the cases; rows then come in the order of their ends. Default: this
+            machine.
 
     Raises:
         UsageError: an option that is not permitted; before anything is measured.

@@ -1,7 +1,7 @@
-"""Case: what is run, with which inputs, under which name. And `@benchmark`, which makes cases out of parameters.
+"""Case: a function, its inputs and its name. And `@benchmark`, which makes cases from parameters.
 
-Nothing here runs or imports JAX: inputs come from a factory that the engine calls when their turn comes, so that a
-file with forty benchmarks allocates one case's data at a time.
+Nothing here runs or imports JAX. A factory makes the inputs, and the engine calls it when the case begins. So a file
+with forty benchmarks allocates one case's data at a time.
 """
 
 from __future__ import annotations
@@ -70,19 +70,22 @@ class Case:
     calls: ExactCalls | None = None
     """None: as many as the times need, in warming up and in each sample."""
     listen: Callable[[str, Any], None] | None = None
-    """Told what is no part of the row: ("lowered", stage of JAX), ("hlo", text), ("outputs", of the first call) and
-    ("error", the exception that became the row's failure). As `reference`, of this process only."""
+    """Callback for by-products that are not stored in the row. It receives ("lowered", stage of JAX), ("hlo", text),
+    ("outputs", of the first call) and ("error", the exception that became the row's failure). Like `reference`, it
+    exists in this process only."""
     find_program: Callable[[str], Program | None] | None = None
-    """Finds a program by what it was exported from, so that it need not be exported again. Of this process only."""
+    """Finds a program by the digest of its source, so that it need not be exported again. It exists in this process
+    only.
+    """
 
     find_earlier_runs: Callable[[str, str], EarlierRuns] | None = None
     """Finds what earlier runs read, by the digest of the program and the fingerprint of the environment. For this
     process only."""
 
     work: Any = None
-    """`Amounts`, or None where nothing is said."""
+    """`Amounts`, or None if the author gives no amounts."""
     mode: str = FORWARD
-    """What `fn` is of the function that was given: itself, or its gradient (`modes.py`)."""
+    """Says whether `fn` is the given function itself, or its gradient (`modes.py`)."""
     mesh: MeshSpec | None = None
     """The devices over which specs such as "f32[8@data]" are sharded."""
 
@@ -94,10 +97,10 @@ class Case:
         return replace(self, jit=False, id=replace(self.id, variant="eager"))
 
     def with_mode(self, mode: str) -> Case:
-        """The same case in that mode, which is a parameter of its own.
+        """Returns the same case in that mode; the mode becomes a parameter.
 
         Raises:
-            UsageError: it is in another one already, has a parameter of that name, or was compiled already.
+            UsageError: the case is in another mode already, has a parameter of that name, or was compiled already.
         """
         if check_mode(mode) == self.mode:
             return self
@@ -109,10 +112,10 @@ class Case:
         return replace(self, fn=fn, id=replace(self.id, params=(*self.id.params, ("mode", mode))), mode=mode)
 
     def with_mesh(self, given: Any) -> Case:
-        """The same case on that mesh, which is a parameter of its own; itself where `given` is None.
+        """Returns the same case on that mesh; the mesh becomes a parameter. Returns the case itself if `given` is None.
 
         Raises:
-            UsageError: it is no mesh (`specs.read_mesh`), or the benchmark has a parameter of that name.
+            UsageError: it is not a mesh (`specs.read_mesh`), or the benchmark has a parameter of that name.
         """
         if given is None:
             return self
@@ -137,15 +140,15 @@ def make_case(
     work: Any = None,
     mesh: Any = None,
 ) -> Case:
-    """A case out of a function and its arguments.
+    """Makes a case from a function and its arguments.
 
-    Among the latter `static_argnums`, `static_argnames`, `donate_argnums` and `donate_argnames` mean what they mean to
-    `jax.jit`, unless `fn` takes such an argument. A benchmark, and a workload of benchax, brings its own inputs where
-    none are given.
+    Among the arguments, `static_argnums`, `static_argnames`, `donate_argnums` and `donate_argnames` mean what they mean
+    to `jax.jit`, unless `fn` takes such an argument. A benchmark or a workload of benchax has its own inputs, which are
+    used if none are given.
 
     Raises:
-        UsageError: `fn` cannot be called, has no argument of a position or name that is given, is a benchmark of
-            several cases, or a name cannot be stored.
+        UsageError: `fn` cannot be called, lacks an argument with a given position or name, or is a benchmark with
+            several cases. Or a name cannot be stored.
     """
     if not callable(fn):
         raise UsageError(
@@ -176,7 +179,7 @@ BENCHMARK_OF = "_benchax_benchmark"
 
 
 def _own_case(fn: Callable[..., Any]) -> Case | None:
-    """What `fn` is measured with where nothing is given; None where it brings no inputs."""
+    """The case of `fn` if no inputs are given; None if `fn` does not have its own inputs."""
     own = fn if isinstance(fn, Benchmark) else getattr(fn, BENCHMARK_OF, None)
     if not isinstance(own, Benchmark):
         return None
@@ -212,7 +215,7 @@ def name_of(fn: Any) -> str:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What `@benchmark` leaves behind: still callable as the function, and a maker of cases."""
+    """The result of `@benchmark`: it can still be called as the function, and it makes cases."""
 
     fn: Callable[..., Any]
     args: Any
@@ -274,18 +277,18 @@ def benchmark(
 
     Args:
         args: a tuple of inputs, or a function of the parameters that returns one (or a dict of keyword arguments).
-            Inputs may be arrays, pytrees, or specs such as "f32[128,128]".
+            Inputs can be arrays, pytrees, or specs such as "f32[128,128]".
         name: default: the function's name.
-        static, donate: arguments by position or name, as for `jax.jit`, whose names for them are understood too.
-        jit: False measures the call as it stands.
+        static, donate: arguments by position or name, as for `jax.jit`. The names that `jax.jit` uses work, too.
+        jit: False measures the call as it is.
         options: options for this benchmark, such as {"max_time_s": 2}.
         mode: "forward", "grad" or "forward_and_grad", of a loss; a list of values is a parameter of that name.
-        work: what one call gets done: {"samples": 32}, or a function of the inputs that returns that; rows then have
-            samples per second. A list of values is a parameter of that name.
+        work: the work of one call: {"samples": 32}, or a function of the inputs that returns it. Rows then have samples
+            per second. A list of values is a parameter of that name.
         mesh: "data=4,model=2", a dict, or a `jax.sharding.Mesh`, for specs such as "f32[1024@data,512]". A list of
-            values is a parameter of that name, of which `args` makes what it likes.
-        params: values of each parameter; every combination is a case. Where a parameter is called `dtype` (or
-            `…_dtype`), short names such as "bf16" reach `args` as "bfloat16".
+            values is a parameter of that name, which `args` can use as it likes.
+        params: values of each parameter; every combination is a case. If a parameter is called `dtype` (or `…_dtype`),
+            short names such as "bf16" reach `args` as "bfloat16".
 
     Raises:
         UsageError: a parameter without a list of values, `args` that cannot be used, or inputs that are not given by
@@ -339,10 +342,11 @@ def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:
 
 
 def param_value(value: Any) -> Any:
-    """A parameter as it is stored: JSON's own values and tuples of them unchanged, anything else identified by text.
+    """Returns a parameter in its stored form. JSON's own values and tuples of them stay unchanged; a text identifies
+    anything else.
 
-    Distinct values stay distinct: True and "True" differ, arrays carry a digest of their bytes. Where no text that is
-    the same in every process tells them apart (two lambdas), `@benchmark` refuses them.
+    Distinct values stay distinct: True and "True" differ, arrays carry a digest of their bytes. Some values have no
+    distinct text that is the same in every process (two lambdas). `@benchmark` refuses them.
     """
     if isinstance(value, list | tuple):
         return tuple(param_value(v) for v in value)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from benchax.results.inspection import Inspection
 
 FORMAT = 3
-"""The version written. Every earlier one is read for ever (tests/golden).
+"""The version written. Every earlier version stays readable forever (tests/golden).
 
-History of the format. Any field added, renamed or removed in `model` is a new version, with a line here and,
-where the old documents need it, a step in `from_document` that rewrites them.
+History of the format. Any field added, renamed or removed in `model` is a new version, with a line here. If the old
+documents need it, `from_document` gets a step that rewrites them.
 
     1   2025-11   the first
-    2   2026-11   work: what one call gets done; nothing to rewrite
+    2   2026-11   work: the work of one call; nothing to rewrite
     3   2026-11   devices, ranks, options.nprocs: of several devices or processes; nothing to rewrite
 """
 
@@ -41,7 +41,7 @@ def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})
     """`m` as one line of strict JSON in ASCII: no NaN tokens, no raw newlines, whatever its texts contain.
 
     Args:
-        notes: written beside the fields, under keys that no field has. `decode` passes over them.
+        notes: written in addition to the fields, under keys that no field has. `decode` ignores them.
 
     Raises:
         TypeError: a field holds something that its annotation in `model` does not allow.
@@ -59,7 +59,7 @@ def decode(text: str) -> Measurement:
 
 
 def load(text: str) -> Any:
-    """The JSON of a document, which need not be one of ours. Raises `FormatError` where it is no JSON."""
+    """The JSON of a document, which need not be one of ours. Raises `FormatError` if it is no JSON."""
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
@@ -72,10 +72,10 @@ def to_document(m: Measurement) -> dict[str, Any]:
 
 
 def from_document(document: object) -> Measurement:
-    """Inverse of `to_document`. Keys that no field has are ignored, so that other tools may add notes of their own.
+    """Inverse of `to_document`. Keys that no field has are ignored, so that other tools can add their own notes.
 
     Raises:
-        FormatError: not one of our documents, or from a newer benchax.
+        FormatError: not a document of benchax, or from a newer benchax.
     """
     return _decoded(document, Measurement)
 

@@ -1,6 +1,6 @@
 """Finds benchmarks: `bench_*.py` files in folders, files, and targets such as `jax.numpy:sort f32[1000000]`.
 
-A file that breaks while being imported becomes a `Broken` beside the cases of the good ones, never the end of the run.
+A file whose import fails becomes a `Broken`, in addition to the cases of the good files. It never ends the run.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _refuse_program(paths: Sequence[Path]) -> None:
 
 
 def _refuse_twins(cases: Sequence[Case]) -> None:
-    """Rows of two cases with one identity could not be told apart afterwards."""
+    """Refuses two cases with one identity: their rows could not be distinguished afterwards."""
     seen: dict[CaseId, Case] = {}
     for case in cases:
         twin = seen.setdefault(case.id, case)
@@ -263,7 +263,7 @@ def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
 
 
 def import_file(file: Path, name: str = "") -> ModuleType:
-    """Imports a file under a name of its own, or the given one, its folder first on sys.path, as running it would."""
+    """Imports a file under a unique name, or the given one. Its folder is first on sys.path, as if the file was run."""
     path = file.resolve()
     folder = str(path.parent)
     if folder not in sys.path:

@@ -85,7 +85,7 @@ def capture(where: Path | None = None, with_jax: bool = True, besides: Path | No
 
 
 def fingerprint() -> str:
-    """That of this process with its devices. Starts no other process, as asking git would."""
+    """The fingerprint of this process with its devices. Starts no other process, as git would need."""
     return capture_process(with_jax=True).fingerprint
 
 
@@ -105,7 +105,7 @@ def capture_process(with_jax: bool = True) -> Environment:
 
 @lru_cache(maxsize=1)
 def host() -> Environment:
-    """What stays the same for as long as the process lives."""
+    """The facts that stay the same for as long as the process lives."""
     info = cpuinfo()
     return Environment(
         host=os.environ.get(HOST) or platform.node(),
@@ -131,7 +131,7 @@ def has_jax_plugins() -> bool:
 def jax_facts() -> dict[str, Any]:
     """Devices and settings of JAX, as fields of `Environment`.
 
-    Empty where JAX is not installed or none of its backends starts. That hides nothing: the first computation raises
+    Empty if JAX is not installed or none of its backends starts. That hides nothing: the first computation raises
     the same error, in JAX's own words.
     """
     try:
@@ -180,7 +180,7 @@ def clean(text: str) -> str:
 
 
 class GitState(NamedTuple):
-    """What is checked out. All `None` without git, outside a repository, and before its first commit."""
+    """The state of the checkout. All `None` without git, outside a repository, and before its first commit."""
 
     commit: str | None = None
     branch: str | None = None
@@ -208,7 +208,7 @@ def git_state(folder: Path, besides: Path | None = None) -> GitState:
 
 
 def _without(folder: Path | None, top: Path) -> tuple[str, ...]:
-    """Arguments by which git leaves out `folder`, if that is inside the repository at `top`, as only then it may be."""
+    """Arguments by which git leaves out `folder`, if that is inside the repository at `top`, as only then it can be."""
     inside = folder.resolve() if folder else top
     if inside == top or not inside.is_relative_to(top):
         return ()
@@ -216,7 +216,7 @@ def _without(folder: Path | None, top: Path) -> tuple[str, ...]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git answers; None if it is not there, fails, or takes too long."""
+    """Returns git's answer; None if git is not there, fails, or takes too long."""
     # fsmonitor would leave a process behind, which then disturbs what is measured.
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
     try:
@@ -240,7 +240,7 @@ def git_variables() -> dict[str, str]:
 
 
 def cpuinfo() -> dict[str, str]:
-    """/proc/cpuinfo of the first processor; empty where there is none."""
+    """Returns /proc/cpuinfo of the first processor; empty if there is no such file."""
     first = (read_text("/proc/cpuinfo") or "").partition("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -259,7 +259,7 @@ def is_virtual_machine(info: Mapping[str, str]) -> bool | None:
 
 
 def memory_bytes() -> int | None:
-    """Memory of the machine; a container's limit may be lower."""
+    """Memory of the machine; a container's limit can be lower."""
     try:
         return psutil.virtual_memory().total
     except OSError:
@@ -268,7 +268,7 @@ def memory_bytes() -> int | None:
 
 
 def affinity() -> tuple[int, ...] | None:
-    """The cores that this process may use; None where the system does not tell."""
+    """The cores that this process may use; None if the system does not tell."""
     return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -291,7 +291,9 @@ def huge_pages() -> str | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """What Linux tells beyond `Environment`, for the doctor: it explains noise, and divides no rows. None: not told."""
+    """Facts from Linux in addition to `Environment`, for the doctor. They explain noise, and do not separate rows.
+    None: not reported.
+    """
 
     clock_source: str | None = None
     is_turbo_on: bool | None = None
@@ -347,7 +349,7 @@ def installed(package: str) -> str | None:
 
 
 def read_text(path: str) -> str | None:
-    """The text of a file of the system, stripped; None where it does not exist or may not be read."""
+    """The text of a file of the system, stripped; None if it does not exist or may not be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

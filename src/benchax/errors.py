@@ -136,9 +136,10 @@ class NotMeasured(BenchaxError):
 
 
 def one_of(names: Iterable[str], given: str | None = None) -> str:
-    """What is permitted: "'timer'? Permitted is one of: seed, timer". The nearest name to `given` comes first.
+    """States the permitted values: "'timer'? Permitted is one of: seed, timer". The nearest name to `given` comes
+    first.
 
-    Of more than 30 names only the nearest few are listed.
+    If there are more than 30 names, only the nearest few are listed.
     """
     listed = sorted(names)
     near = difflib.get_close_matches(given, listed, n=5) if given else []
@@ -150,7 +151,7 @@ def one_of(names: Iterable[str], given: str | None = None) -> str:
 
 UPGRADE = "install a newer benchax from where this one came: pip install --upgrade PATH_OR_URL"
 _INSTALLED_AS = {"psycopg": "'psycopg[binary]'", "ray": "'ray[client]'"}
-"""What pip calls a package whose name is not enough."""
+"""The names that pip needs for a package if the package's own name is not enough."""
 
 
 def require(package: str, *, doing: str) -> ModuleType:

@@ -1,9 +1,9 @@
-"""Dataclasses to JSON and back by their annotations: what documents and the messages between processes are made of.
+"""Converts dataclasses to JSON and back by their annotations, for documents and for messages between processes.
 
-Wherever a type is annotated, it is kept to in both directions. Where any value may stand (`Any`: parameters, settings
-of JAX), str, bool, int, float, None, tuples of these and Opaque come back as they were; a list comes back as a tuple,
-a NumPy or JAX scalar as the Python one, anything else as an Opaque: a row is worth more than the type of one of its
-parameters. What JSON has no word for is an object with one key:
+Annotated types are enforced in both directions. `Any` allows all values (parameters, settings of JAX). There, str,
+bool, int, float, None, tuples of these and Opaque come back as they were. A list comes back as a tuple, a NumPy or JAX
+scalar as the Python one, and anything else as an Opaque. This loses a type, but keeps the row. Values that JSON cannot
+express are an object with one key:
 
     {"$float": "nan"}              also "inf", "-inf"
     {"$int": "0x..."}              integers beyond 64 bits; many readers of JSON cut them
@@ -68,7 +68,7 @@ def quote(value: object) -> str:
 
 
 class Converter(NamedTuple):
-    """How values of one annotation are written and read. What `encode` lets through, `decode` accepts."""
+    """Functions that write and read values of one annotation. `decode` accepts everything that `encode` allows."""
 
     encode: Callable[[Any], Any]
     """Raises TypeError."""
@@ -77,7 +77,7 @@ class Converter(NamedTuple):
 
 
 class Mismatch(Exception):
-    """`found` stands where `expected` should; `path` is completed on the way up."""
+    """`found` has appeared instead of `expected`; `path` is completed on the way up."""
 
     def __init__(self, found: object, expected: str) -> None:
         self.found, self.expected, self.path = found, expected, ""
@@ -169,7 +169,7 @@ def _sequence(hint: Any) -> Converter:
 
 
 def _list(hint: Any) -> Converter:
-    """A list where the class says list: of what is filled while it is made."""
+    """Converts a list if the class says list: the type of attributes that are filled step by step."""
     encode, decode = _sequence(hint)
 
     def decode_list(json_value: Any) -> list[Any]:

@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 def kept_peaks(fingerprint: str) -> Peaks | None:
-    """What was measured where `fingerprint` is that of the environment; None where nothing was. Measures nothing."""
+    """Returns the rates kept for an environment with this fingerprint; None if no rates are kept. Measures nothing."""
     return read_peaks(file_of(fingerprint))
 
 
@@ -30,7 +30,7 @@ def file_of(fingerprint: str, folder: Path | None = None) -> Path:
 
 
 def read_peaks(path: Path) -> Peaks | None:
-    """None where there is no file, or one that cannot be read."""
+    """None if the file does not exist or cannot be read."""
     try:
         document: Any = json.loads(path.read_bytes())
         if document.pop("format") != FORMAT:

@@ -27,7 +27,7 @@ NAMES_OF_JIT = {
     "donate_argnums": "donate",
     "donate_argnames": "donate",
 }
-"""What JAX calls them: what we do."""
+"""The names in JAX, and the names in benchax."""
 
 
 def guard_keywords(
@@ -55,7 +55,9 @@ def guard_keywords(
 
 
 def takes(fn: Callable[..., Any], name: str) -> bool:
-    """Has `fn` a parameter of this name? Builtins have no signature, and no parameters then; `**kwargs` is none."""
+    """Does `fn` have a parameter of this name? Builtins have no signature, so they have no parameters here. `**kwargs`
+    does not count.
+    """
     try:
         return name in inspect.signature(fn).parameters
     except (TypeError, ValueError):
@@ -170,7 +172,9 @@ class _Guard:
 
 
 def _functions(given: Any) -> list[Callable[..., Any]]:
-    """The user's functions in the first argument of a verb; none where it is no such thing, which is told later."""
+    """The user's functions in the first argument of a verb. Empty if the argument has another form; a later check
+    reports that.
+    """
     listed: list[Any] = [given]
     if isinstance(given, Mapping):
         listed = list(cast("Mapping[Any, Any]", given).values())

@@ -1,7 +1,7 @@
-"""Is a value of a kind that the annotation of a parameter allows?
+"""Checks a value against a parameter's type annotation.
 
-Lenient: a text may stand for a number (`500ms`), a number for a truth value, a NumPy scalar for a Python one. What is
-in a value of the right kind is judged by who reads it. An annotation that is not understood allows everything.
+The check is lenient. A text is allowed for a number (`500ms`), a number for a truth value, a NumPy scalar for a Python
+one. The code that reads a value checks its content. An annotation that is not understood allows everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORDS: dict[Any, str] = {
     str: "a text", bool: "True or False", int: "a whole number", float: "a number", types.NoneType: "None",
 }  # fmt: skip
 _FEW = 100
-"""So many members of a collection are looked at."""
+"""The number of members of a collection that are checked."""
 
 
 def check_kinds(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ def check_kinds(function: Callable[..., Any], arguments: Mapping[str, Any]) -> N
 
 @cache
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Those of the parameters that can be read at run time."""
+    """The annotations of the parameters that can be read at run time."""
     found: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -98,7 +98,7 @@ def _is_array(value: Any) -> bool:
 
 
 def shorten(value: Any) -> str:
-    """What `repr` says of it, or as much as fits into a line."""
+    """Returns `repr` of the value, cut to one line."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text):,} characters)"
 

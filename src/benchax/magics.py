@@ -1,4 +1,4 @@
-"""`%benchax` and `%%benchax`: measuring a call, an expression or a cell of a notebook, as `%timeit` does.
+"""`%benchax` and `%%benchax`: measure a call, an expression or a cell of a notebook, as `%timeit` does.
 
     %load_ext benchax
     %benchax f(x, axis=0)
@@ -7,9 +7,9 @@
     h = jnp.tanh(x @ w)
     h.sum()
 
-A call is measured as `benchax.bench(f, x, axis=0)`. Of any other code a function is made of the arrays (and trees of
-arrays) that it reads, jitted, and measured: what it returns is the value of the last expression, or else all that it
-assigns, since XLA leaves out what nobody uses.
+A call is measured as `benchax.bench(f, x, axis=0)`. Any other code becomes a function of the arrays (and trees of
+arrays) that it reads, which is jitted and measured. It returns the value of the last expression, or else all that it
+assigns, since XLA leaves out unused values.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _names_assigned(body: Sequence[ast.stmt]) -> list[str]:
 
 
 def _is_data(value: Any) -> bool:
-    """Is it an array, or a tree of arrays? Numbers stay what they are: they may be sizes."""
+    """Is it an array, or a tree of arrays? Numbers stay what they are: they can be sizes."""
     # Here, because IPython loads this file long before anything is measured.
     import jax
     import numpy as np  # noqa: PLC0415

@@ -16,18 +16,19 @@ MODES = (FORWARD, "grad", "forward_and_grad")
 
 
 def check_mode(mode: object) -> str:
-    """Raises UsageError where `mode` is none."""
+    """Raises UsageError if `mode` is not a mode."""
     if not isinstance(mode, str) or mode not in MODES:
         raise UsageError(f"mode={mode!r} cannot be", one_of(MODES, mode if isinstance(mode, str) else ""))
     return mode
 
 
 def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = ()) -> Callable[..., Any]:
-    """`fn`, or a function of the same arguments that returns its gradient, as `jax.grad` and `jax.value_and_grad` do.
+    """Returns `fn`, or a function of the same arguments that returns its gradient, as `jax.grad` and
+    `jax.value_and_grad` do.
 
     The gradient is taken with respect to the first argument that is an array of floats, or a tree of them. Leaves that
-    `jax.jit` does not take, such as functions inside a module, have no gradient. What is no loss raises what JAX
-    raises, when it is traced.
+    `jax.jit` does not take, such as functions inside a module, have no gradient. A function that is not a loss raises
+    JAX's error when it is traced.
 
     Args:
         static: arguments by position or name, with respect to which no gradient is taken.
@@ -56,7 +57,8 @@ def _argument(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
     """Position of the first tree of floats.
 
     Raises:
-        TypeError: there is none. Inside of a trace, where JAX raises the same for what is no loss.
+        TypeError: there is no such tree. This happens inside a trace, where JAX raises the same for a function that is
+            not a loss.
     """
     import jax
 

@@ -1,17 +1,16 @@
 """How far the outputs of a compiled function are from a reference: structure, shapes, types, then values.
 
-A wrong result is the fastest one. Where two programs were made to do the same, in whatever way (two versions, two
-functions, one function in two settings), equality to the bit is not asked for; what is asked is that half of the digits
-agree, per leaf and norm-wise:
+A wrong result is the fastest one. Two programs that should do the same need not be equal to the bit. Examples are two
+versions, two functions, or one function in two settings. Half of the digits must agree, per leaf and norm-wise:
 
     max |compiled - reference|  <=  tolerance * max |reference|        tolerance: sqrt(eps); 16 bits: 8 eps
 
-which is the default of Julia's `isapprox` (Base, floatfuncs.jl: rtol = sqrt(eps) for inexact numbers, 0 for the rest,
-norms for arrays), here with the maximum norm. For float32 that is 3.5e-4 of the largest value. Norm-wise, because an
-element that is small through cancellation owes its error to the large ones.
+This is the default of Julia's `isapprox` (Base, floatfuncs.jl: rtol = sqrt(eps) for inexact numbers, 0 for the rest,
+norms for arrays), but with the maximum norm. For float32 the limit is 3.5e-4 of the largest value. The check is
+norm-wise, because an element that is small through cancellation gets its error from the large ones.
 
-Whether a compiled function does what was written is asked more sharply: `measuring/verification.py` begins with
-`compare_leaves` and a bound of its own.
+The check of a compiled function against its source is stricter: `measuring/verification.py` begins with
+`compare_leaves` and its own bound.
 
 Integers and booleans must be equal. NaN agrees with NaN in the same place, an infinity with the same infinity.
 A complex number counts as its two parts. Typed keys of `jax.random` count as their key data.
@@ -48,7 +47,7 @@ _KINDS: dict[Kind, Any] = {
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A leaf and what is compared before its values. `dtype` is None for what is not an array or a number."""
+    """A leaf and the facts to compare before its values. Without an array or a number, `dtype` is missing (None)."""
 
     value: Any
     kind: Kind
@@ -63,8 +62,8 @@ class _Leaf:
 
 
 class _Extremes(NamedTuple):
-    """What is greatest over all elements of two arrays: the largest distance, in itself and in units in the last place,
-    and so on."""
+    """The maxima over all elements of two arrays: the largest distance, in itself and in units in the last place, and
+    so on."""
 
     largest: float = 0.0
     scale: float = 0.0
@@ -80,15 +79,15 @@ def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
 
     Args:
         outputs: what the compiled function returned.
-        reference: what it should have returned: of the same structure, shapes and dtypes; against "float64" of the
-            same structure, shapes and kinds (float for float, of any width). Weak types make no difference, and
-            Python's and NumPy's 64 bits count as what JAX makes of them.
+        reference: the expected outputs, with the same structure, shapes and dtypes. Against "float64", the same
+            structure, shapes and kinds are enough (float for float, of any width). Weak types make no difference.
+            Python's and NumPy's 64-bit types count as the types that JAX makes of them.
         against: how the reference was made.
 
     Returns:
-        Numerics. Its differences and its tolerance are those of the worst leaf, the one that is furthest beyond (or
-        nearest to) what is allowed; `nonfinite` is summed over all leaves. None where there is nothing to put a
-        number on: no leaves, a difference in structure, type or finiteness, a maximum that is no finite number.
+        Numerics. Its differences and its tolerance come from the worst leaf: the leaf furthest beyond (or nearest to)
+        the limit. `nonfinite` is summed over all leaves. If no number exists, a field has the
+        value None: no leaves, a difference in structure, type or finiteness, or a maximum that is not finite.
     """
     leaves = compare_leaves(outputs, reference, against=against, allowed=tolerance_between_programs)
     return leaves if isinstance(leaves, Numerics) else worst_of(leaves, against)
@@ -96,7 +95,7 @@ def compare(outputs: Any, reference: Any, *, against: Against) -> Numerics:
 
 @dataclass(frozen=True)
 class LeafComparison:
-    """One leaf beside its reference. `compiled` and `reference` are NumPy arrays, or None where it holds no numbers."""
+    """One leaf and its reference. `compiled` and `reference` are NumPy arrays, or None if the leaf holds no numbers."""
 
     numerics: Numerics
     excess: float
@@ -105,7 +104,7 @@ class LeafComparison:
     reference: Any = None
 
     def turned(self, compiled: Any) -> LeafComparison:
-        """The same leaf with other compiled values: columns of a matrix, of which a sign or phase is free."""
+        """Returns the same leaf with other compiled values: the columns of a matrix whose sign or phase is free."""
         found = _extremes(compiled, self.reference)
         scale = found.largest / found.scale if found.scale else None
         numerics = replace(self.numerics, max_abs=_finite(found.largest), max_rel=scale, max_ulp=_finite(found.ulp))
@@ -128,10 +127,10 @@ class LeafComparison:
 def compare_leaves(
     outputs: Any, reference: Any, *, against: Against, allowed: Callable[[Any], float]
 ) -> Numerics | list[LeafComparison]:
-    """As `compare`, leaf by leaf; just one Numerics where the trees differ in structure or types.
+    """As `compare`, leaf by leaf; just one Numerics if the trees differ in structure or types.
 
     Args:
-        allowed: the share of the reference's largest value by which a leaf of a dtype may differ.
+        allowed: gives, for a dtype, the share of the reference's largest value by which a leaf can differ.
     """
     if why := _structure_difference(outputs, reference):
         return Numerics(against, agrees=False, why=why)
@@ -156,16 +155,16 @@ def worst_of(leaves: Sequence[LeafComparison], against: Against) -> Numerics:
 def tolerance(dtype: Any) -> float:
     """Half of the digits, as a share of the reference's largest value; 0 for exact types.
 
-    What a function may lose when it is run in `dtype` instead of a wider type.
+    This is the accuracy that a function can lose when it runs in `dtype` instead of a wider type.
     """
     return math.sqrt(float(jnp.finfo(dtype).eps)) if jnp.issubdtype(dtype, np.inexact) else 0.0
 
 
 def tolerance_between_programs(dtype: Any) -> float:
-    """The share of the reference's largest value by which leaves of `dtype` of two programs may differ.
+    """The allowed difference between leaves of `dtype` of two programs, as a share of the reference's largest value.
 
-    `tolerance`; but of 16-bit types 8 units in the last place, since half of the few digits of bfloat16 would let an
-    error of 8 % pass, and of 8-bit types one unit. 0 for exact types.
+    It is `tolerance`, with two exceptions. For 16-bit types it is 8 units in the last place: half of the few digits of
+    bfloat16 would let an error of 8 % pass. For 8-bit types it is one unit. It is 0 for exact types.
     """
     bits = jnp.finfo(dtype).bits if jnp.issubdtype(dtype, np.floating) else 64
     units = {16: 8, 8: 1}.get(int(bits))
@@ -200,7 +199,7 @@ def describe_nonfinite(tree: Any) -> str:
 
 
 def _is_none(x: Any) -> bool:
-    """None is taken for a leaf, so that "None where the reference is float32[3]" can be said."""
+    """Treats None as a leaf, so that a message can report "None where the reference is float32[3]"."""
     return x is None
 
 
@@ -296,7 +295,9 @@ def _judged_object(path: str, a: Any, b: Any, against: Against) -> LeafCompariso
 
 
 def _extremes(a: np.ndarray, b: np.ndarray) -> _Extremes:
-    """Piece by piece: comparing takes a few MiB beside the arrays, so that the process's peak stays the program's."""
+    """Compares piece by piece, which takes only a few MiB in addition to the arrays. So the process's peak remains the
+    program's.
+    """
     a, b = np.ravel(a), np.ravel(b)
     found, furthest = _Extremes(), 0.0
     for start in range(0, a.size, _PIECE):
@@ -327,8 +328,8 @@ def _ulp(distance: np.ndarray, magnitude: np.ndarray, dtype: np.dtype) -> float:
 def _distances(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """Per element: |a - b|, whether they differ in being NaN or infinite (then the distance is 0), and |b|.
 
-    None in place of the second where all are finite. In double precision. A pair of complex numbers becomes a last
-    axis of 2. Where b is not finite |b| is 0.
+    If all values are finite, the second has the value None. Results are in double precision. A pair of complex numbers
+    becomes a last axis of 2. |b| is 0 for elements whose b is not finite.
     """
     if not jnp.issubdtype(a.dtype, np.inexact):
         a, b = _integers(a), _integers(b)
@@ -361,8 +362,9 @@ def _doubles(x: np.ndarray) -> np.ndarray:
 
 
 def _underflow(dtype: np.dtype) -> float:
-    """What the type cannot tell from zero. XLA flushes numbers below the smallest normal one to zero, so exp(-200) in
-    float32 is 0 and in float64 1e-87: no disagreement. Narrow types keep theirs (computed in a wider one)."""
+    """The smallest value that the type can distinguish from zero. XLA flushes numbers below the smallest normal one to
+    zero. So exp(-200) is 0 in float32 and 1e-87 in float64: this is not a disagreement. Narrow types keep such numbers
+    (they are computed in a wider type)."""
     if not jnp.issubdtype(dtype, np.inexact):
         return 0.0
     info = jnp.finfo(dtype)

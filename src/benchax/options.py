@@ -57,10 +57,10 @@ def resolve(
     """Merges all sources into Options, in which `None` means just one thing: no limit.
 
     Args:
-        call, marker, command_line: options by name; a value of `None` counts as not said.
+        call, marker, command_line: options by name; a value of `None` counts as not given.
         environ: default `os.environ`.
         project: a folder; the nearest pyproject.toml from there up is read. Default: the working directory.
-        defaults: what holds where none of them says anything, in place of DEFAULTS.
+        defaults: the values if no source gives any, instead of DEFAULTS.
 
     Raises:
         UsageError: an unknown option (names the nearest known one) or a value that is not permitted; both name the
@@ -130,7 +130,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
-    """The nearest pyproject.toml from `folder` up, and its [tool.benchax]; (None, {}) where there is none.
+    """Returns the nearest pyproject.toml from `folder` up, and its [tool.benchax]; (None, {}) if there is no such file.
 
     Raises:
         UsageError: it cannot be read.

@@ -1,7 +1,7 @@
-"""Texts of strangers, made fit to be shown or kept: names, messages, what a program printed.
+"""Makes untrusted texts safe to show or keep: names, messages, output of programs.
 
-They may be of any length, and hold what a terminal obeys (escape sequences, a carriage return) or what turns the order
-of a line around (marks of right-to-left text), so that a line would show what it does not say.
+They can have any length. They can hold commands for a terminal (escape sequences, a carriage return), or marks of
+right-to-left text, which reverse the order of a line. Then a line would look different from its content.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACEBACK = 20_000
-"""Characters, of what a row keeps of an error."""
+"""The number of characters that a row keeps of an error."""
 
 # C0 and C1 but for tab and line break, the marks and overrides of direction, line and paragraph separators.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -1,13 +1,13 @@
-"""How far something is that takes long: one kind of event, and the one display of it.
+"""Progress reporting: one event type and one display.
 
     with show_progress(progress) as report:
         report(ProgressEvent("matmul[n=128]", "compile", done=3.2, total=12))
 
-Whatever measures takes the same `progress=`: a function of events; True, which shows them; False, which does not; or
-None, which shows them where somebody sits at a terminal and it takes longer than two seconds.
+All measuring functions take the same `progress=`. It is a function of events, True (shows them), False (does not), or
+None. None shows events at a terminal if the work takes longer than two seconds.
 
-Nothing is drawn by a thread of its own: a bar that redraws itself would disturb what is measured. It is redrawn when an
-event comes, and whoever measures reports between samples only.
+No separate thread draws: a bar that redraws itself would disturb the measurement. The bar is redrawn when an event
+comes, and events come only between samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PATIENCE_S = 2.0
-"""What is over by then needs no display."""
+"""Work that ends within this time needs no display."""
 REDRAW_S = 0.1
 LONGEST_LABEL = 40
 BAR_WIDTH = 24
@@ -46,7 +46,7 @@ _NEARLY_DONE = 0.999
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """What begins now, and how far the whole is.
+    """Names the step that begins now, and the progress of the whole work.
 
     Example:
         >>> events = []
@@ -60,11 +60,11 @@ class ProgressEvent:
     doing: str = ""
     """Which part of it: a stage, a timer."""
     done: float = 0.0
-    """The part that is done of `total`. Between two whole numbers lies a part of an item."""
+    """The finished part of `total`. A fraction counts the finished part of an item."""
     total: int = 0
-    """0 where nobody knows how many there will be."""
+    """0 if the number of items is not known."""
     left_s: float | None = None
-    """A guess; None where there is none."""
+    """An estimate; None if there is no estimate."""
     is_most: bool = False
     """Is `left_s` the most that it can take?"""
     is_lasting: bool = False
@@ -87,7 +87,7 @@ def quiet(event: ProgressEvent) -> None:
 
 
 def check_progress(progress: Progress) -> Progress:
-    """What was given, if it can be meant. Raises `UsageError`."""
+    """Returns `progress` if it is valid. Raises `UsageError` otherwise."""
     if callable(progress) or progress is None or isinstance(progress, bool):
         return progress
     raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
@@ -106,12 +106,14 @@ def show_progress(
     results: Callable[[], Sequence[str]] = no_results,
     clock: Callable[[], float] = monotonic,
 ) -> Generator[Listener, None, None]:
-    """Gives what is to be told each event.
+    """Yields the function that receives each event.
 
     Args:
-        progress: see the head of this module. True where stderr is no terminal: a line for each item.
-        has_bar: False where results are written to stdout meanwhile: lines then, since rich would send both to stderr.
-        results: the lines of what has ended so far, which stand above a bar until it goes; the newest, as many as fit.
+        progress: see the head of this module. True without a terminal on stderr writes a line for each item.
+        has_bar: False if results are written to stdout at the same time. Progress is then written as lines, since rich
+            would send both to stderr.
+        results: the lines of finished items. They appear above a bar until it disappears; only the newest are shown, as
+            many as fit.
         clock: seconds; for tests.
 
     Raises:
@@ -131,7 +133,7 @@ def show_progress(
 
 
 def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) -> Callable[[str, float], None]:
-    """Makes events of what the engine tells of one case: its stage, and the share of that which is done."""
+    """Turns the engine's reports of one case into events: the stage, and the finished share of that stage."""
 
     reached = 0.0
 
@@ -146,7 +148,7 @@ def follow_stages(report: Listener, item: str, done: int = 0, total: int = 1) ->
 
 
 class Lines:
-    """A line on stderr for each item, where there is no terminal."""
+    """Writes a line on stderr for each item if there is no terminal."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -162,7 +164,7 @@ class Lines:
 
 
 class Bar:
-    """One line of a terminal that is drawn anew: what is worked on, how far the whole is, and the time left."""
+    """Redraws one line of a terminal: the current item, the progress of the whole, and the time left."""
 
     def __init__(
         self,
@@ -242,14 +244,14 @@ def _stack(lines: Sequence[str], below: Table) -> Group:
 
 
 def with_time_left(event: ProgressEvent, elapsed_s: float) -> ProgressEvent:
-    """`event` with a guess from the time that the first items took, where it has none of its own."""
+    """Returns `event` with an estimate of the time left, from the time of the first items, if it has none yet."""
     if event.left_s is not None or not event.total or event.done < 1 or elapsed_s < PATIENCE_S:
         return event
     return replace(event, left_s=elapsed_s / event.done * max(0.0, event.total - event.done))
 
 
 def describe_rest(event: ProgressEvent) -> str:
-    """What is done, and the time left where it can be told."""
+    """Describes the finished part, and the time left if it is known."""
     how = "at most" if event.is_most else "about"
     left = f", {how} {round_seconds(event.left_s)} left" if event.left_s is not None else ""
     return f"{' '.join(event.doing.split())}{left}"

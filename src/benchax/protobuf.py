@@ -16,7 +16,7 @@ from benchax.errors import FormatError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 PADDING = 16
-"""Bytes to keep behind the data, so that `together` may look one number too far; what lies there is never used."""
+"""Padding bytes after the data, so that `together` can read one number too far; it never uses their content."""
 Ints = NDArray[np.int64]
 
 
@@ -70,9 +70,10 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
 
 
 def alike(data: bytes, at: int, end: int, tag: int) -> tuple[list[int], list[int], int]:
-    """(starts, ends) of the messages that follow one another from `at` with the one-byte tag `tag`, and where they end.
+    """Returns (starts, ends) of the consecutive messages from `at` with the one-byte tag `tag`, and the end of the last
+    one.
 
-    What `fields` does, for the one field that comes a million times.
+    It works as `fields`, for the one field that appears a million times.
     """
     starts: list[int] = []
     ends: list[int] = []
@@ -109,11 +110,12 @@ def signed(value: int) -> int:
 
 
 def together(data: NDArray[np.uint8], start: Ints, end: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
-    """The fields of many messages: first the first field of each, then the second of those that have one, ...
+    """Yields the fields of many messages: first the first field of each, then the second field, if a message has it,
+    ...
 
     Args:
-        data: the bytes, with `PADDING` behind.
-        start, end: where each message lies.
+        data: the bytes, followed by `PADDING`.
+        start, end: the position of each message.
 
     Yields:
         (which message, number, wire type, value, start of the value's bytes), the last two as in `Field`.

@@ -15,7 +15,7 @@ RENDERERS: dict[str, Callable[..., Any]] = {}
 
 
 class SavedAsPage:
-    """A result that can become a page of its own."""
+    """A result that can become a separate page."""
 
     def to_html(self, file: str | os.PathLike[str]) -> None:
         """Writes a page: one file that needs no network, with everything that `print` shows, and interactive charts.

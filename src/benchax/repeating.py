@@ -1,4 +1,4 @@
-"""What repeats in a sequence of calls: the rounds of a loop, each of which may call the same thing several times."""
+"""Finds repetitions in a sequence of calls: the rounds of a loop. A round can call the same thing several times."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LEAST_CALLS = 3
 """Two calls may be anything; three make two steps of the same kind."""
 LONGEST_PERIOD = 64
 SAME = 0.8
-"""So much of a sequence must return after a period: reports and checkpoints come in between."""
+"""The share of a sequence that must repeat after a period: reports and checkpoints come in between."""
 LONGEST_HISTORY = 8
 
 Ints = NDArray[np.int64]
 
 
 def once_a_round(sequence: Ints, at: Ints) -> Ints:
-    """Chooses those of the calls `at` that begin a round of the sequence; all of them where there is one in each."""
+    """Chooses the calls of `at` that begin a round of the sequence; all of them if each round has one."""
     period = _period(sequence)
     if period is None:
         return at
@@ -46,7 +46,7 @@ def _with_first(chosen: Ints) -> Ints:
 
 
 def _period(sequence: Ints) -> int | None:
-    """After how many calls the sequence returns; None where it does not."""
+    """After how many calls the sequence returns; None if it does not."""
     for period in range(1, min(LONGEST_PERIOD, len(sequence) // LEAST_CALLS) + 1):
         if np.mean(sequence[period:] == sequence[:-period]) >= SAME:
             return period

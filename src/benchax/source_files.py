@@ -1,6 +1,7 @@
-"""Whose is a source file: the user's, an installed package's, Python's, JAX's, or ours?
+"""Finds the owner of a source file: the user, an installed package, Python, JAX, or benchax.
 
-What a user is told of is a line of their own, found in a traceback, on a stack, in a jaxpr, or in what a crash left.
+Reports name a line of the user's own code. It is found in a traceback, on a stack, in a jaxpr, or in the output of a
+crash.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Owner = Literal["user", "package", "python", "jax", "benchax"]
 
 @cache
 def owner_of(file: str) -> Owner:
-    """By the folder that it lies in."""
+    """Decides by the folder of the file."""
     for owner, folders in _folders().items():
         if file.startswith(folders):
             return owner
@@ -30,7 +31,7 @@ def owner_of(file: str) -> Owner:
 
 
 def is_in_package(frame: FrameType | None) -> bool:
-    """Does the nearest line that is neither JAX's nor Python's stand in an installed package?"""
+    """Is the nearest line that is neither JAX's nor Python's in an installed package?"""
     while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
         frame = frame.f_back
     return frame is not None and owner_of(frame.f_code.co_filename) == "package"
@@ -44,7 +45,7 @@ def is_called_by_package(frame: FrameType | None) -> bool:
 
 
 _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")
-"""What Python, IPython and doctest name code by that was typed, so that no file has it."""
+"""The names that Python, IPython and doctest give to typed code, which has no file."""
 
 
 def is_typed(file: str) -> bool:
@@ -53,7 +54,7 @@ def is_typed(file: str) -> bool:
 
 
 def is_generated(file: str) -> bool:
-    """Has no file this code, and did nobody type it? It was put together by a program: <frozen os>, <string>."""
+    """Does this code have no file, although no user typed it? A program made it: <frozen os>, <string>."""
     return file.startswith("<") and not is_typed(file)
 
 
@@ -77,7 +78,7 @@ _INSTALLED = re.compile(r"\S*[/\\](?:site|dist)-packages[/\\]")
 
 
 def below_packages(text: str) -> str:
-    """Files of installed packages as optax/_src/base.py: where these lie says nothing, and fills a line."""
+    """Shortens files of installed packages to optax/_src/base.py: their folder says nothing, and fills a line."""
     return _INSTALLED.sub("", text)
 
 
@@ -96,7 +97,7 @@ def is_machinery(file: str) -> bool:
 
 
 def keep_own_frames(found: TracebackType | None) -> TracebackType | None:
-    """A traceback without the machinery, unless JAX_TRACEBACK_FILTERING=off; None where nothing else is in it."""
+    """Returns a traceback without the machinery, unless JAX_TRACEBACK_FILTERING=off; None if nothing else is in it."""
     frames: list[TracebackType] = []
     while found is not None:
         frames.append(found)

@@ -1,10 +1,10 @@
 """Inputs in short: `f32[1024,1024]`, `bf16[8,128]`, `u8[]`, `key`, `f32[1024@data,512]`. Text to shape and dtype, and
 back.
 
-The notation is the one that JAX prints in jaxprs. It says shape and dtype, and, behind an @, the axes of a mesh over
-which a dimension is sharded: `f32[1024@data+model]`, or `f32[1024@(data,model)]` as JAX has it. How many devices an
-axis has, a `MeshSpec` says. The data come from `measuring/inputs.py`, which seeds them, and lie where
-`measuring/meshes.py` puts them. Long NumPy names (`float32[3]`) are read as well.
+JAX prints the same notation in jaxprs. It gives shape and dtype. After an @ it gives the axes of a mesh over which a
+dimension is sharded: `f32[1024@data+model]`, or JAX's form `f32[1024@(data,model)]`. A `MeshSpec` gives the number of
+devices of an axis. `measuring/inputs.py` makes the data with a seed, and `measuring/meshes.py` places them. Long NumPy
+names (`float32[3]`) are read as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ArraySpec:
     dtype: str
     shape: tuple[int, ...]
     axes: tuple[tuple[str, ...], ...] = ()
-    """For each dimension the axes of the mesh that it is sharded over; empty where none is."""
+    """For each dimension, the axes of the mesh over which it is sharded; empty if there are no such axes."""
 
     def __str__(self) -> str:
         if self.dtype == "key" and not self.shape:
@@ -72,7 +72,7 @@ class MeshSpec:
         return dict(self.axes)
 
     def check(self, spec: ArraySpec) -> None:
-        """Raises `UsageError` where `spec` names an axis that is not here or names one twice, or where the devices of
+        """Raises `UsageError` if `spec` names an axis that is not here or names one twice, or where the devices of
         its axes do not divide a dimension."""
         for name, times in Counter(name for over in spec.axes for name in over).items():
             if name not in self.sizes:

@@ -1,9 +1,9 @@
-"""Leaves that are not arrays, in arguments and results: functions inside a module, names, settings.
+"""Handles leaves that are not arrays, in arguments and results: functions inside a module, names, settings.
 
-`jax.jit` takes no functions and no texts, and it makes a traced value of a bool, which a module such as
-`equinox.nn.Dropout` branches on. Users of Equinox wrap their functions in `equinox.filter_jit`, for which every leaf
-that is not an array is static. benchax does the same: `hide` moves such leaves out of the data and into the structure
-of the tree, as `Static`, and `reveal` puts them back before the user's function sees them.
+`jax.jit` takes no functions and no texts. It makes a traced value of a bool, but a module such as `equinox.nn.Dropout`
+branches on its bool. Users of Equinox wrap their functions in `equinox.filter_jit`, which treats every leaf that is not
+an array as static. benchax does the same: `hide` moves such leaves out of the data and into the structure of the tree,
+as `Static`, and `reveal` puts them back before the user's function sees them.
 
 Neither Equinox nor Flax is imported here: a tree holds their objects only if the user has imported them.
 """

@@ -21,7 +21,7 @@ def children(pid: int) -> list[int]:
 
 
 def _lists_of_threads(folder: str) -> list[str]:
-    """Empty where the process has ended, or the kernel keeps no such lists."""
+    """Empty if the process has ended, or the kernel keeps no such lists."""
     texts: list[str] = []
     with contextlib.suppress(OSError):
         # Not by pathlib, which takes five times as long, in each cell of a grid.

@@ -1,4 +1,4 @@
-"""What somebody meant who gives a program, a file of tests or a file of functions where benchmarks are expected."""
+"""Guesses the user's intention if they pass a program, a file of tests or a file of functions instead of benchmarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_NAMES = 4
 
 
 def suggest_for_words(words: Sequence[str]) -> str:
-    """How a program is looked at, or a function measured, that `words` are; empty where they are neither."""
+    """How a program is looked at, or a function measured, that `words` are; empty if they are neither."""
     parts = [part for word in words for part in word.split()]
     if parts and ":" in parts[0]:
         return f"a function is measured by: benchax run {shlex.join(parts)}"

@@ -38,8 +38,8 @@ def seconds_unit(value: float) -> str:
 
 
 def seconds_range(low: float, high: float, digits: int = 3) -> str:
-    """57.2 – 59.3 µs: both ends in one unit, that of the greater one; 112.1 – 112.4 µs: with up to two more digits
-    where they would read the same otherwise."""
+    """57.2 – 59.3 µs: both ends in one unit, the unit of the greater one. 112.1 – 112.4 µs: with up to two more digits
+    if the ends would otherwise look the same."""
     unit = seconds_unit(max(abs(low), abs(high)))
     return f"{' – '.join(_ends(low, high, SECONDS[unit], digits))} {unit}"
 
@@ -118,10 +118,10 @@ def parse_seconds(text: str | float) -> float:
 
 
 def parse_duration(text: str | float) -> float:
-    """As `parse_seconds`, of what must be above 0: a limit of nothing is none.
+    """As `parse_seconds`, for a time above 0: a limit of zero is not a limit.
 
     Raises:
-        UsageError: not a time, or none that passes.
+        UsageError: not a time, or not above 0.
     """
     value = _parse(text, _SECONDS_READ, DURATION)
     if value <= 0:

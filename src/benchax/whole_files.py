@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Into a file beside it first, which then takes its place.
+    """Writes into a second file in the same folder first, which then replaces `file`.
 
     Raises:
-        OSError: it cannot be written; what was there is unchanged.
-        ValueError: there is a zero byte in its name.
+        OSError: it cannot be written; the old content is unchanged.
+        ValueError: its name has a zero byte.
     """
     if file.is_dir():
         raise IsADirectoryError(None, "it is a folder")
@@ -32,7 +32,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def _mode_of(file: Path) -> int:
-    """That of the file that is replaced, else what a new file has here: temporary files are for their owner only."""
+    """The mode of the replaced file, else the mode of new files here: temporary files are for their owner only."""
     with suppress(OSError):
         return file.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -1,14 +1,14 @@
-"""Functions to try benchax on: small, of every kind that its advice is about, and with inputs of their own.
+"""Small functions to try benchax with, one for every kind of its advice, with their own inputs.
 
-They bring their inputs, so that `benchax run benchax.workloads:mlp` and `benchax.bench(mlp)` need nothing else, and
-that examples, tests and benchmarks of benchax mean the same thing by the same name. All are plain functions, not
-jitted, in float32.
+They have their own inputs, so `benchax run benchax.workloads:mlp` and `benchax.bench(mlp)` need nothing else. Examples,
+tests and benchmarks of benchax use the same functions under the same names. All are plain functions, not jitted, in
+float32.
 
     mlp          a few matrix products: dispatch is a good part of it        tutorial of JAX and pytest-jax-bench
     selu         memory traffic that jit fuses into one pass                 tutorial of JAX
     transformer  attention and a wide layer: compute
     rnn          a scan: many small steps that cannot overlap
-    train_step   value and gradient, then Adam: what donation is for
+    train_step   value and gradient, then Adam: for donation
     fft          a library call that XLA does not fuse
 
 Data are random and scaled as initial weights are, so that no softmax saturates and no number overflows.

@@ -31,8 +31,9 @@ __all__ = ["BenchData", "BenchmarkFailed", "JaxBench", "last_entries_with", "loa
 def load(name: str) -> ModuleType:
     """Imports a module of this package, with what it needs, in half the processor time of an import statement.
 
-    Garbage is collected again and again while thousands of objects are made next to all of JAX's, and finds nothing;
-    they stay, so no later collection looks at them. pytest would rewrite the asserts of our own modules, too.
+    Garbage collection would run repeatedly while thousands of objects are made next to all of JAX's, and would find
+    nothing. The objects stay, so later collections ignore them. pytest would rewrite the asserts of our own modules,
+    too.
     """
     name = f"{__name__}.{name}"
     if name in sys.modules:

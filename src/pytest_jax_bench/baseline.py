@@ -1,14 +1,16 @@
-"""With which earlier row a new one is compared, and what the comparison can say: little.
+"""The earlier row that a new one is compared with, and the limits of this comparison.
 
-The first run of the same commit, clean or dirty; where this commit has none, the previous commit, there the newest
-clean run, since a dirty one may hold what was committed next. Or the run that was pinned.
+It is the first run of the same commit, clean or dirty. If this commit has no run, it is the previous commit's newest
+clean run. A dirty run might contain the changes of the next commit. A pinned run replaces both.
 
-Between sessions the machine changes more than code does. In recordings of unchanged functions (21 processes on a busy
-virtual machine, six functions of 8 µs to 20 ms, 20 rounds each) medians differed by up to a factor of 8, least times by
-up to 3, and a rule of "5 % on the mean" alarmed in 44 % of comparisons. So only a factor that unchanged code reached in
-less than one comparison in a hundred, in the least time *and* in the median, is called slower or faster (2.5 from 20
-rounds up, more with fewer); all else is unclear. Smaller effects need both versions side by side in one session
-(`fail_slower.py`). What compilers count is compared exactly.
+Between sessions the machine changes more than code does. In recordings of unchanged functions, medians differed by up
+to a factor of 8, and least times by up to 3. A rule of "5 % on the mean" alarmed in 44 % of comparisons. (21 processes
+on a busy virtual machine, six functions of 8 µs to 20 ms, 20 rounds each.)
+
+So a factor must be one that unchanged code reached in less than one comparison in a hundred. Only such a factor, in the
+least time *and* in the median, counts as slower or faster. The factor is 2.5 from 20 rounds up, and higher with fewer;
+everything else is unclear. Smaller effects need both versions side by side in one session (`fail_slower.py`). The
+compiler's counts are compared exactly.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from pytest_jax_bench.csv.text import word
 from pytest_jax_bench.settings import Pin, PluginSettings
 
 FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
-"""(rounds, factor): from so many rounds in both rows, so much is called. With fewer rounds a chance streak is a
-greater share of them. In the recordings each is exceeded in less than 1 % of comparisons of unchanged functions.
-Nothing is called below 3 rounds, where 1 % need a factor of 4 to 10."""
+"""(rounds, factor): with at least this many rounds in both rows, this factor counts as a change. With fewer rounds a
+chance streak is a greater share of them. In the recordings less than 1 % of comparisons of unchanged functions exceed
+each factor. Below 3 rounds nothing counts, because 1 % need a factor of 4 to 10 there."""
 LEAST_ROUNDS = FACTORS[-1][0]
 COMPILE_FACTOR = 6.0
 """Single readings: unchanged functions took up to 9 times as long, 1 in 100 more than 6."""
@@ -48,7 +50,7 @@ Row = Mapping[str, Any]
 
 
 def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, Any] | None:
-    """The row that `row`, which is in the file already, is compared with; None where there is none."""
+    """Returns the row to compare `row` with, which is in the file already, or None if there is no such row."""
     if settings.no_compare:
         return None
     look = FIRST_LOOK
@@ -77,7 +79,7 @@ def _is_earlier(row: Row, new: Row) -> bool:
 def _choose_reference(
     new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all: bool
 ) -> dict[str, Any] | None:
-    """None where there is none, or an older row, not read yet, might have to be chosen."""
+    """Returns None if there is no such row, or if the choice might be an older row that was not read yet."""
     if pin is not None:
         return _find_pinned(new, earlier, pin, is_all)
     same = [r for r in earlier if _commit(r) == _commit(new)]
@@ -107,7 +109,7 @@ def _commit(row: Row) -> str:
 
 
 def judge_metrics(old: Row, new: Row) -> dict[str, MetricVerdict]:
-    """What can be said of each metric that either row has."""
+    """Judges each metric that either row has."""
     return {metric: _judge_metric(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
 
 
@@ -128,7 +130,8 @@ def column_of(metric: str) -> str:
 
 
 def number_of(row: Row, metric: str) -> float:
-    """Milliseconds or bytes. The mean where there is no median, as in rows of pytest-jax-bench 0.5.0."""
+    """Returns milliseconds or bytes. If there is no median, as in rows of pytest-jax-bench 0.5.0, it returns the
+    mean."""
     value = row[column_of(metric)]
     return row[f"{metric}_mean_ms"] if metric in TIMES and value != value else value
 
@@ -138,7 +141,7 @@ def number_of(row: Row, metric: str) -> float:
 
 @dataclass(frozen=True)
 class MetricVerdict:
-    """What two rows say of one metric, and in a sentence what that rests on."""
+    """The verdict of two rows on one metric, and a sentence with its basis."""
 
     verdict: Verdict
     why: str

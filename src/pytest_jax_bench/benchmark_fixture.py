@@ -1,10 +1,10 @@
 """The object behind the fixture `benchmark`: what tests of pytest-benchmark and pytest-codspeed call.
 
-    benchmark(f, x)                                     20 rounds, or as the marker and the options say
-    benchmark.pedantic(f, args=(x,), rounds=50)         so many rounds, of so many calls
+    benchmark(f, x)                                     20 rounds, or as the marker and the options set
+    benchmark.pedantic(f, args=(x,), rounds=50)         50 rounds; iterations= sets the calls in each
 
-A jitted function is measured with its inputs on the device and its compilation apart; any other function as it stands,
-with the very arguments that it was given (`dispatches.py`). Its outputs are waited for.
+A jitted function is measured with its inputs on the device, and its compilation is separate. Any other function is
+measured unchanged, with its very own arguments (`dispatches.py`). The fixture waits for its outputs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytest_jax_bench.stash import MEASURED
 ROUNDS = 20
 MAX_TIME_S = 1.0
 LEAST_ROUNDS = 6
-"""So many are taken however long they take, as far as five times the limit; more are asked for by `min_rounds`."""
+"""At least this many rounds run even if they take long, up to five times the limit; `min_rounds` asks for more."""
 
 
 class FixtureAlreadyUsed(UsageError):
@@ -65,8 +65,8 @@ class Request(NamedTuple):
 class BenchmarkFixture:
     """Measures one function, once.
 
-    `group`, `extra_info` and `name` may be set until the test ends. `stats` is None before the measurement, and where
-    nothing was measured (--benchmark-disable).
+    `group`, `extra_info` and `name` may be set until the test ends. Without a measurement, as with --benchmark-disable,
+    `stats` stays None.
     """
 
     def __init__(self, item: pytest.Item, keywords: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ def make_document(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _own(record: Record) -> Mapping[str, Any]:
-    """What the fixture `benchmark` was told; empty for other measurements."""
+    """Returns the options of the fixture `benchmark`; empty for other measurements."""
     return record.get("benchmark") or {}
 
 
@@ -88,7 +88,7 @@ def find(output_dir: Path, number: str) -> Path:
     """The saved file whose name begins with `number`; the last one for an empty text.
 
     Raises:
-        UsageError: there is none, or there are several.
+        UsageError: there is no such file, or there are several.
     """
     folder = machine_folder(output_dir)
     files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.json"))

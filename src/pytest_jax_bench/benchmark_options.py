@@ -1,9 +1,10 @@
-"""The options `--benchmark-*` of pytest-benchmark, and `--codspeed`, where neither of the two is active.
+"""The options `--benchmark-*` of pytest-benchmark, and `--codspeed`, if neither of the two is active.
 
     --benchmark-only --benchmark-json=out.json --benchmark-columns=min,median --benchmark-compare-fail=min:5%
 
-What has a counterpart does that. What has none is accepted, so that a command that people have goes on working, and
-answered with the nearest (`WITHOUT`). Loaded only in sessions that say one of these words, or want the fixture.
+An option with a counterpart does the same. An option without one is accepted, so that existing commands keep working,
+and a message names the nearest option (`WITHOUT`). This module is loaded only in sessions that use one of these words,
+or the fixture.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ WITHOUT = {
     "netrc": "a PostgreSQL URL as --store of benchax",
     "cleanup": "nothing: files are kept",
 }
-"""What pytest-benchmark takes a value for and benchax does not know, and what comes nearest."""
+"""The options of pytest-benchmark that take a value and that benchax does not know, and the nearest alternative."""
 SILENT = ("disable-gc", "verbose", "quiet", "save-data")
 """Switches that hold always (no garbage is collected in rounds, all readings are kept), or for which pytest has its own
 (-v, -q)."""
@@ -168,7 +169,8 @@ def _dest(name: str) -> str:
 
 
 def values_of(config: pytest.Config) -> dict[str, Any]:
-    """What was said, by the names of `settings.BenchmarkSettings`; empty where these options are another plugin's."""
+    """Returns the given options, by the names of `settings.BenchmarkSettings`; empty if these options belong to another
+    plugin."""
     names = ("json", "save", "autosave", "compare", "group_by", "sort", "columns", "name", "time_unit", "max_time")
     found = {name: config.getoption(_dest(name), None) for name in (*names, "min_rounds", "only", "skip")}
     found["only"] = found["only"] or config.getoption("codspeed", None)
@@ -176,7 +178,7 @@ def values_of(config: pytest.Config) -> dict[str, Any]:
 
 
 def for_ours(config: pytest.Config) -> dict[str, Any]:
-    """What these options say of ours, by the names of `settings.PluginSettings`."""
+    """Returns the values that these options set for our own options, by the names of `settings.PluginSettings`."""
     import pytest
 
     for one, other in (("only", "disable"), ("only", "skip"), ("disable", "enable")):

@@ -23,8 +23,8 @@ KEYWORDS = (
     "group", "min_rounds", "max_time", "max_rounds", "min_time", "precision", "confidence", "timer", "disable_gc",
     "warmup", "warmup_iterations", "warmup_time", "calibration_precision", "cprofile",
 )  # fmt: skip
-"""Of pytest-benchmark and pytest-codspeed. Those from `min_time` on are accepted and change nothing: see WITHOUT of
-`benchmark_options.py`."""
+"""The keywords of pytest-benchmark and pytest-codspeed. Those from `min_time` on are accepted and change nothing: see
+WITHOUT of `benchmark_options.py`."""
 MARKER_LINE = (
     "benchmark(group=None, min_rounds=1, max_time=1.0, ...): as of pytest-benchmark and pytest-codspeed. On a test "
     "without a fixture that measures, the whole test is measured"

@@ -61,7 +61,7 @@ def sort(records: Sequence[Record], by: str | None) -> list[Record]:
 
 
 def statistics_of(record: Record) -> dict[str, Any]:
-    """By the names of pytest-benchmark; empty where nothing was timed."""
+    """Returns statistics by the names of pytest-benchmark; empty if nothing was timed."""
     readings = record.get("readings")
     return stats(readings["times_s"]) | {"iterations": readings["iterations"]} if readings else {}
 

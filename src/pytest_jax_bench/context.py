@@ -1,9 +1,9 @@
-"""Where a benchmark belongs: its test, its parameters, its files, and what is in force for it.
+"""The context of a benchmark: its test, its parameters, its files, and its settings.
 
-Made out of pytest's `request`, or for use outside of pytest out of a path.
+It is made from pytest's `request`, or from a path for use outside of pytest.
 
 Among the workers of pytest-xdist one measures at a time: two at once would measure each other. They share a lock on a
-file, which the system takes back when a process dies. Other tests still run beside a measurement.
+file, which the system takes back when a process dies. Other tests still run during a measurement.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def hold_open(config: pytest.Config, place: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Git sees the CSV files in it, which people may want to keep, but not the database."""
+    """Git sees the CSV files in it, which users might want to keep, but not the database."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)

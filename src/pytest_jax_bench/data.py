@@ -1,5 +1,5 @@
-"""What users read their results with: `BenchData`, which `measure` returns, and `load_bench_data` with
-`last_entries_with`, as in pytest-jax-bench 0.5.0.
+"""Reading results: `BenchData`, which `measure` returns, and `load_bench_data` with `last_entries_with`, as in
+pytest-jax-bench 0.5.0.
 
 The columns and the files are those of `csv/files.py`; here a folder becomes one array, and the text of the parameters
 becomes columns.
@@ -40,21 +40,21 @@ def load_bench_data(
     interprete_parameters: bool = False,
     merge_param: bool = False,
 ) -> Any:
-    """The rows of a CSV file, or of all CSV files of the plugin in a folder, as a NumPy structured array.
+    """Loads the rows of a CSV file, or of all CSV files of the plugin in a folder, as a NumPy structured array.
 
-    Times are in milliseconds, nan for those that were not measured; bytes and counts are -1 then.
+    Times are in milliseconds, or nan if not measured; bytes and counts are -1 then.
 
     Args:
-        file: a CSV file (of any version), or a folder, which may hold files of other tools as well.
+        file: a CSV file (of any version), or a folder, which can contain files of other tools as well.
         remove_dirty_mark: "6bc9501+" (with uncommitted changes) becomes "6bc9501".
-        interprete_parameters: return `(data, parameters)`, the latter a record array with one column per parameter,
-            or None if no row has any. A column is of numbers where all values are, with nan for rows without it;
-            otherwise of texts, or of objects with None.
-        merge_param: return one array that has the parameters as columns, too. One that bears the name of another
-            column is called `param_` and its name.
+        interprete_parameters: return `(data, parameters)`, the latter a record array with one column per parameter, or
+            None if no row has any. If all values are numbers, the column has numbers, with nan for rows without it.
+            Otherwise it has texts, or objects with None.
+        merge_param: return one array that has the parameters as columns, too. A parameter with the name of another
+            column gets the prefix `param_`.
 
     Returns:
-        The array, or as said above.
+        The array, or the results described above.
 
     Raises:
         FileNotFoundError: there is nothing at `file`, or it's a folder without a CSV file of the plugin.
@@ -160,7 +160,7 @@ class BenchData:
     eager: Measurement | None = None
     name: str = ""
     notes: tuple[str, ...] = ()
-    """What should be known before the numbers are believed."""
+    """Facts to know before you trust the numbers."""
 
     def __getattr__(self, name: str) -> Any:
         columns = self.__dict__.get("columns", {})  # not there yet while being unpickled

@@ -1,12 +1,12 @@
-"""--ptjb-fail-slower: the reference's program runs again, beside that of now, and nothing else decides.
+"""--ptjb-fail-slower: the reference's program runs again, side by side with the present one, and only this decides.
 
-Times of two sessions tell no change below a factor of 2.5. So both programs are run side by side, in fresh processes
-(`benchax.paired_runs`), and a change counts when a second measurement confirms it. This is done in the test and not at
-the end of the session: how long a program takes may depend on the values that it is given, and only here are they at
-hand; later, random data of their shapes would have to do. Programs that are equal but for names of files and numbers of
-lines are the same, and need not run.
+Times of two sessions cannot show a change below a factor of 2.5. So both programs run side by side, in fresh processes
+(`benchax.paired_runs`), and a change counts when a second measurement confirms it. This happens in the test and not at
+the end of the session. A program's time can depend on its input values, and only the test has them. Later, random data
+of their shapes would have to replace them. Programs that are equal except for names of files and numbers of lines are
+the same, and need not run.
 
-What has no program is not compared, and says why.
+A measurement without a program is not compared, and gives the reason.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SAME_PROGRAM = f"same: {side_by_side.SAME_PROGRAM}"
 
 @dataclass(frozen=True)
 class GateResult:
-    """What became of one measurement."""
+    """The result of one comparison."""
 
     against: str
     """The reference, as --ptjb-pin takes it."""
     verdict: Verdict | None
     """The verdict on the run time; None: not compared."""
     text: str
-    """The verdict with its numbers, or why there is none."""
+    """The verdict with its numbers, or why there is no verdict."""
     alarms: tuple[str, ...] = ()
-    """What exceeds its limit."""
+    """The metrics that exceed their limits."""
     notes: tuple[str, ...] = ()
-    """What must be known of the comparison, or that there is none."""
+    """Facts to know about the comparison, or a note that there is no comparison."""
     change: str = ""
     """Of the run time: +32 %."""
     unjudged: tuple[str, ...] = ()
@@ -56,10 +56,10 @@ class GateResult:
 
 
 def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, limits: Limits) -> GateResult:
-    """Compares a measurement of a jitted function, which is stored, with the one that the row `old` stands for.
+    """Compares a measurement of a jitted function, which is stored, with the measurement of the row `old`.
 
     Args:
-        measured, case: of the jitted function; None where there is none.
+        measured, case: of the jitted function; None if there is no such function.
     """
     labels = (label(old), label(new))
     try:
@@ -98,7 +98,7 @@ def _refuse(against: str, why: str, limits: Limits) -> GateResult:
 
 
 def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, case: Case | None) -> PairedRun:
-    """Raises `NotMeasured` where there is none, which says why."""
+    """Raises `NotMeasured` with the reason if there is no pair."""
     if new is None or case is None:
         raise NotMeasured("only jitted functions have a program that could run again")
     store, reference = side_by_side.find_reference(old, new)
@@ -116,7 +116,7 @@ def _pair_programs(old: Row, labels: tuple[str, str], new: Measurement | None, c
 
 
 def _leaves(case: Case, seed: int) -> tuple[Any, ...]:
-    """What the program of `case` is given: the test's own inputs."""
+    """Returns the inputs of the program of `case`: the test's own inputs."""
     prepared = prepare(case, seed)
     return leaves_of(prepared.subject_of(prepared.trace())).args
 

@@ -1,14 +1,15 @@
-"""JaxBench: what tests and programs call. It asks benchax to measure, keeps the row, and tells the summary.
+"""JaxBench, the object that tests and programs call. It asks benchax to measure, keeps the row, and informs the
+summary.
 
     jb = JaxBench(request, jit_rounds=20, jit_warmup=1, eager_rounds=10, eager_warmup=1)
     res, out = jb.measure(fn=f, fn_jit=jax.jit(f), x=x)
 
-What decides is elsewhere: the steps in `measure.py`, what is kept of them in `keep.py`, where it all belongs in
+The decisions are elsewhere: the steps in `measure.py`, the stored data in `keep.py`, the test and its files in
 `context.py`.
 
---ptjb-disable, --ptjb-only and --ptjb-skip say which measurements are taken. A pattern is looked for in NODEID#TAG,
-such as tests/test_fft.py::test_fft[128]#base; with * or ? it must match all of it. Brackets mean themselves, since node
-ids have them.
+--ptjb-disable, --ptjb-only and --ptjb-skip select the measurements. A pattern is looked for in NODEID#TAG, such as
+tests/test_fft.py::test_fft[128]#base; with * or ? it must match all of it. Brackets are literal, since node ids have
+them.
 """
 
 from __future__ import annotations
@@ -68,20 +69,21 @@ ROUNDS = Rounds(jit_rounds=20, jit_warmup=1, eager_rounds=20, eager_warmup=1)
 
 
 class JaxBench:
-    """Measures functions and keeps what was measured.
+    """Measures functions and keeps the results.
 
     Args:
         request: pytest's fixture of that name; None outside of pytest.
         path: outside of pytest: where the CSV file goes, with or without ".csv".
-        jit_rounds, eager_rounds: readings of the clock; 0 leaves that part out. A reading holds several calls where
-            they are short.
+        jit_rounds, eager_rounds: readings of the clock; 0 leaves that part out. A reading covers several calls if they
+            are short.
         jit_warmup, eager_warmup: whether to warm up: until the times are steady, for 20 ms times this at most. With 0
             rounds, the function is called once.
         jit_loops: above 1, the jitted function is timed inside a compiled program, without the cost of calling it;
-            how often it runs there is found out.
-        calls_per_round: so many calls in each round, and exactly as many as there are warm-ups before them; for
-            functions with side effects. Beside them there is the first run, and no memory of an eager function.
-        timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout; stronger than the marker.
+            benchax chooses how often it runs there.
+        calls_per_round: number of calls in each round, for functions with side effects. The numbers of rounds and of
+            warm-ups before them are then exact. In addition there is only the first run, and no memory reading of an
+            eager function.
+        timer, verify, timeout_s: as --ptjb-timer, --ptjb-verify, --ptjb-timeout; they override the marker.
         save_graph: as --ptjb-save-graph.
     """
 
@@ -183,8 +185,9 @@ MEASURING = JaxBench._measure.__code__
 class Factory:
     """The fixture `jax_bench`: called with rounds it makes a JaxBench; called with a function it measures that.
 
-    `jax_bench(f, x)` returns what `f(x)` returns. A jitted function is measured stage by stage, any other one as it
-    stands: as "Jit-Run" where it calls jitted functions, with the compilation and the memory of the one it calls.
+    `jax_bench(f, x)` returns what `f(x)` returns. A jitted function is measured stage by stage, any other one
+    unchanged. A function that calls jitted functions is measured as "Jit-Run", with the compilation and the memory of
+    the one it calls.
     """
 
     def __init__(self, request: pytest.FixtureRequest) -> None:

@@ -1,7 +1,7 @@
-"""What `pytest --forked` (pytest-forked) needs: a word in place of a hang, and reports that can travel.
+"""Support for `pytest --forked` (pytest-forked): a message instead of a hang, and reports that can travel.
 
-JAX starts threads, and a forked process has none of its parent's: a computation there waits for ever. So a benchmark in
-a fork of a process whose JAX has started is refused, with what to do.
+JAX starts threads, and a forked process has none of its parent's: a computation there waits forever. So the plugin
+refuses a benchmark in a fork of a process whose JAX has started, with advice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What is kept of a measurement: its row in the CSV file, its graph, its record for the summary, and the result.
+"""The stored parts of a measurement: its row in the CSV file, its graph, its record for the summary, and the result.
 
-The row comes first. What follows it may fail without costing it, and without failing the test: then a note says so.
+The row comes first. A later step can fail without losing the row, and without failing the test: then a note says so.
 
-A row of the CSV file has milliseconds, bytes, NaN and -1 for what was not measured. Only here and in
-`pytest_jax_bench.csv.files` do these exist; the rest of benchax has seconds and None.
+A row of the CSV file has milliseconds, bytes, NaN, and -1 for values that were not measured. These exist only here and
+in `pytest_jax_bench.csv.files`; the rest of benchax has seconds and None.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def tag_in_name(tag: str) -> str:
 
 
 def _compile(call: MeasureCall) -> tuple[Any, str]:
-    """(lowered, program) once more, where it was compiled in another process."""
+    """Returns (lowered, program), compiled again if another process compiled them before."""
     fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
     lowered = fn.lower(*call.args, **call.kwargs)
     return lowered, lowered.compile().as_text()
@@ -163,7 +163,7 @@ def _append(csv: Path, row: dict[str, Any], nodeid: str, notes: list[str]) -> di
 def _run_gate(
     call: MeasureCall, measured: StepResults, context: BenchContext, old: dict[str, Any] | None, new: dict[str, Any]
 ) -> fail_slower.GateResult | None:
-    """None where nobody asked, or there is nothing to compare with."""
+    """Returns None without a request, or if there is nothing to compare with."""
     limits = context.settings.fail_slower
     if limits is None or old is None or new["status"] != "ok":
         return None
@@ -205,7 +205,7 @@ def _make_record(
     measured: StepResults,
     context: BenchContext,
 ) -> dict[str, Any]:
-    """What the summary is told, in plain values: it may be in another process."""
+    """Returns the data for the summary, in plain values, because the summary can be in another process."""
     wanted = context.settings.benchmark
     is_exported = context.settings.json is not None or wanted.keeps_documents
     return {
@@ -256,14 +256,14 @@ def row_of(
 
 
 def commit_of(environment: Environment) -> str:
-    """6bc9501; 6bc9501+ where anything differs from it, or nobody knows; "unknown" without git."""
+    """6bc9501; 6bc9501+ if anything differs from it, or if that is unknown; "unknown" without git."""
     if environment.commit is None:
         return UNKNOWN
     return environment.commit[:COMMIT_DIGITS] + ("" if environment.is_dirty is False else "+")
 
 
 def doubts(measured: StepResults) -> str:
-    """What casts doubt on the numbers themselves."""
+    """Returns the facts that cast doubt on the numbers themselves."""
     return "; ".join(r.message for r in _doubtful(measured))
 
 
@@ -291,7 +291,8 @@ def _is_commit_hidden(measured: StepResults) -> bool:
 
 
 def _ranges(measured: StepResults) -> dict[str, list[float]]:
-    """Least and greatest reading in milliseconds, where there are too few for an interval of the median."""
+    """Returns the least and the greatest reading in milliseconds, if there are too few for an interval of the
+    median."""
     found = {kind: m.headline for kind, m in measured.timed.items()}
     few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
     return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}

@@ -1,7 +1,7 @@
 """Fits the table to a terminal: a row is one line if it fits, else its name is above its values.
 
-Names, values, and units stay whole. Where a line is too long, the blanks inside values are left out first, then tags
-that say nothing; a row that's still too long goes on in a further line. Colours have no width, and are put on last.
+Names, values, and units stay whole. If a line is too long, the blanks inside values go first, then tags without
+information. A row that's still too long continues on another line. Colours have no width, and are put on last.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
 
 
 def problem(item: pytest.Item) -> str | None:
-    """What is wrong with the markers of `item`, in a message; None if nothing is."""
+    """Returns the problem with the markers of `item`, in a message, or None if there is no problem."""
     for mark in _marks(item):
         if mark.args:
             return f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {_names()}"

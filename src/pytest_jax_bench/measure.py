@@ -1,10 +1,10 @@
-"""The steps of one `measure()`: which cases are measured, how far, with which options. benchax measures.
+"""The steps of one `measure()`: its cases, how far to measure them, and their options. benchax measures.
 
     eager: first run, memory, warm up, rounds  →  jitted: trace, lower, compile, plan, first run, verify, rounds
 
-A round is a sample: one reading of the clock, over several calls where they are short. Warming up ends when the times
-are steady, and takes at most 20 ms for each warm-up call that is asked for (one call of a slow function is enough).
-With `calls_per_round` both counts are kept to exactly.
+A round is a sample: one reading of the clock, over several calls if they are short. Warming up ends when the times are
+steady. It takes at most 20 ms for each requested warm-up call (one call of a slow function is enough). With
+`calls_per_round` both counts are exact.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How much is measured, as `JaxBench` was told."""
+    """The numbers of rounds and warm-ups, as given to `JaxBench`."""
 
     jit_rounds: int = 0
     jit_loops: int = 1
@@ -79,7 +79,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class MeasureCall:
-    """What is called, and what for."""
+    """The function to call, and its purpose."""
 
     fn: Callable[..., Any] | None
     fn_jit: Callable[..., Any] | None
@@ -87,14 +87,14 @@ class MeasureCall:
     kwargs: dict[str, Any]
     tag: str
     work: Any = None
-    """What one call gets done, as for `benchax.bench`."""
+    """The work of one call, as for `benchax.bench`."""
     is_observed: bool = False
     """Is `fn` jitted work where it dispatches any, however it's called?"""
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What was asked for in the call of JaxBench itself: stronger than the marker."""
+    """The options in the call of JaxBench itself: they override the marker."""
 
     timer: str | None = None
     verify: str | None = None
@@ -110,7 +110,7 @@ class Overrides:
 
 @dataclass
 class StepResults:
-    """What came of it; filled step by step."""
+    """The results of the steps, filled in step by step."""
 
     eager: Measurement | None = None
     jit: Measurement | None = None
@@ -120,11 +120,11 @@ class StepResults:
     leaves: list[Any] | None = None
     """The inputs of the jitted function's program; None if they stayed in another process."""
     error: BaseException | None = None
-    """What the function raised, or why there is no answer."""
+    """The exception of the function, or the reason why there is no answer."""
     kept: list[tuple[Measurement, Options]] = field(default_factory=list[tuple[Measurement, Options]])
     """Rows, until they are stored."""
     notes: list[str] = field(default_factory=list[str])
-    """What became of storing them."""
+    """The notes about storing the results."""
     observed: Observed | None = None
     is_build: bool = False
     folder: Path | None = None
@@ -145,13 +145,13 @@ class StepResults:
 def run_steps(
     call: MeasureCall, rounds: Rounds, overrides: Overrides, context: BenchContext, *, store: bool
 ) -> StepResults:
-    """Takes the steps that were asked for, and stops at the first that fails.
+    """Takes the requested steps, and stops at the first that fails.
 
     Args:
         store: keep the rows in the database (with several processes of JAX, the first one's).
 
     Raises:
-        UsageError: an option that is not permitted. What the functions do wrong is in the answer.
+        UsageError: an option that is not permitted. Errors of the functions are in the answer.
     """
     measured = StepResults(is_build=overrides.is_build, folder=context.folder)
     try:
@@ -223,8 +223,8 @@ def _store(measured: StepResults, context: BenchContext) -> None:
 
 @contextlib.contextmanager
 def warnings_into(notes: list[str]) -> Iterator[None]:
-    """What is warned about inside (a damaged file was repaired) becomes notes: pytest may turn warnings into errors,
-    and a row would be lost."""
+    """Turns warnings inside (a damaged file was repaired) into notes: pytest can turn warnings into errors, and a row
+    would be lost."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -232,7 +232,7 @@ def warnings_into(notes: list[str]) -> Iterator[None]:
 
 
 def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
-    """What the call, the marker and the command line ask for, in this order."""
+    """Returns the options of the call, the marker and the command line, in this order."""
     marker, settings = context.marker, context.settings
     timeout_s = overrides.timeout_s or marker.get("timeout_s") or settings.timeout
     return {

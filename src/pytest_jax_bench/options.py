@@ -1,10 +1,10 @@
 """The options of the plugin: on the command line, in pytest's configuration, and checked before anything runs.
 
-    --ptjb-timer wall        beside        [pytest] ptjb_timer = wall
+    --ptjb-timer wall        or            [pytest] ptjb_timer = wall
 
-Each is also spelled with `benchax` in place of `ptjb`, here and there. The command line wins. What benchax itself
-understands (timer, verify, timeout) may also stand in `[tool.benchax]`, which both override. Nothing of benchax is
-imported with this, and no dataclass is made (1 ms each): pytest loads it in every session.
+Each option also has a spelling with `benchax` instead of `ptjb`, in both places. The command line wins. Options of
+benchax itself (timer, verify, timeout) can also be in `[tool.benchax]`, which both override. This module imports
+nothing else from benchax, and makes no dataclass (1 ms each), because pytest loads it in every session.
 """
 
 from __future__ import annotations
@@ -162,10 +162,10 @@ def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def values_of(config: pytest.Config) -> dict[str, Any]:
-    """What is in force, by the names of `settings.PluginSettings`; what nobody has said is left out.
+    """Returns the values in force, by the names of `settings.PluginSettings`, without options that have no value.
 
     Raises:
-        pytest.UsageError: a value in pytest's configuration that is not permitted. Those of the command line have been
+        pytest.UsageError: a value in pytest's configuration that is not permitted. Such values on the command line were
             refused before.
     """
     found = {option.name: _value(config, option) for option in OPTIONS}

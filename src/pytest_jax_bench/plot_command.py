@@ -26,7 +26,7 @@ from pytest_jax_bench.plots.labels import natural
 from pytest_jax_bench.plots.pictures import MOST_RUNS
 
 HEADER = 80
-"""Lines at the top of a CSV file that may hold its facts."""
+"""Lines at the top of a CSV file that can contain its facts."""
 EPILOG = """\
 pictures, beside the CSV file of each test:
   main.png          history: run times, compile time and memory of all runs

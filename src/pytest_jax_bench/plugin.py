@@ -1,7 +1,7 @@
 """The hooks of the plugin `ptjb`, and the fixture `jax_bench`. They measure nothing, and load nothing until asked.
 
-What a test has measured travels to the summary as a text on its report, so it arrives in the same way from this
-process, from a fork, and from a worker of xdist; no file is read again to learn what just ran.
+The measurements of a test travel to the summary as a text on its report. So they arrive in the same way from this
+process, from a fork, and from a worker of xdist. The summary reads no file again to learn what just ran.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def other_plugins(config: pytest.Config) -> list[str]:
-    """Those that have a fixture `benchmark` and options of their own, as far as they are active."""
+    """Returns the active plugins that have a fixture `benchmark` and their own options."""
     active = {
         "pytest-benchmark": ("benchmark", "pytest_benchmark.plugin"),
         "pytest-codspeed": ("codspeed", "pytest_codspeed.plugin"),
@@ -115,10 +115,10 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 @contextlib.contextmanager
 def limit_compiles(item: pytest.Item) -> Iterator[None]:
-    """Around the call of `item`: it fails if it compiles more programs than `max_compiles` of its markers, if any.
+    """Wraps the call of `item`, which fails if it compiles more programs than `max_compiles` of its markers, if any.
 
-    What counts is what the test's own lines compile, first calls included; not what eager operations compile, and not
-    what `jax_bench` does, which compiles each function anew to time that.
+    Only compilations by the test's own lines count, including first calls. Eager operations do not count. `jax_bench`
+    does not count either, because it compiles each function again to time that.
     """
     from pytest_jax_bench import marks
 

@@ -1,17 +1,16 @@
-"""What the terminal says at the end: the table, notes, the gate, plots, and the JSON file.
+"""The terminal output at the end of a session: the table, notes, the gate, plots, and the JSON file.
 
-Verbosity: the table alone with -q (and what fails the session), nothing but that with -qq; with -v also the files that
-were drawn and why comparisons are unclear.
+Verbosity: -q shows the table alone (and the failures of the session), -qq only the failures. The option -v also shows
+the drawn files, and why comparisons are unclear.
 
 With --ptjb-json all results of a session go into one JSON document:
 
     {"format": "ptjb-json", "version": 1, "session": …, "created": …,
      "results": [{"nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements"}, …]}
 
-`row` and `reference` have the columns of the CSV file, null for NaN; `verdicts` says for each metric [verdict, why];
-`gate` is what --ptjb-fail-slower came to, {"against", "verdict", "text", "alarms", "notes", "unjudged"}, null without
-it;
-`measurements` are the documents of benchax with every reading, as `benchax run --json` writes them.
+`row` and `reference` have the columns of the CSV file, null for NaN. `verdicts` has [verdict, why] for each metric.
+`gate` is the result of --ptjb-fail-slower, {"against", "verdict", "text", "alarms", "notes", "unjudged"}, null without
+it. `measurements` are the documents of benchax with every reading, as `benchax run --json` writes them.
 """
 
 from __future__ import annotations
@@ -248,7 +247,7 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
 
 
 def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[str]) -> dict[str, Any]:
-    """What the test's own marker says of plots."""
+    """Reads the plot options of the test's own marker."""
     from pytest_jax_bench.plots import custom  # with NumPy, which a session without plots need not wait for
 
     own = config.stash[stash.MARKED].get(record["nodeid"])

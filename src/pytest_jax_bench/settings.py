@@ -1,4 +1,4 @@
-"""What is in force in a session, once something is measured or reported; how it is given is in `options.py`."""
+"""The settings of a session, once something is measured or reported. `options.py` has the options that set them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pin:
-    """What everything is compared with. `commit` None: the one that is checked out; `run` None: its first."""
+    """The reference for all comparisons. `commit` None: the one that is checked out; `run` None: its first."""
 
     commit: str | None
     run: int | None
@@ -29,7 +29,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class BenchmarkSettings:
-    """What the options `--benchmark-*` say beyond those of ours."""
+    """The values of the options `--benchmark-*` that have no counterpart among ours."""
 
     json: Path | None = None
     save: str | None = None
@@ -60,7 +60,7 @@ class BenchmarkSettings:
 
 @dataclass(frozen=True)
 class PluginSettings:
-    """What is in force in a session. None: nothing was said."""
+    """The settings of a session. None: not set."""
 
     output_dir: Path = Path(OUTPUT_DIR)
     no_compare: bool = False

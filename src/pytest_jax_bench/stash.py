@@ -17,6 +17,6 @@ MEASURED = pytest.StashKey[list[dict[str, Any]]]()
 MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()
 """Marker keywords by nodeid, where this process has collected the tests."""
 FIXTURE = pytest.StashKey[Any]()
-"""Of an item: the object behind its fixture `benchmark`."""
+"""The object behind the fixture `benchmark` of an item."""
 HELD = pytest.StashKey[set[str]]()
 """The stores that are held open until the session ends."""

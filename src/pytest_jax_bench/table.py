@@ -1,9 +1,9 @@
 """The table in the terminal: a row for each measurement, `old -> new ± half`, units chosen for each cell.
 
-± is half of the 95 % interval of the median: what is not known about this run. Where that is as much as the value, the
-ends of the interval are shown instead; below six rounds there is none, and (low–high) is the least and the greatest
-reading. A cell is green or red, and says faster or slower, only where the comparison supports that; gray
-means that there's no verdict. How it is fitted to a terminal is in `layout.py`.
+± is half of the 95 % interval of the median: the uncertainty of this run. If that is as much as the value, the table
+shows the ends of the interval instead. Below six rounds there is no interval, and (low–high) is the least and the
+greatest reading. A cell is green or red, and says faster or slower, only if the comparison supports that; gray means
+that there's no verdict. `layout.py` fits the table to a terminal.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ COLUMNS = (
     *(TableColumn(title, "words") for title in TITLES.values()),
     TableColumn("Status", "words"),
 )
-"""None are numbers: what is compared stands beside them."""
+"""These columns are not numbers: the compared values are next to them."""
 
 
 def tabulate_records(records: Sequence[Record]) -> Table:
-    """A row for each; columns that nobody fills are left out."""
+    """A row for each record, without the columns that no record fills."""
     return Table(COLUMNS, tuple(map(_list_cells, records))).without_empty_columns()
 
 
@@ -162,7 +162,8 @@ DOUBTS: dict[str, tuple[str, Style]] = {
     "impure": ("impure", "warning"),
     "kept-program": ("nothing compiled", "warning"),
 }
-"""By the code of a remark: what stands in the last column of a row that has its numbers. Red: a check failed."""
+"""By the code of a remark: the text in the last column of a row whose numbers the remark is about. Red: a check
+failed."""
 SEE_BELOW: tuple[str, Style] = ("see below", "warning")
 
 

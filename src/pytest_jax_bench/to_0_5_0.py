@@ -3,9 +3,9 @@
     0  all are written
     1  there is no CSV file of the plugin in that folder
 
-For who goes back to 0.5.0: it cannot read a file that benchax has continued, and has measured by the time it says so.
-18 columns, times with two decimals of a millisecond. Rows of failures are left out, since 0.5.0 has no word for them;
-what no column holds is lost. The files that are read stay as they are.
+Use it if you go back to 0.5.0. That version cannot read a file that benchax has continued, and it reports that only
+after measuring. The files have 18 columns, and times with two decimals of a millisecond. Rows of failures are omitted,
+since 0.5.0 cannot express them. Data without a column are lost. The original files stay unchanged.
 """
 
 from __future__ import annotations

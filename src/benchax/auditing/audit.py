@@ -50,19 +50,20 @@ def audit(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Audit:
-    """Looks for what makes `fn(*args, **kwargs)` slower or larger than it must be, or wrong; each finding measured.
+    """Looks for problems that make `fn(*args, **kwargs)` wrong, or slower or larger than necessary, and measures each.
 
-    Nothing of the user's files is changed. A function that does not trace is a finding, not an exception. One that does
-    not end, or that kills its process, does so in a worker: the rules that would call it are "not checked" then.
+    Nothing of the user's files is changed. A function that does not trace is a finding, not an exception. A function
+    that does not end, or that kills its process, does so in a worker: then the rules that would call it are "not
+    checked".
 
     Args:
-        fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited as one that is called
-            as it stands.
+        fn, args, kwargs, name, static, donate, seed: as for `bench`. A plain function is audited unchanged.
         rules: ids of rules, or names of packs (`benchax audit --list`): "not-jitted,cache-off", "numerics". Default:
             all rules but those of packs.
         max_time_s: comparisons, which take most of the time, are begun only in its first three quarters.
-        timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process,
-            where it is called once before it is called here. None: it is called here at once, without a limit.
+        timeout_s: limit of each stage (inputs, trace, lower, compile, first run, eager call) in a worker process. The
+            worker calls the function once before this process does. None: this process calls it at once, without a
+            limit.
         progress: as for `bench`.
 
     Raises:
@@ -82,10 +83,10 @@ def audit(
 def read_limits(
     max_time_s: float | str | None, timeout_s: float | str | None, seed: Any, source: str = "the call"
 ) -> dict[str, Any]:
-    """What `audit_case` and `walk_checklist` take of these: seconds and a whole number.
+    """Converts these options for `audit_case` and `walk_checklist`: seconds and a whole number.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: one of them is invalid.
     """
     return {
         "max_time_s": read_duration("max_time_s", max_time_s, source) or MAX_TIME_S,
@@ -185,7 +186,7 @@ def enter_step(evidence: Evidence | ProgramEvidence, event: ProgressEvent, repor
 
 
 def ask(rule: Rule, evidence: Evidence | ProgramEvidence) -> tuple[list[Finding], Checked]:
-    """What one rule finds, and what became of it. What it found before it failed is kept.
+    """Returns the findings of one rule, and its outcome. Findings from before a failure are kept.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C.

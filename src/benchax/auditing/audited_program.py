@@ -26,7 +26,7 @@ CALLS_S = 20.0
 
 @dataclass(frozen=True)
 class Audited:
-    """What was found, and how the program ended."""
+    """The findings, and how the program ended."""
 
     audit: Audit
     ended: EndedCommand

@@ -1,7 +1,7 @@
-"""What names, parameters and attributes are bound to, as the text of one file tells; `origins.py` follows them.
+"""The values of names, parameters and attributes, according to the text of one file; `origins.py` follows them.
 
-An expression comes with a path, which part of it is meant: for `b.x` after `a, b = make()` it is ("1", "x") of what
-`make` gives.
+An expression comes with a path to the relevant part. For `b.x` after `a, b = make()`, the path into the result of
+`make` is ("1", "x").
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def class_of(tree: ast.AST, scope: ast.FunctionDef) -> ast.ClassDef | None:
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Without what stands in functions and classes inside."""
+    """Yields nodes, without the content of inner functions and classes."""
     for child in ast.iter_child_nodes(scope):
         if not isinstance(child, Function | ast.ClassDef):
             yield child
@@ -46,7 +46,7 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def parameters_of(scope: ast.FunctionDef | ast.Lambda | None, *, own: bool = False) -> list[str]:
-    """Of a function or lambda, without what a method is called on; `own`: with it."""
+    """Returns the parameters of a function or lambda, without the object that a method is called on; `own`: with it."""
     if scope is None:
         return []
     names = [arg.arg for arg in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs)]
@@ -55,7 +55,7 @@ def parameters_of(scope: ast.FunctionDef | ast.Lambda | None, *, own: bool = Fal
 
 
 def fields_of(owner: ast.ClassDef) -> list[str]:
-    """What its constructor takes: parameters of `__init__`, or fields of a dataclass."""
+    """Returns the constructor's arguments: parameters of `__init__`, or fields of a dataclass."""
     init = next((one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
     if init is not None:
         return parameters_of(init)
@@ -92,7 +92,7 @@ def field_default(owner: ast.ClassDef, name: str) -> ast.expr | None:
 
 
 def bindings_of(scope: ast.AST, name: str) -> Iterator[tuple[ast.expr, Path]]:
-    """What a name is bound to in a function or a module, not in those inside of it, and which part of it."""
+    """Yields the values of a name in a function or a module, without inner functions, and the relevant part of each."""
     for node in own_nodes(scope):
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -106,7 +106,7 @@ def bindings_of(scope: ast.AST, name: str) -> Iterator[tuple[ast.expr, Path]]:
 
 
 def _paths_to(target: ast.AST, name: str) -> Iterator[Path]:
-    """Where a name stands in what is assigned to: ("1",) of `a, name = …`."""
+    """Yields the places of a name in an assignment target: ("1",) for `a, name = …`."""
     if isinstance(target, ast.Name) and target.id == name:
         yield ()
     elif isinstance(target, ast.Tuple | ast.List):
@@ -115,7 +115,7 @@ def _paths_to(target: ast.AST, name: str) -> Iterator[Path]:
 
 
 def attribute_values(owner: ast.ClassDef, name: str) -> Iterator[tuple[ast.expr, Path]]:
-    """What methods of a class give an attribute of `self`."""
+    """Yields the values that methods of a class assign to an attribute of `self`."""
     for node in ast.walk(owner):
         if not isinstance(node, ast.Assign):
             continue

@@ -1,8 +1,8 @@
 """`benchax.checklist`: the advice of every guide to fast JAX, ticked off for one function by what was measured.
 
-Each line is answered by rules, by variants that were tried, or by a measurement. "yes": the advice is followed, or
-there is nothing to be gained by it, as was measured; "no": a rule found something, or a variant saves time or memory.
-Where it does not apply, could not be checked or was not decided, the line says why.
+Rules, variants that were tried, or a measurement answer each line. "yes": the advice is followed, or a measurement
+shows that it gains nothing. "no": a rule found something, or a variant saves time or memory. If a line does not apply,
+was not checked or was not decided, it gives the reason.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ VARIANTS = ("bf16", "accumulate-gradients", "remat")
 TRYING_SHARE = 0.5
 """The share of the time that rules leave to the variants."""
 LEAST_LOOKS = 3
-"""Before variants are timed at least so many things are built and run in another process: the function, in float64 too,
-and one variant."""
+"""Before variants are timed, at least this many things are built and run in another process: the function, in float64
+too, and one variant."""
 
 Said = tuple[Answer, str]
 
@@ -128,7 +128,7 @@ def _try_variants(evidence: Evidence, max_time_s: float, begun: float) -> Experi
 
 @dataclass(frozen=True)
 class Known:
-    """What was found out about the function."""
+    """The facts found about the function."""
 
     evidence: Evidence
     answers: Mapping[str, tuple[list[Finding], Checked]]
@@ -204,7 +204,7 @@ def _of_row(row: VariantRow) -> Said:
 
 
 def _by_measurement(answer: Callable[[Evidence], Said]) -> Callable[[Known, Item], Said]:
-    """Answered by a measurement; where there is none, the reason."""
+    """Answers by a measurement, or gives the reason why there is no measurement."""
 
     def answer_item(known: Known, item: Item) -> Said:
         try:

@@ -1,4 +1,4 @@
-"""Copies of what a function was called with, for the time when the program has ended, and the names of it."""
+"""Copies of a function's arguments, for use after the program has ended, and the names of these arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ MOST_COPIED_OF_CALL, MOST_COPIED = 1 << 26, 1 << 27
 
 
 def copy_inputs(call: JaxCall, static: set[Any], jaxpr: Any, rest_bytes: int) -> tuple[Any, ...]:
-    """Copies of the leaves of its arguments, integers first, for they are indices; None in place of what is too large
-    or lies elsewhere. Empty where leaves are not the inputs of the jaxpr one by one.
+    """Copies the leaves of its arguments, integers first, because they are indices. A leaf that is too large, or partly
+    on devices of other processes, becomes None. The result is empty if leaves do not match the inputs of the jaxpr one
+    by one.
 
     Args:
         rest_bytes: no more is copied.
@@ -42,8 +43,8 @@ def size_of(copies: Sequence[Any]) -> int:
 
 
 def name_inputs(call: JaxCall, static: set[Any]) -> tuple[str, ...]:
-    """Of the same leaves, as the user's function calls them, also behind a library's wrapper, which gives jax.jit the
-    same arrays in another order."""
+    """Returns the names of the same leaves in the user's function. This also works behind a library's wrapper, which
+    gives jax.jit the same arrays in another order."""
     leaves = _leaves(call, static)
     named = [(name, value) for i, (name, value) in enumerate(name_arguments(call)) if call.user or i not in static]
     names = {
@@ -74,8 +75,8 @@ def _copy(leaf: Any) -> Any:
 
 
 def read_unseen(array: jax.Array) -> np.ndarray:
-    """A copy of an array that nobody is told of: not by `np.asarray`, which is listened to, nor from the user's own
-    object, which would keep what was read."""
+    """Returns a copy of an array without reporting the read. It does not use `np.asarray`, because benchax listens to
+    it. It does not read the user's own object either, because that object would keep the value."""
     one = array.addressable_data(0) if len(array.sharding.device_set) == 1 else array
     with reads_unseen():
         return one.__array__().copy()

@@ -179,8 +179,8 @@ def _most_trips(body: Body) -> float:
 def where_made(basis: TracedOp) -> tuple[Where | None, Where | None]:
     """The line that makes the derivative and the line that calls it, which are often one.
 
-    JAX reports only the call. The line that binds what is called there can make it, `slope = jax.jacfwd(cost)`, or else
-    the only line of the file that names a function which makes derivatives.
+    JAX reports only the call. The line that binds the called function can make the derivative, `slope =
+    jax.jacfwd(cost)`. Otherwise it is the only line of the file that names a function which makes derivatives.
     """
     called = where_of(basis.line)
     tree = tree_of(called[0]) if called is not None else None

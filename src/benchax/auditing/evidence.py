@@ -1,11 +1,11 @@
-"""Evidence: what rules look at. Each part is worked out when the first rule asks for it, and once.
+"""Evidence: the facts that rules look at. Each part is computed once, when the first rule asks for it.
 
 `Evidence` is about one function with its inputs. Its `can` limits the rules: "call" the function, which
 measures and compares it; "compile" it; or only "trace" it. Functions of a program that has ended are never called.
 `ProgramEvidence` is about a program that ran: its log, its compilations, its transfers.
 
-A part that is missing raises: `NotApplicable` if it makes no sense for this function (one that does not trace has no
-jaxpr), `NotMeasured` if it could not be taken. The audit turns both into a line; a rule need not catch them.
+A missing part raises an exception. `NotApplicable`: it makes no sense for this function (one that does not trace has no
+jaxpr). `NotMeasured`: it could not be taken. The audit turns both into a line; a rule need not catch them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ProgramEvidence:
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What could not be seen, or not as usual."""
+        """Returns remarks on facts that were not seen, or not seen as usual."""
         return (*self.watch.remarks, *(self.transfers.remarks if self.transfers else ()))
 
 
@@ -313,7 +313,7 @@ class Evidence:
 
     @property
     def inspection(self) -> Inspection:
-        """What the compiler makes of it."""
+        """Returns the compiled form of the function."""
         self._check_compiles()
         return self._once("inspection", lambda: inspect_prepared(self.case, self._prepared))
 

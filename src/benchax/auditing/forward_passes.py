@@ -1,8 +1,9 @@
 """Forward passes that a traced program does a second time, after an update, with the data of the first.
 
-The scope of a derivative marks the first. The second is not differentiated, does the same operations at the same lines,
-and reads the same data together with parameters that depend on the gradient. With the same parameters XLA makes one of
-the two, as it does with everything that is computed twice from the same values; so values are numbered here as well.
+The scope of a derivative marks the first pass. The second pass is not differentiated, and does the same operations at
+the same lines. It reads the same data together with parameters that depend on the gradient. With the same parameters,
+XLA makes the two passes one, as it does with every repeated computation on the same values. So this module numbers
+values in the same way.
 """
 
 from __future__ import annotations

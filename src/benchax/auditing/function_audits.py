@@ -34,7 +34,7 @@ READ_S = 20.0
 LONGEST = 120
 """Characters of a signature that are shown: the signature of a model has thousands."""
 MOST_BUILT = 3
-"""Functions that are compiled once more."""
+"""The number of functions that are compiled again."""
 BUILDS = 2
 """As it is, and with its arguments donated."""
 RANKS: Sequence[Outcome] = ("finding", "not checked", "fine", "not applicable")
@@ -116,7 +116,7 @@ def _audit(evidence: Evidence, one: RecordedFunction, asked: Mapping[str, Rule])
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """What a function prints while it is traced was printed when the program traced it."""
+    """Hides the output of a function during tracing: it was printed when the program traced the function."""
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -153,8 +153,8 @@ def _join_functions(
 
 
 def _join(findings: Iterable[Finding]) -> list[Finding]:
-    """One info for each rule, of the function that took longest to compile, with a line for each other one; one finding
-    for each line that several functions run. A package's own functions get no infos."""
+    """Joins findings. Each rule has one info, for the function that took longest to compile, with a line for each other
+    function. A line that several functions run has one finding. A package's own functions get no infos."""
     groups: dict[Any, list[Finding]] = {}
     for i, finding in enumerate(findings):
         if finding.severity == "info" and finding.where and owner_of(finding.where[0]) == "package":

@@ -1,9 +1,10 @@
 """Layouts that a jitted function gives its own arguments: by a constraint inside of it, by the `in_specs` of a
 `shard_map`, or by the `in_shardings` of a jitted function that it calls.
 
-An argument that comes in another layout is moved between devices in each call, and no line outside of the function
-shows it. Only arguments that nothing else reads are looked at: what else reads one may want it as it comes. A layout
-that gives every device all of an array is left out, since who keeps parts and gathers them for a while saves memory.
+An argument that comes in another layout is moved between devices in each call, and no line outside the function shows
+it. The module looks only at arguments that nothing else reads, because another reader might want the original layout.
+It omits a layout that gives every device all of an array: a program that keeps parts and gathers them for a while saves
+memory.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class ArgumentLayouts:
     """How the arguments of one function lay, where they lay on several devices."""
 
     names: Sequence[str]
-    """Of all leaves."""
+    """The names of all leaves."""
     seen: Counter[tuple[int, Any]] = field(default_factory=Counter[tuple[int, Any]])
     """Calls, by leaf and sharding."""
 
 
 class InnerLayout(NamedTuple):
-    """What a function makes of one of its inputs."""
+    """The layout that a function gives to one of its inputs."""
 
     at: int
     sharding: Any
@@ -60,7 +61,7 @@ def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> l
 
 
 def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
-    """Of inputs that are read for nothing else."""
+    """Yields the layouts of inputs that nothing else reads."""
     for i, value in enumerate(index(closed).inputs):
         wanted = [_wanted(op, value) for op in value.readers]
         if wanted and not value.is_output and all(one is not None for one in wanted):

@@ -10,7 +10,8 @@ from benchax.auditing.evidence import Evidence
 
 
 def name_inputs(e: Evidence, n: int) -> list[str]:
-    """Of each of `n` inputs; "input 3" where the arguments are not its inputs one by one, as under a library's jit."""
+    """Names each of `n` inputs. It is "input 3" if arguments do not match the inputs one by one, as under a library's
+    jit."""
     if len(e.input_names) == n:
         return list(e.input_names)
     args, kwargs = e.given

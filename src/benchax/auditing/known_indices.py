@@ -1,7 +1,7 @@
 """Indices of a program that are known before it runs: from its integer arguments, constants and counters of loops.
 
-Operations on integers whose operands are known are computed. What a loop or an unknown index takes out of a known array
-is known as a set of values, and stays one through operations that keep or shift each of them.
+Operations on integers with known operands are computed. If a loop or an unknown index takes a value out of a known
+array, the result is a known set of values. It stays one through operations that keep or shift each value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Origin = int | str
 
 @dataclass(frozen=True, eq=False)
 class KnownIndex:
-    """What is known of a value."""
+    """The known facts about a value."""
 
     array: np.ndarray
     """Its elements; of a set, elements of the array that it was taken from, in one axis."""
@@ -53,7 +53,7 @@ class IndexAccess(NamedTuple):
 
     op: TracedOp
     array: Value
-    """What is indexed; of one_hot, what it makes."""
+    """The indexed array; for one_hot, its result."""
     axis: int
     index: KnownIndex
     width: int
@@ -102,7 +102,7 @@ class KnownIndices:
                 self._known[taken] = self._counted(body, self.of(start), taken, returned)
 
     def of(self, value: Value) -> KnownIndex | None:
-        """What is known of a value."""
+        """Returns the known facts about a value."""
         if value.literal is not None:
             return KnownIndex(np.asarray(value.literal, value.dtype))
         if value not in self._known and value.outer is not None:

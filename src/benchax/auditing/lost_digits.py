@@ -1,7 +1,7 @@
 """Numbers that differ on the host and are equal on the device: float64 dates that become float32, int64 that wraps.
 
-JAX has 32 bits by default and says nothing. What counts is a large offset: 2,460,000 days and some are held to a
-quarter of a day by float32. Small numbers beside large ones, as the tails of a filter, are rounded without harm.
+JAX has 32 bits by default and does not warn. Only a large offset counts: float32 holds about 2,460,000 days to a
+quarter of a day. Small numbers next to large ones, such as the tails of a filter, are rounded without harm.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from benchax.specs import short_dtype
 SAMPLED = 4096
 """Elements, one after another: neighbours are closest to each other, in a series of times."""
 MOST_COLUMNS = 64
-"""Of a table, whose columns are of several kinds."""
+"""The maximum number of columns of a table whose columns have several kinds."""
 LEAST_VALUES, LEAST_DISTINCT = 32, 8
 NEAR = 0.1
-"""Of the largest number: where the numbers spread further, no offset is to blame."""
+"""A share of the largest number. If the numbers spread further, no offset is to blame."""
 KEPT_SHARE = 0.9
-"""Of the different numbers that have to stay different."""
+"""The share of the different numbers that must stay different."""
 NOISE_BITS = 40
-"""Numbers equal to so many bits differ by the rounding of what made them."""
+"""Numbers that are equal to this many bits differ only by the rounding of the operations that made them."""
 WIDE = ("float64", "int64")
 
 
 @dataclass(frozen=True)
 class LostDigits:
-    """What numbers were, and what became of them."""
+    """The original numbers, and their values on the device."""
 
     from_dtype: str
     to_dtype: str
@@ -44,7 +44,7 @@ class LostDigits:
 
     @property
     def sentences(self) -> list[str]:
-        """What is so, for `seen`."""
+        """Returns sentences about the loss, for `seen`."""
         to = short_dtype(self.to_dtype)
         between = f"from {self.low:.12g} to {self.high:.12g}"
         if self.to_dtype.startswith("int"):

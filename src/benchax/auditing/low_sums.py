@@ -1,9 +1,9 @@
-"""Running sums and moving averages of bf16 and f16 in a traced program: what loops and scatters add to one value.
+"""Running sums and moving averages of bf16 and f16 in a traced program: loops and scatters that add to one value.
 
-A carry of a `scan` is a running sum if the body returns the carry with something added: by `+`, by `x.at[i].add`, in
-some rows (`jnp.where`), in another `scan` inside, or in float32 and rounded again. How many terms one element gets
-follows from the lengths of the loops and from shapes: n terms for k elements are n / k on average, and some element has
-as many. `experiments/running_sums.py` finds the plain ones, which it can also carry wider.
+A carry of a `scan` is a running sum if the body returns the carry with something added. It can be added by `+`, by
+`x.at[i].add`, in some rows (`jnp.where`), in another `scan` inside, or in float32 and rounded again. The lengths of the
+loops and the shapes give the number of terms per element. With n terms for k elements, this is n / k on average, and
+some element has that many. `experiments/running_sums.py` finds the plain ones, which it can also carry wider.
 """
 
 from __future__ import annotations
@@ -170,11 +170,11 @@ def _scaled(value: Value) -> tuple[TracedOp, float] | None:
 
 
 def lost_difference(factor: float, weight: float, dtype: str) -> float:
-    """How far a new value has to be from the average for the average to move at all, as a part of the average.
+    """Returns how far a new value must be from the average for the average to move at all, as a part of the average.
 
-    It moves by `weight` of the difference, which is rounded away below half a unit in the last place: that is
-    2^-(bits + 1) of a number at least, and twice as much at most. 0 if the two factors are no average's: a factor that
-    is written in the dtype itself is rounded to half a unit too.
+    The average moves by `weight` of the difference, and rounding removes a move below half a unit in the last place.
+    That is at least 2^-(bits + 1) of a number, and at most twice as much. The result is 0 if the two factors do not
+    belong to an average. A factor in the dtype itself is rounded to half a unit, too.
     """
     half = 2.0 ** -(BITS[dtype] + 1)
     return half / weight if weight > 0 and abs(factor + weight - 1) <= half and factor <= 1 else 0.0

@@ -20,7 +20,8 @@ from benchax.program.jaxpr import names
 SINGULAR = names("sqrt rsqrt cbrt log log1p div pow acos asin atanh acosh integer_pow")
 STACKS = {"stack": "axis", "concatenate": "dimension"}
 ALONG_FIRST = {**STACKS, "argmax": "axes"}
-"""What `jnp.select` makes of its conditions, and the parameter that names the axis: the first one lists them."""
+"""The operations that `jnp.select` makes of its conditions, and the parameter that names the axis: the first one lists
+them."""
 SPREADS = KEEPS | {"broadcast_in_dim"}
 MOST_OPS = 40
 POINTS = (0.0, 1.0, -1.0, 0.5, 2.0, 4.0, -4.0, 10.0, -10.0)

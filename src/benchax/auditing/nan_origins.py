@@ -1,8 +1,8 @@
-"""Finds the operation that makes NaN: a program is run again, from inputs without NaN.
+"""Finds the operation that makes NaN: it runs a program again, from inputs without NaN.
 
-From a result that is NaN the way goes back to an operation that was given none, into loops and branches: in a loop, to
-the first iteration that makes NaN. If infinity was given, so is the operation that made it from finite numbers. A NaN
-that was made and left out again is not on that way.
+The search goes back from a NaN result to an operation that had no NaN input. It goes into loops and branches: in a
+loop, to the first iteration that makes NaN. If that operation had an infinite input, the search also finds the
+operation that made infinity from finite numbers. It ignores a NaN that does not reach the result.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class NonFinite:
 class NanOrigin:
     nan: NonFinite
     infinity: NonFinite | None
-    """Where the infinity that it was given was made from finite numbers; None if it was given none, or that is written
-    in the program, or comes with its inputs."""
+    """The place where finite numbers made its infinite input. None if it has no infinite input, or if infinity is
+    written in the program, or comes with its inputs."""
     given: TracedOp | None = None
-    """What puts infinity in as a number."""
+    """The operation that puts infinity in as a number."""
 
 
 def is_nan(value: Any) -> bool:
@@ -101,7 +101,7 @@ class _Run:
         self._flags: Mapping[Value, Any] = dict(zip(values, flags, strict=True))
 
     def _compute(self, read: Callable[[dict[Value, Any]], Any]) -> Any:
-        """What `read` makes of all values, of which nothing else is kept."""
+        """Returns the result of `read` for all values, and keeps nothing else."""
 
         def compute(*given: Any) -> Any:
             return read(evaluate(self.body.ops, dict(zip(self.body.inputs, given, strict=True))))

@@ -1,9 +1,9 @@
-"""Where a value that is passed in a call was made: followed backwards through the text of the user's file.
+"""The place where an argument of a call was made: followed backwards through the text of the user's file.
 
-`fit(state, *batch)` at train.py:80 is read as Python reads it: the argument's name, the one assignment or loop that
-binds it, the function that returns or yields it, the attribute of an object and the constructor that was given it. A
-step is taken only where there is a single one; where the text leaves a choice, the way ends. Values that a function
-gives back to itself, `state = step(state)`, count as what they began as.
+`fit(state, *batch)` at train.py:80 is read as Python reads it. The steps are the argument's name, the one assignment or
+loop that binds it, and the function that returns or yields it. Further steps are the attribute of an object, and the
+constructor that got it. A step is taken only if it is unambiguous; if the text leaves a choice, the search ends. Values
+that a function returns to itself, `state = step(state)`, count as their first value.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def made_by(called: Where | None, function: str, path: str) -> Where | None:
 
 
 def dtype_written_at(made: Where | None, dtype: str) -> Where | None:
-    """The line that names the dtype of what another line makes: of `jnp.zeros(n, precision.counts)` the default of the
-    field, `counts: jnp.dtype = jnp.bfloat16`. None where no argument of a call on that line is followed to it, or the
-    name is read elsewhere too, as that of a model's dtype is: then it is not to be changed for this array."""
+    """Returns the line that names the dtype of an array that another line makes. For `jnp.zeros(n, precision.counts)`
+    it is the default of the field, `counts: jnp.dtype = jnp.bfloat16`. It returns None if no argument of a call on that
+    line can be followed to it. It also returns None if the name is read elsewhere, too, like a model's dtype: then
+    users must not change it for this array."""
     tree = tree_of(made[0]) if made is not None else None
     if made is None or tree is None:
         return None
@@ -88,7 +89,7 @@ def _names_dtype(node: ast.expr, dtype: str) -> bool:
 
 
 def _parts(path: str) -> Path:
-    """params['w'][0].bias as its parts; empty for what is none."""
+    """Splits params['w'][0].bias into its parts; empty for a text that is not a path."""
     found = list(_PART.finditer(path))
     is_whole = bool(found) and found[0][1] is not None and "".join(match[0] for match in found) == path
     return tuple(match[1] or match[3] for match in found) if is_whole else ()
@@ -104,7 +105,7 @@ class _Reader:
     seen: list[ast.AST] = field(default_factory=list[ast.AST])
 
     def argument_at(self, line: int, name: str) -> tuple[ast.expr, Path] | None:
-        """What the call of the function on this line gives for a parameter, and the part of it."""
+        """Returns the argument that the call of the function on this line gives for a parameter, and the part of it."""
         found = [call for call in calls_on(self.tree, line) if self._calls(call)]
         if len(found) != 1:
             return None
@@ -161,14 +162,14 @@ class _Reader:
         return None
 
     def _in_same_loop(self, bound: Sequence[tuple[ast.expr, Path]], node: ast.Name) -> list[tuple[ast.expr, Path]]:
-        """Those that stand before it in the innermost loop around it, whose values it has there."""
+        """Returns the bindings before it in the innermost loop around it, whose values it has there."""
         loop = max(loops_around(self.tree, node.lineno), key=lambda one: one.lineno, default=None)
         return [
             one for one in bound if loop is not None and holds(loop, one[0].lineno) and one[0].lineno <= node.lineno
         ]
 
     def _is_own_result(self, value: ast.expr) -> bool:
-        """Is it made of what the function in question gives back, so that it goes round?"""
+        """Returns whether it comes from the result of the function in question, so that it goes round."""
         return any(isinstance(one, ast.Call) and self._calls(one) for one in ast.walk(value))
 
     def _follow_parameter(self, scope: ast.FunctionDef, name: str, path: Path) -> ast.expr | None:
@@ -195,7 +196,7 @@ class _Reader:
         return self._follow_field(max(inside, key=lambda one: one.lineno), node.attr, path) if inside else None
 
     def _follow_field(self, owner: ast.ClassDef, name: str, path: Path) -> ast.expr | None:
-        """What an object of this class has under a name."""
+        """Returns the value that an object of this class has under a name."""
         values = [one for one in attribute_values(owner, name) if not self._is_own_result(one[0])]
         if values:
             return self.follow(values[0][0], values[0][1] + path) if len(values) == 1 else None
@@ -226,7 +227,7 @@ class _Reader:
         return self._follow_result(node, name, path)
 
     def _follow_iteration(self, owner: ast.ClassDef, path: Path) -> ast.expr | None:
-        """What `__iter__` of a class yields."""
+        """Returns the value that `__iter__` of a class yields."""
         own = [one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name == "__iter__"]
         found = [one.value for scope in own for one in own_nodes(scope) if isinstance(one, ast.Yield)]
         return self.follow(found[0], path[1:]) if len(found) == 1 and found[0] is not None else None
@@ -238,7 +239,8 @@ class _Reader:
         return self.follow(node.args[at], (ELEMENT, *path[1:])) if at < len(node.args) else None
 
     def _follow_result(self, node: ast.Call, name: str, path: Path) -> ast.expr | None:
-        """What a function of this file gives back or yields; a call of another one makes the value itself."""
+        """Returns the value that a function of this file returns or yields; a call of another function makes the value
+        itself."""
         scope = definition_of(self.tree, name)
         if scope is None:
             return node

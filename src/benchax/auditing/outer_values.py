@@ -1,8 +1,10 @@
-"""What a function reads beside its arguments while it is traced: globals, its closure, attributes of its object.
+"""The values that a function reads during tracing in addition to its arguments: globals, its closure, attributes of its
+object.
 
-A compiled call keeps what it read first. So these values are read when a function was compiled and again at later calls
-(`stale_values.py`). Names are found in the source: of the function, and of the user's functions that it calls by name.
-Numbers, texts and arrays count; nothing of the user's runs to get them, and arrays are held by weak references alone.
+A compiled call keeps the first value that it read. So benchax reads these values when a function was compiled, and
+again at later calls (`stale_values.py`). It finds names in the source: of the function, and of the user's functions
+that it calls by name. Numbers, texts and arrays count. Reading them runs no code of the user, and only weak references
+hold arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class OuterValue:
     where: str
     """file:line"""
     read: Callable[[], Any]
-    """What it is now; MISSING where its owner is gone."""
+    """Reads the present value; MISSING if its owner is gone."""
     was: tuple[Any, ...]
 
     @property
@@ -89,7 +91,7 @@ def _values(fn: Any, static: Mapping[str, Any], met: set[CodeType]) -> Iterator[
 
 
 def _roots(fn: FunctionType, owner: Any, static: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
-    """How to reach what stands behind a name, without keeping it alive."""
+    """Returns ways to reach the values behind names, without keeping them alive."""
     code, function = fn.__code__, weakref.ref(fn)
     roots: dict[str, Callable[[], Any]] = {name: partial(_cell, function, i) for i, name in enumerate(code.co_freevars)}
     objects = dict(static)
@@ -136,7 +138,7 @@ def _read(root: Callable[[], Any], chain: tuple[str, ...]) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """Of its own or its class's, but nothing that would be computed."""
+    """Returns an attribute of the value or of its class, but nothing that would be computed."""
     own = getattr(value, "__dict__", {})
     found = own[name] if name in own else inspect.getattr_static(value, name, MISSING)
     if isinstance(found, FunctionType) and name not in own:
@@ -145,7 +147,8 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _keep(value: Any) -> tuple[Any, ...] | None:
-    """What a change is told by; None for what is no number, text or array, nor made of some."""
+    """Returns a key that shows a change of the value. Returns None for a value that is not a number, text or array, nor
+    made of them."""
     if isinstance(value, PLAIN):
         return (value,)
     leaves = jax.tree.leaves(value) if isinstance(value, dict | list | tuple) else [value]

@@ -1,4 +1,4 @@
-"""What a rule is: a function that asks one question about a function or a program, of its evidence.
+"""The definition of a rule: a function that asks one question about a function or a program, from its evidence.
 
 It looks at `Evidence` or `ProgramEvidence` and yields findings, or nothing if all is well. If it cannot apply, it
 raises `NotApplicable`. If a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is a
@@ -12,8 +12,8 @@ function in a module of `auditing/rules/`:
 and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit. A
 rule that looks for a pattern in the traced program is a query: see `traced_rule` in `auditing/traced.py`.
 
-Rules share more: how severe a finding is (`grade`), the gain of following it, trying a variant in pairs (`try_variant`)
-or once (`probe`), and listing some of many lines.
+Rules share more code: the severity of a finding (`grade`), the gain of following it, and listing some of many lines.
+They also share trying a variant in pairs (`try_variant`) or once (`probe`).
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class Rule:
     severity: Severity
     """The severity of its findings, where they do not say another."""
     of: RuleSubject
-    """What it can be asked about: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
+    """The subject of the rule: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
     needs_trace_only: bool
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     find: Callable[[Any], Iterable[Finding]]
-    """What it finds in evidence of such a thing; nothing where all is well."""
+    """Finds problems in evidence of such a subject; it yields nothing if all is well."""
     pack: str = ""
     """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
 
     def check(self, e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-        """What it finds.
+        """Yields its findings.
 
         Raises:
             NotApplicable: it has nothing to say about this function or program.
@@ -150,7 +150,7 @@ def list_some(lines: Sequence[str], most: int = MOST_LISTED, what: str = "") -> 
 
 @dataclass(frozen=True)
 class Gain:
-    """What following an advice gains, of each call."""
+    """The gain from following an advice, for each call."""
 
     text: str | None = None
     """Begins with "measured: " or "estimated: "."""
@@ -159,7 +159,7 @@ class Gain:
 
 
 def measured_gain(c: Comparison) -> Gain | None:
-    """What a comparison of the function as it is (baseline) with a better one gains; None unless that is faster."""
+    """Returns the gain of a better function over the unchanged one (baseline), or None unless it is faster."""
     if c.verdict != "faster" or c.baseline_value is None or c.ratio is None:
         return None
     saved = saved_s(c, c.ratio)
@@ -186,18 +186,18 @@ def median_s(m: Measurement) -> float:
     """The median time of a call as Python makes it, waiting for its outputs, which eager functions have as well.
 
     Raises:
-        NotMeasured: there is none.
+        NotMeasured: there is no median time.
     """
     return m.summary("wall").median_s
 
 
 class Tried(NamedTuple):
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     gain: Gain | None
     """None unless the variant is faster."""
     sentence: str
-    """What was measured, or why nothing was."""
+    """The measured result, or why there is no measurement."""
     comparison: Comparison | None
 
 
@@ -211,7 +211,7 @@ def try_variant(e: Evidence, name: str, variant: Case, baseline: Case | None = N
 
 
 def gain_of_part(e: Evidence, gain: Gain | None, what: str) -> Gain | None:
-    """The gain of a part that was compared by itself; never more than a call takes, where that is known."""
+    """Returns the gain of a part that was compared by itself. It is at most the time of a call, if that is known."""
     if gain is None or gain.text is None:
         return None
     saved = gain.seconds

@@ -1,8 +1,8 @@
-"""What becomes of the outputs that a scan stacks: is the stack read as a whole, or reduced, or are a few rows taken?
+"""The use of the outputs that a scan stacks: is the stack read as a whole, or reduced, or are a few rows taken?
 
-Each value behind the loop is one of three: it has a row for each iteration, made of nothing but that row of the stacks
-and of what is known before the loop (so that the body could make it); or it depends on the loop otherwise (its carry,
-several rows); or it does not depend on it.
+Each value after the loop is one of three kinds. The first has a row for each iteration. It is made only from that row
+of the stacks and from values known before the loop (so that the body could make it). The second depends on the loop in
+another way (its carry, several rows). The third does not depend on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REDUCTIONS = (*ACCUMULATED, "argmax", "argmin")
 
 
 class Need(NamedTuple):
-    """What is read of a stack, in the end."""
+    """The part of a stack that is read, in the end."""
 
     kind: str
     """"rows": some of them; "total": a reduction over them; "each": something small of each; "indexed": a row, which

@@ -50,12 +50,12 @@ class Ignore:
 def apply_suppressions(
     findings: Iterable[Finding], project: Collection[Ignore], known: Collection[str], about: Where | None = None
 ) -> tuple[list[Finding], list[Suppressed]]:
-    """(what remains, what is suppressed); the suppressions that are wrong are among what remains.
+    """Returns (the remaining findings, the suppressed ones). Wrong suppressions are among the remaining findings.
 
     Args:
-        project: those of the project, from `of_project`.
+        project: the suppressions of the project, from `of_project`.
         known: the ids of all rules.
-        about: the `def` of the function that is audited; what is said there holds for every finding.
+        about: the `def` of the audited function; suppressions there hold for every finding.
     """
     kept: list[Finding] = []
     silent: list[Suppressed] = []
@@ -102,7 +102,8 @@ def of_project(folder: Path | None) -> list[Ignore]:
 
 
 def _around(where: Where) -> list[Ignore]:
-    """What comments say on a line, and on the headers of the functions around it; the nearest first."""
+    """Returns the suppressions in comments on a line, and on the headers of the functions around it; the nearest
+    first."""
     file, line = where
     headers = sorted((first, last) for first, last, end in _functions(file) if first <= line <= end)
     spans = [(line, line), *reversed(headers)]

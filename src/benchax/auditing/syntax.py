@@ -1,9 +1,9 @@
-"""Reads the user's files as Python: the source of a function, which loop a line stands in, which calls make a jitted
-one.
+"""Reads the user's files as Python: the source of a function, the loop around a line, and calls that make a jitted
+function.
 
-A function is read from its file as a whole, not by `inspect.getsource`, which cuts lambdas and decorated functions out
-of their lines so that they no longer parse. What cannot be read (no file, no Python, changed since) gives nothing;
-rules then go by what was seen while running.
+A function is read from the whole file. `inspect.getsource` would cut lambdas and decorated functions out of their
+lines, so that they no longer parse. An unreadable file (no file, no Python, changed since) gives nothing; rules then
+use observations from the run.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Repeat = Loop | ast.Call
 """Also a call that calls what it is given again and again."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FOLDS = ("reduce", "accumulate")
-"""Of the standard library: each call of what they are given takes the result of the one before."""
+"""Functions of the standard library. Each call of the function given to them takes the result of the previous call."""
 
 
 def tree_of(file: str) -> ast.Module | None:
-    """The file as JAX saw it; None where there is none to read."""
+    """Returns the file as JAX saw it, or None if there is no file to read."""
     linecache.checkcache(file)
     lines = linecache.getlines(file)
     return _parse("".join(lines)) if lines else None
@@ -39,7 +39,7 @@ def tree_of(file: str) -> ast.Module | None:
 
 @functools.lru_cache(maxsize=50)
 def _parse(text: str) -> ast.Module | None:
-    """Once for each text, which several rules ask about line after line. Nobody changes the tree."""
+    """Parses each text once, because several rules ask about it line after line. Callers must not change the tree."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
@@ -74,9 +74,9 @@ def _repeats(call: ast.Call, line: int) -> bool:
 
 
 def carried_names(loop: Repeat) -> set[str]:
-    """What one iteration hands to the next: names that the body reads before it gives them a value, but for sums
-    (`total += x`, `total = total + x`) and arrays that are filled (`out = out.at[i].set(x)`). What `FOLDS` hand on has
-    the name of what they are given."""
+    """Returns the names that one iteration hands to the next: the body reads them before it gives them a value. Sums
+    (`total += x`, `total = total + x`) and arrays that are filled (`out = out.at[i].set(x)`) do not count. For `FOLDS`,
+    the names are the arguments of the call."""
     if isinstance(loop, ast.Call):
         return {ast.unparse(arg) for arg in loop.args} if callee_name(loop) in FOLDS else set()
     nodes = [node for part in loop.body for node in ast.walk(part)] if isinstance(loop, ast.For | ast.While) else []
@@ -147,8 +147,8 @@ def scopes_around(tree: ast.AST, line: int) -> list[Function]:
 
 
 def binding_of(tree: ast.AST, name: str, line: int) -> ast.Assign | None:
-    """The one assignment that gives a name its value for this line: in the innermost function that has one, else in
-    the module. None where there are several, or none."""
+    """Returns the one assignment that gives a name its value for this line: in the innermost function that has one,
+    otherwise in the module. Returns None if there are several, or none."""
     for scope in (*scopes_around(tree, line), tree):
         found = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and _binds(node, name)]
         if found:
@@ -217,7 +217,7 @@ class Source:
 
 
 def source_of(fn: Callable[..., Any]) -> Source | None:
-    """None where there is none to read: builtins, compiled code, functions made by `exec`."""
+    """Returns None if there is no source to read: builtins, compiled code, functions made by `exec`."""
     code = code_of(fn)
     if code is None:
         return None

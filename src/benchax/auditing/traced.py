@@ -131,10 +131,10 @@ def program_of(e: Evidence) -> TracedProgram:
 
 
 def jaxpr_facts(e: Evidence) -> JaxprFacts:
-    """What was counted in the jaxpr.
+    """Returns the counts of the jaxpr.
 
     Raises:
-        NotMeasured: it cannot be reached.
+        NotMeasured: the jaxpr is out of reach.
     """
     if e.inspection.jaxpr is None:
         raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")

@@ -1,12 +1,12 @@
-"""A function is called once in a worker process before an audit calls it here: what never ends, or kills its process,
+"""Calls a function once in a worker process before an audit calls it here. If it never ends, or kills its process, it
 does so there.
 
 There are two ways of calling it, each tried when the first rule needs it: compiled, which traces, lowers, compiles and
-runs it, and eagerly. Each stage has the limit. A Python exception is no obstacle: it is raised here again, where
-rules explain it.
+runs it, and eagerly. Each stage has the limit. A Python exception is no obstacle: it is raised here again, where rules
+explain it.
 
-The worker is a new one, and gone afterwards: one that waits would hold memory of an accelerator that is needed here. It
-leaves JAX's persistent cache as it was, of which rules tell.
+The worker is new, and ends afterwards: a waiting worker would hold memory of an accelerator that this process needs. It
+leaves JAX's persistent cache unchanged, because rules report on that cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOW: dict[Way, str] = {"compiled": "compiled", "eager": "eagerly"}
 
 @dataclass(frozen=True)
 class TrialCall:
-    """What came of calling it in a worker."""
+    """The result of calling it in a worker."""
 
     way: Way
     obstacle: Failure | None = None
@@ -48,7 +48,7 @@ class TrialCall:
 
     @property
     def why(self) -> str:
-        """Completes "not measured, because …" where there is an obstacle."""
+        """Completes "not measured, because …" if there is an obstacle."""
         if self.obstacle is None:
             return ""
         raised = "it raised " if self.obstacle.kind == "error" else ""
@@ -61,7 +61,7 @@ class TrialCall:
 
     @property
     def advice(self) -> str:
-        """Against the obstacle; empty where there is nothing to say."""
+        """Advice against the obstacle; empty if there is no advice."""
         if self.obstacle is not None and self.obstacle.kind == "timeout":
             return "Allow more time (--timeout, timeout_s=), or give it smaller inputs."
         return self.obstacle.advice if self.obstacle else ""
@@ -104,7 +104,7 @@ def _judge(way: Way, found: TrialAnswer | Failure) -> TrialCall:
 
 @task
 def call_once(argument: tuple[Case, int], say: Say) -> TrialAnswer:
-    """What is no `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
+    """A `BaseException` that is not an `Exception`, such as a `SystemExit`, ends the job, as it would end the audit."""
     case, seed = argument
     stage = "inputs"
 

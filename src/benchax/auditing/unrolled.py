@@ -1,9 +1,9 @@
-"""Python loops as a trace holds them: each iteration left its own copy of the body in the program.
+"""Python loops as a trace contains them: each iteration left its own copy of the body in the program.
 
-An equation belongs to the innermost loop of the user's source that one of the frames behind it stands in. Where in the
-byte code each frame was tells the places of the body apart, also two on one line; a place that occurs n times was
-traced n times. Reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2, 0.10.2,
-0.11.2 and 0.12.0.1); where they are missing or different, no loop is found.
+An equation belongs to the innermost loop of the user's source that contains one of the frames behind it. The position
+of each frame in the byte code distinguishes the places of the body, also two on one line. A place that occurs n times
+was traced n times. The module reads `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on
+0.6.2, 0.10.2, 0.11.2 and 0.12.0.1). If they are missing or different, it finds no loop.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _END = str(Path(programs.__file__).parent)
 JOINS = (
     "add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
 )  # fmt: skip
-"""What may come of several iterations that could run side by side all the same: a sum, or one result of all."""
+"""Operations that can join several iterations that could still run side by side: a sum, or one result of all."""
 ODD_ITERATIONS = 1.5
-"""How many iterations may have other shapes."""
+"""The number of iterations that can have other shapes."""
 
 Site = tuple[Any, ...]
 """A place in the body: byte code positions from the loop inwards, and the primitive."""
@@ -68,7 +68,7 @@ class LoopKey(NamedTuple):
 
 
 class LoopPlace(NamedTuple):
-    """Where an equation stands in a loop."""
+    """The place of an equation in a loop."""
 
     loop: Repeat
     key: LoopKey
@@ -77,7 +77,7 @@ class LoopPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Slices:
-    """One array of which each iteration takes its own part."""
+    """One array whose parts each iteration takes separately."""
 
     spec: str
     axis: int
@@ -92,12 +92,12 @@ class Unrolled:
     where: Where
     loop: Repeat
     rows: Mapping[int, ArrayElement] = field(default_factory=dict[int, ArrayElement])
-    """What stands before the loop and is taken apart for it: the id of a variable → the part that it is."""
+    """The values from before the loop that are taken apart for it: the id of a variable → the part that it is."""
     within: Sequence[LoopKey] = ()
-    """The loops that call what it stands in, from it outwards."""
+    """The loops that call the code around it, from it outwards."""
     equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
     turns: int = 0
-    """How often it turned, where that is known; 0: read it of its equations."""
+    """The number of iterations, if known; 0: read it from its equations."""
     has_inner: bool = False
     """Do the equations of loops inside of it belong to it?"""
 
@@ -131,8 +131,8 @@ class Unrolled:
 
     @property
     def is_uniform(self) -> bool:
-        """Has every iteration the same shapes, as scan and vmap need it? The first and the last may differ: one begins
-        with what has no batch yet, the other is not differentiated further."""
+        """Returns whether every iteration has the same shapes, as scan and vmap need it. The first and the last can
+        differ: the first begins with values that have no batch yet, and the last is not differentiated further."""
         sites: dict[Site, Counter[str]] = {}
         for site, eqn in self.equations:
             sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
@@ -161,7 +161,7 @@ class Unrolled:
         return True
 
     def _parts_behind(self, eqn: Any, parts: Mapping[int, Mapping[int, int]]) -> tuple[dict[int, int], bool]:
-        """Of which part of which array it is made, and whether of two of one."""
+        """Returns the parts of arrays that it is made from, and whether it is made from two parts of one array."""
         own: dict[int, int] = {}
         taken = (_part(eqn), *(self.rows.get(id(v)) for v in eqn.invars))
         found = [(id(part.array), part.start) for part in taken if part is not None]
@@ -177,8 +177,8 @@ class Unrolled:
 
     @property
     def has_own_arrays(self) -> bool:
-        """Does each iteration read arrays that no other one does, as layers of their own? One call of vmap would need
-        them stacked."""
+        """Returns whether each iteration reads arrays that no other one does, like the layers of a model. One call of
+        vmap would need them stacked."""
         made = {id(v) for _, eqn in self.equations for v in eqn.outvars} | set(self.rows)
         reads: Counter[int] = Counter()
         for _, eqn in self.equations:
@@ -216,7 +216,7 @@ def _count_odd(shapes: Counter[str], iterations: int) -> float:
 
 
 def _part(eqn: Any) -> ArrayElement | None:
-    """What an equation takes that takes one element of one axis: x[3] and x[:, 3]."""
+    """Returns the element that an equation takes from one axis: x[3] and x[:, 3]."""
     if eqn.primitive.name == "slice":
         taken, starts = eqn.outvars[0].aval.shape, eqn.params["start_indices"]
     elif eqn.primitive.name == "dynamic_slice" and all(hasattr(v, "val") for v in eqn.invars[1:]):
@@ -238,7 +238,8 @@ def _rows(jaxpr: Any) -> dict[int, ArrayElement]:
 
 
 def find_unrolled(jaxpr: Any) -> list[Unrolled]:
-    """The loops behind a jaxpr, those of nested ones apart, and those of two calls of one function; longest first."""
+    """Returns the loops behind a jaxpr, longest first. Loops of nested jaxprs are separate, and so are loops of two
+    calls of one function."""
     source = _Source()
     found: list[Unrolled] = []
     for level in _levels(jaxpr):
@@ -256,8 +257,8 @@ def find_unrolled(jaxpr: Any) -> list[Unrolled]:
 
 
 def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]:
-    """A loop that turns less often than the one around it is part of its body: two layers of a model that is called in
-    a loop of 16 were traced 32 times."""
+    """Adds a loop with fewer iterations than the loop around it to that loop's body. For example, two layers of a model
+    that is called in a loop of 16 were traced 32 times."""
     left = dict(loops)
     for key, inner in loops.items():
         outer = next((left[around] for around in inner.within if around in left), None)
@@ -307,7 +308,7 @@ def _loops_at(tree: ast.Module, line: int) -> Iterator[Repeat]:
 
 
 def _places_of(eqn: Any, source: _Source) -> list[LoopPlace]:
-    """In the loop that it stands in, in those around it, and in those that call what it stands in, outwards."""
+    """Returns the places in the loop around it, in outer loops, and in loops that call the code around it, outwards."""
     found: list[LoopPlace] = []
     inwards: list[tuple[Any, int]] = []
     frames = _frames(eqn)  # innermost first

@@ -1,1 +1,1 @@
-"""Another commit, another JAX, another Python: where it lies, and how a process of it is started."""
+"""Another commit, another JAX, another Python: finds it, and starts a process with it."""

@@ -1,9 +1,9 @@
-"""How a process of another version is started: with which Python, and where it looks for modules.
+"""Starts a process of another version: its Python, and its search path for modules.
 
     sys.path there:  before (a worktree)  →  the packages of its own Python  →  behind (those of this program)
 
-So JAX, NumPy and SciPy are those of the other version, the user's code is that of the worktree, and benchax with all
-that it needs is the same on both sides.
+So JAX, NumPy and SciPy come from the other version, and the user's code comes from the worktree. benchax and all its
+requirements are the same on both sides.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Selection:
     """By name, in values that JSON knows; what a benchmark sets itself is stronger."""
 
     def words(self, what: Sequence[str]) -> list[str]:
-        """As they stand on a command line, of these paths in place of its own; without the options."""
+        """Returns it as words of a command line, with the paths `what`; leaves out the options."""
         params = [word for param in self.params for word in ("-p", param)]
         return [*(["-k", self.pattern] if self.pattern else []), *params, "--", *what]
 
@@ -99,7 +99,7 @@ def clean_environ() -> dict[str, str]:
 
 
 def run_command_line(launch: Launch, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """What `benchax WORDS` prints in a process of that version."""
+    """Returns the output of `benchax WORDS` in a process of that version."""
     return subprocess.run(
         launch.command(COMMAND_LINE, list(words)),
         cwd=launch.folder,

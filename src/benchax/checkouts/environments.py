@@ -1,10 +1,10 @@
-"""Throw-away environments with another JAX, kept in the user's cache folder: made once, by uv or by venv and pip.
+"""Temporary environments with another JAX, kept in the user's cache folder: made once, by uv or by venv and pip.
 
     ~/.cache/benchax/environments/jax-0.9.2-py3.11.7-3f2a…/        an environment with jax 0.9.2 and what it brings
-                                                        benchax.json   written last: without it, it is made anew
+                                                        benchax.json   written last: without it, it is made again
 
-Nothing else is installed there. benchax itself, what it needs, and the user's own packages come from the environment
-of the program that asks, which is searched last (`boot.Launch`).
+Nothing else is installed there. benchax itself, its requirements, and the user's own packages come from the environment
+of the calling program. It is searched last (`boot.Launch`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 def launch_jax(version: str, label: str = "", say: Say = lambda text: None) -> Launch:
-    """How processes with that JAX are started, in the working folder; makes its environment if there is none.
+    """Returns how to start processes with that JAX in the working folder. Makes its environment if it does not exist.
 
     Args, Raises: as `ensure_environment`.
     """
@@ -55,15 +55,15 @@ def launch_jax(version: str, label: str = "", say: Say = lambda text: None) -> L
 
 
 def ensure_environment(version: str, say: Say = lambda text: None, folder: Path | None = None) -> Path:
-    """The Python of an environment with that JAX; makes it if there is none.
+    """Returns the Python of an environment with that JAX. Makes the environment if it does not exist.
 
     Args:
-        say: told what takes long.
+        say: receives a text before each long step.
         folder: where environments are; default: in the user's cache folder.
 
     Raises:
-        UsageError: there is no such version, or none for this Python.
-        NotAvailable: it could not be installed; says why.
+        UsageError: there is no such version, or it does not support this Python.
+        NotAvailable: it could not be installed; gives the reason.
     """
     check_version(version)
     directory = (folder or _folder()) / _name(version)
@@ -157,7 +157,7 @@ def _make(directory: Path, requirement: str, version: str) -> None:
 
 
 def _why(output: str, version: str) -> BenchaxError:
-    """What the output of pip or uv means."""
+    """Turns the output of pip or uv into an error."""
     if _NO_NETWORK.search(output):
         return NotAvailable(
             f"jax {version} cannot be downloaded, for want of a network or of a package index: {_last_lines(output)}"

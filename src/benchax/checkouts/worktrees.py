@@ -1,10 +1,10 @@
-"""The benchmarks as another commit has them: built in a git worktree, kept as programs, then run beside those of now.
+"""The benchmarks of another commit: built in a git worktree, kept as programs, then run together with the current ones.
 
     git worktree add --detach TMP COMMIT  →  benchax run --stages build, in TMP  →  programs  →  paired runs
 
-The other commit's package is imported from the worktree: every folder on sys.path that lies in the repository is
-replaced by the same folder there. Only the build happens there; what is timed runs in processes of its own later.
-Submodules are left alone.
+The other commit's package is imported from the worktree: every folder on sys.path inside the repository is replaced by
+the same folder there. Only the build happens there; timed programs run later, in separate processes. Submodules are
+left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchax.store.database import DatabaseStore, open_store
 
 PREFIX = "benchax-worktree-"
 USUAL = ("src", "")
-"""Where in a repository packages lie."""
+"""Folders of a repository that usually hold packages."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class BuiltCheckout:
 def build_checkout(
     ref: str, selection: Selection, own_benchmarks: bool = False
 ) -> Generator[BuiltCheckout, None, None]:
-    """What `ref` makes of the benchmarks; removed afterwards.
+    """Builds the benchmarks at `ref`; removes the worktree afterwards.
 
     Args:
-        selection: its options are those of now, and stay here: nothing runs there but the build.
-        own_benchmarks: those of `ref`; else the files of now run against the package of `ref`, and only where that
-            fails its own.
+        selection: its options are the current ones, and stay here: only the build runs there.
+        own_benchmarks: uses the benchmark files of `ref`. Otherwise the current files run against the package of `ref`;
+            if that fails, the files of `ref` run.
 
     Raises:
         UsageError: no git repository, no such commit, or benchmarks that cannot be built there.
@@ -107,7 +107,7 @@ def label_commit(ref: str, commit: str) -> str:
 
 
 def top_of_here() -> Path:
-    """Returns the top of the working folder's repository. Raises `UsageError` where there is none."""
+    """Returns the top of the working folder's repository. Raises `UsageError` if there is no repository."""
     return Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
 
 
@@ -236,7 +236,9 @@ def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:
 
 
 def _is_own(path: Path, top: Path) -> bool:
-    """Does it hold modules of the repository? What git ignores, such as an environment, belongs to now alone."""
+    """Does it hold modules of the repository? Folders that git ignores, such as an environment, belong only to the
+    current version.
+    """
     inside = path.resolve()
     if not inside.is_relative_to(top) or "site-packages" in path.parts:
         return False

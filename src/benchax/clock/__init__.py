@@ -1,10 +1,10 @@
 """A clock inside compiled code (CPU): `stamp` reads it, `elapsed_s` takes differences, `tier()` says which one it is,
 `tie` holds back what depends on no input.
 
-What does not pin a reading: operands whose result is not used further, `has_side_effect=True`,
-`lax.optimization_barrier`. All three give false times as soon as XLA runs several things at once.
+Three ways do not pin a reading: operands whose result is not used further, `has_side_effect=True`, and
+`lax.optimization_barrier`. All three give wrong times as soon as XLA runs several operations at once.
 
-`with_deadline` stops loops inside XLA. How a reading is pinned to its place in the program is told in `stamps.py`.
+`with_deadline` stops loops inside XLA. `stamps.py` explains how a reading is pinned to its place in the program.
 
 Example:
     >>> @jax.jit

@@ -114,7 +114,7 @@ REACHED = "benchax: the time limit was reached"
 """What `handlers.c` says when it ends a program."""
 _ON_ONE_DEVICE = "put with_deadline inside jax.shard_map, around what one device does alone"
 HELD_BACK = 2**14
-"""Inputs of up to so many elements are passed through the clock, which copies them once."""
+"""Inputs of up to this many elements are passed through the clock, which copies them once."""
 
 
 def with_deadline(
@@ -126,42 +126,42 @@ def with_deadline(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> WithDeadline:
-    """`f`, jitted, that stops when it has run for `seconds`. CPU only.
+    """Returns `f`, jitted, which stops after it has run for `seconds`. CPU only.
 
         simulate = with_deadline(simulate, 0.5)                          # raises DeadlineExceeded
         simulate = with_deadline(simulate, 0.5, on_timeout="partial")    # returns (outputs, is_expired)
 
     The loops of `f` look at the clock every 0.2 to 1 ms; nothing else can stop. Tracing and compiling do not count: the
-    time runs from when the largest input is ready.
+    time begins when the largest input is ready.
 
     Args:
         f: a function that `jax.jit` takes, jitted or not, differentiated or vmapped or not.
-        seconds: above 0 and finite: 2.5, "500ms", "2min". Inside `jax.jit` it may be traced, f32[], so that another
-            limit needs no other compilation; at or below 0 it has then passed already, infinity and NaN mean none.
-        on_timeout: "raise": a call that takes longer raises; the call waits for its result. Inside a `jax.jit` of yours
-            a stopped loop ends the whole program, with a `JaxRuntimeError` DEADLINE_EXCEEDED.
-            "partial": the call returns (what `f` returns, is_expired), with is_expired a bool[].
-        static: arguments by position or name; static_argnums, static_argnames: as of `jax.jit`. Also for a jitted `f`,
-            whose own are not known here.
+        seconds: above 0 and finite: 2.5, "500ms", "2min". Inside `jax.jit` it can be traced, f32[], so that another
+            limit needs no new compilation. Then a value at or below 0 has already passed, and infinity and NaN mean no
+            limit.
+        on_timeout: "raise": a call that takes longer raises; the call waits for its result. Inside your own `jax.jit`,
+            a stopped loop ends the whole program, with a `JaxRuntimeError` DEADLINE_EXCEEDED. "partial": the call
+            returns (what `f` returns, is_expired), with is_expired a bool[].
+        static: arguments by position or name; static_argnums, static_argnames: as for `jax.jit`. Give them for a jitted
+            `f`, too: its own are not known here.
 
-    `is_expired` says that a loop found the limit passed. Each loop has then stopped where it was: a `while_loop` has
-    its last carry, a `scan` too, and the rows of `ys` that it did not reach are zero; loops that begin later make no
-    iteration. In the iteration around a stopped loop, and behind it, everything else was computed from these values. If
-    it is False, the outputs are complete.
+    `is_expired` says that a loop found the limit passed. Each loop has then stopped at its current iteration. A
+    `while_loop` or a `scan` returns its last carry. Rows of `ys` that a `scan` did not reach are zero. Loops that begin
+    later make no iteration. Everything else, in the iteration around a stopped loop and after it, was computed from
+    these values. If it is False, the outputs are complete.
 
-    Where no loop is stopped, results are those of `jax.jit(f)` bit for bit: in all of 500 generated programs over
-    2 KiB, and in 249 of 250 over a few bytes, the other one differing in a last digit. XLA:CPU rounds as it fuses, and
-    loops over less than 1 KiB it compiles in another way when loops inside them look at the clock.
+    If no loop is stopped, results equal those of `jax.jit(f)` bit for bit. This held in all of 500 generated programs
+    over 2 KiB, and in 249 of 250 over a few bytes; the other one differed in a last digit. In XLA:CPU, rounding depends
+    on fusion. It compiles loops over less than 1 KiB in another way if loops inside them look at the clock.
 
-    Left as they are, and listed by `.unchecked` after the first call: custom calls, callbacks, kernels, and loops over
-    references. A loop that is surely over in 0.1 ms is left as it is
-    too, unnamed, and one that `scan` unrolls altogether is none. Donated arguments of a jitted `f` are not donated.
+    Custom calls, callbacks, kernels, and loops over references stay unchanged; `.unchecked` lists them after the first
+    call. A loop that surely ends within 0.1 ms stays unchanged, too, and is not listed. A `scan` that is completely
+    unrolled is not a loop. Donated arguments of a jitted `f` are not donated.
 
     Raises:
-        UsageError: `seconds` or `on_timeout` is none of the above. When called: the result is differentiated or
+        UsageError: `seconds` or `on_timeout` has another value than above. When called: the result is differentiated or
             vmapped; put `with_deadline` outside, as in `with_deadline(jax.grad(f), seconds)`.
-        NotAvailable: when called: not a CPU, loops or inputs that are spread over devices, or a JAX with other
-            internals.
+        NotAvailable: when called: not a CPU, loops or inputs on several devices, or a JAX with other internals.
         DeadlineExceeded: when called, see `on_timeout`.
 
     Example:
@@ -177,7 +177,7 @@ def with_deadline(
 
 
 class WithDeadline:
-    """What `with_deadline` returns: called as the function itself."""
+    """The result of `with_deadline`: called as the function itself."""
 
     def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static: StaticArguments) -> None:
         self.seconds = seconds
@@ -245,8 +245,8 @@ class WithDeadline:
 
 
 def _arm(seconds: Any, leaves: list[Any]) -> tuple[Any, list[Any]]:
-    """(the deadline, the inputs to go on with). What comes out at the end is left alone: one look at the clock there,
-    and XLA would fuse what computes it in another way, which rounds in another way."""
+    """Returns (the deadline, the inputs to go on with). The outputs are left alone: with one look at the clock there,
+    XLA would fuse their computation in another way, which rounds in another way."""
     data = [jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves]
     largest = max(data, key=jnp.size, default=np.zeros(1, np.float32))
     until = handlers.deadline(tier(), seconds, after=largest)
@@ -262,15 +262,16 @@ def interruptible(
     must_raise: bool | Callable[[Any], bool] = False,
     note: Callable[[tuple[str, ...]], Any] | None = None,
 ) -> Callable[..., tuple[Any, jax.Array]]:
-    """g(until, *args, **kwargs) -> (outputs, is_expired): `f` whose loops stop at a time; to be called while tracing.
+    """Returns g(until, *args, **kwargs) -> (outputs, is_expired): `f` whose loops stop at a time. Call it while
+    tracing.
 
     Args:
-        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning what there is. Or what says so
-            of the traced program.
-        note: is told, at every trace, what cannot be stopped (names of primitives).
+        must_raise: the whole program ends with DEADLINE_EXCEEDED instead of returning partial results. Or a function
+            that decides this for the traced program.
+        note: receives, at every trace, the names of primitives that cannot be stopped.
 
     `until` is u32[2] from `handlers.deadline`. `is_expired` (bool[]) says whether the time was up when a loop looked
-    last. Leaves of the arguments that are no arrays are constants of the trace.
+    last. Leaves of the arguments that are not arrays are constants of the trace.
     """
 
     def g(until: Any, *args: Any, **kwargs: Any) -> tuple[Any, jax.Array]:
@@ -363,7 +364,7 @@ def _refuse_texts(leaves: list[Any], name: str) -> None:
 
 
 def _refuse_elsewhere(leaves: list[Any]) -> None:
-    """Raises `NotAvailable` where the clock does not run, or where several devices would read it."""
+    """Raises `NotAvailable` if the clock does not run, or if several devices would read it."""
     device = getattr(jax.config, "jax_default_device", None)
     platform = getattr(device, "platform", device) or jax.default_backend()
     arrays = [a for a in leaves if isinstance(a, jax.Array) and not isinstance(a, Tracer)]

@@ -38,10 +38,11 @@ def spin(tier: Tier, x: jax.Array, ns: int) -> jax.Array:
 
 
 def deadline(tier: Tier, seconds: Any, after: Any, latest: Any = NEVER) -> jax.Array:
-    """The time (u32[2]) `seconds` from when `after` was computed, or `latest` if that is earlier.
+    """Returns the time (u32[2]) `seconds` after `after` was computed, or `latest` if that is earlier.
 
     Args:
-        seconds: f32[], may be traced. Infinity and NaN mean no limit of its own; at or below 0 it has passed already.
+        seconds: f32[], can be traced. Infinity and NaN mean no separate limit; a value at or below 0 has passed
+            already.
         after: an array that is ready when the time begins to run; it is not read.
         latest: u32[2].
     """

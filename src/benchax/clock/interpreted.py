@@ -1,7 +1,7 @@
 """The handlers of `handlers.c` in Python, as ctypes callbacks: the clock of a machine without a C compiler.
 
 They need the interpreter's lock, so a reading takes 1.3 to 2.2 µs instead of 0.14, and a busy Python thread delays it.
-What they do is written down in `handlers.c`; the structs are the same.
+`handlers.c` documents them; the structs are the same.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Runs a traced function with loops that look at the clock: an interpreter of jaxprs, to be traced in its turn.
+"""Runs a traced function with loops that look at the clock: an interpreter of jaxprs, which is itself traced.
 
-Only loops that may take long, and what holds them, are interpreted; everything else is bound as it was. Calls (`jit`,
-custom derivatives, `remat`) are inlined, as XLA inlines them. Scans are unrolled as JAX unrolls them: XLA contracts
-a multiplication and an addition that stand in one iteration, so that other iterations would be other numbers.
+Only loops that can take long, and the operations that hold them, are interpreted; everything else is bound as it was.
+Calls (`jit`, custom derivatives, `remat`) are inlined, as XLA inlines them. Scans are unrolled as JAX unrolls them. XLA
+contracts a multiplication and an addition in one iteration, so other iterations would give other numbers.
 
-How a loop runs in strips: see `strips.py`. A scan writes its rows in place, so that those reached survive; the others
-are zero.
+`strips.py` explains how a loop runs in strips. A scan writes its rows in place, so that finished rows survive; the
+others are zero.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Scan:
         return carry, [_stack(column) for column in columns] if n else self._empty(0), flag
 
     def _rest(self, carry: Arrays, xs: Arrays, flag: Any) -> tuple[Arrays, Arrays, Any]:
-        """What is left after the loop; nothing of it counts if the loop was stopped."""
+        """Computes the part after the loop; its results do not count if the loop was stopped."""
         n = self.length % self.unroll
         new, ys, now = self._without_loop(carry, xs, flag, n)
         if self.loop.guard.must_raise:

@@ -22,7 +22,7 @@ from benchax.errors import NotAvailable, UsageError
 FUNCTIONS = 16
 SPIN_NS = 20_000
 SLACK_NS = {"prebuilt": 1_000, "built": 1_000, "python": 10_000}
-"""By how much a known duration may come out longer at best: XLA's call of the functions, and of Python ones."""
+"""The largest excess over a known duration in the best case: for XLA's call of the functions, and of Python ones."""
 TRIES = 50
 READINGS = 1000
 
@@ -100,7 +100,7 @@ def judge_order(times: np.ndarray) -> None:
 
 
 def judge_length(least_ns: np.ndarray, tier: Tier) -> str | None:
-    """What is wrong with the least durations seen of the known ones; None if nothing is."""
+    """The error in the least durations of the known ones; None if there is no error."""
     too_short, excess = least_ns.min() - SPIN_NS, np.median(least_ns) - SPIN_NS
     if too_short < 0:
         return f"a function of {SPIN_NS} ns was read as {least_ns.min()} ns"

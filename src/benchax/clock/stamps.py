@@ -1,18 +1,18 @@
-"""Reads the clock inside compiled code: `stamp`, the differences of stamps, and `tie` for what they would not hold.
+"""Reads the clock inside compiled code: `stamp`, the differences of stamps, and `tie` for work that stamps do not hold.
 
-Only data dependencies order what XLA:CPU runs. A stamp therefore passes its operands through: what is computed from the
-returned ones runs after it, and what its operands are computed from ran before it. What does *not* pin a clock, proved
-against functions of known duration: plain operands whose results are not used further (equal readings are merged, and
-the function runs before or after), `has_side_effect=True` (kept, but nothing waits for it), and
-`lax.optimization_barrier` (gone before XLA schedules). With two functions in a program these look right; with sixteen,
-XLA runs them on several threads in any order.
+In XLA:CPU, only data dependencies determine the order of operations. So a stamp passes its operands through: work on
+the returned ones runs after it, and the work that made its operands ran before it. Tests with functions of known
+duration show that three other ways do *not* pin a clock. Plain operands whose results are not used further: equal
+readings are merged, and the function runs before or after. `has_side_effect=True`: it is kept, but nothing waits for
+it. `lax.optimization_barrier`: it is gone before XLA schedules. With two functions in a program these look right; with
+sixteen, XLA runs them on several threads in any order.
 
-A stamp holds back what is computed from its operands and nothing else. A positional encoding, a mask of a fixed key,
-a loop over constants depend on no input: XLA computes them before the reading, or, where repetitions stand in a loop,
-once for all (its pass `while-loop-invariant-code-motion`). From the branch of a conditional it moves nothing, and it
-compiles what stands there as it compiles the function alone: constants are folded, loops optimised, work shared among
-threads. So what is to be tied runs as a branch that is always taken (`run_in_branch`). Which one is taken depends on
-the time, so that only the run can know. A conditional costs 0.07 µs.
+A stamp holds back only the work on its operands. A positional encoding, a mask of a fixed key, or a loop over constants
+depends on no input. XLA computes it before the reading, or only once if the repetitions are in a loop (its pass
+`while-loop-invariant-code-motion`). XLA moves nothing out of the branch of a conditional. It compiles the branch like
+the function alone: constants are folded, loops optimised, work shared among threads. So tied work runs as a branch that
+is always taken (`run_in_branch`). The choice of the branch depends on the time, so that it is only known at run time. A
+conditional costs 0.07 µs.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _NEVER = 2**32 - 1
 
 
 def stamp(inputs: T) -> tuple[T, jax.Array]:
-    """The time, read between what made `inputs` and what uses the returned ones. Inside `jax.jit` or outside.
+    """Reads the time between the work that made `inputs` and the work on the returned ones. Inside `jax.jit` or
+    outside.
 
         x, start = stamp(x)
         y = f(x)
         y, end = stamp(y)
         seconds = elapsed_s(start, end)
 
-    Go on with what is returned: a function of the old `x` is not held back by `start`, and one whose result is not
-    passed through `end` is not waited for. A reading takes 0.14 µs (1.3 µs without a C compiler, see `tier`); more
-    leaves cost 0.02 µs each. Values, shapes and dtypes do not change, and nothing is copied in a loop.
+    Continue with the returned values: `start` does not hold back a function of the old `x`. And `end` does not wait for
+    a function whose result is not passed through it. A reading takes 0.14 µs (1.3 µs without a C compiler, see `tier`);
+    more leaves cost 0.02 µs each. Values, shapes and dtypes do not change, and nothing is copied in a loop.
 
     Args:
         inputs: a pytree with at least one array or number.
@@ -54,7 +55,7 @@ def stamp(inputs: T) -> tuple[T, jax.Array]:
         (inputs, time): the same tree, and u32[2], the nanoseconds of a monotonic clock in two words, low one first.
 
     Raises:
-        UsageError: there is nothing in `inputs` that could be passed through.
+        UsageError: `inputs` has nothing that can be passed through.
         NotAvailable: this platform has no such clock.
 
     Stamps cannot be differentiated, nor vmapped: put them outside of `grad` and `vmap`. Arrays that are sharded over
@@ -82,15 +83,15 @@ def _as_array(leaf: Any) -> jax.Array:
 
 
 def tie(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, to be called after a reading of the clock and with it; nothing of it is computed before.
+    """Ties `function` to a reading of the clock: call it with the reading, and no part of it is computed before.
 
         x, start = stamp(x)
         y = tie(f)(start, x)
         y, end = stamp(y)
 
-    Without it, what does not depend on `x` (a mask, a fixed key, a loop over constants) may be computed before `start`
-    or, in a loop, once for all of its iterations. What XLA folds into constants when it compiles `f` alone is folded
-    here too. Results are those of `f`. Costs 0.07 µs.
+    Without it, work that does not depend on `x` (a mask, a fixed key, a loop over constants) can run before `start` or,
+    in a loop, once for all of its iterations. Constants that XLA folds when it compiles `f` alone are folded here too.
+    Results are those of `f`. It costs 0.07 µs.
 
     Returns:
         A function of (time, *args): u32[2] as `stamp` returns it, and the arguments of `function`, all of them arrays
@@ -100,10 +101,10 @@ def tie(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_in_branch(function: Callable[[Any], T], inputs: Any, word: Any) -> T:
-    """`function(inputs)`, a pytree of arrays; nothing of it is computed before `word`.
+    """Returns `function(inputs)`, a pytree of arrays; no part of it is computed before `word`.
 
     Args:
-        word: u32[], of which XLA knows nothing: the high word of a time, `time[1]`, or any other but 2**32 - 1.
+        word: u32[], unknown to XLA: the high word of a time, `time[1]`, or any other value except 2**32 - 1.
     """
     shapes = jax.eval_shape(function, inputs)
 

@@ -1,11 +1,11 @@
 """Loops that look at the clock: an outer loop of strips, each of up to B iterations without a look.
 
-After a strip `tick` (see `handlers.c`) reads the clock, says whether the time is up, and chooses the B of the next one
-so that a look costs little and a stop comes within about a millisecond. What the loops compute, and in which order, is
-what `jax.lax` computes. Programs are not known here: the bodies are functions.
+After a strip, `tick` (see `handlers.c`) reads the clock, says whether the time is up, and chooses the next B. So a look
+costs little and a stop comes within about a millisecond. The loops compute the same values as `jax.lax`, in the same
+order. This module does not know programs: the bodies are functions.
 
 A flag (bool[]) says whether the time was up at the last look. It is carried through all loops that hold others, so that
-these stop too. Where the program ends by itself (`must_raise`) it stays False.
+these stop too. If the program ends by itself (`must_raise`), it stays False.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST = 1 << 12
 
 @dataclass(frozen=True)
 class Guard:
-    """What a rewritten program looks at."""
+    """The limit and the clock that a rewritten program looks at."""
 
     tier: Tier
     until: jax.Array
@@ -48,7 +48,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class LoopFacts:
-    """What is known of a loop before it runs."""
+    """The known facts about a loop before it runs."""
 
     guard: Guard
     step_ns: float

@@ -1,13 +1,12 @@
-"""Looks through a traced function: which loops need a deadline, and which parts no deadline can stop.
+"""Examines a traced function: finds the loops that need a deadline, and the parts that no deadline can stop.
 
-Loops on several devices cannot be stopped: each device would stop at a time of its own, and wait for the others for
-ever.
+Loops on several devices cannot be stopped: each device would stop at a different time, and wait for the others forever.
 
 A primitive that `program/jaxpr.py` does not know to run a program is left as it was, and named if it holds loops.
 
-How long a loop takes is estimated for any CPU, rather too long than too short: to tell loops that are over soon.
-Looking at the clock in a loop of 3 µs would cost more than the loop. One that is surely over within SHORT_NS is left as
-it is, and any other one first runs as many iterations as surely take no longer, before it looks for the first time.
+The time of a loop is estimated for any CPU, rather too long than too short, to find loops that end soon. Looking at the
+clock in a loop of 3 µs would cost more than the loop. A loop that surely ends within SHORT_NS stays unchanged. Any
+other loop first runs as many iterations as surely take no longer. Then it looks for the first time.
 """
 
 from __future__ import annotations
@@ -35,12 +34,13 @@ LONG_NS = 1e6
 """More than the few 0.1 ms by which stops are late anyway."""
 
 SHORT_NS = 100_000.0
-"""Small beside the 1 ms by which a stop may be late."""
+"""This is short in comparison with the 1 ms by which a stop can be late."""
 
 OPERATION_NS, ELEMENT_NS, FLOP_NS = 10.0, 1.0, 0.25
 """One operation; one element that it reads or writes; a multiplication or addition in a matrix product."""
 SLOW = 20
-"""What random bits, transcendental functions, indexing, and products of other types than f32 and f64 take of that."""
+"""The factor on the time of an element, or of a FLOP. It holds for random bits, transcendental functions and indexing,
+and for products of other types than f32 and f64."""
 
 MOVES = "broadcast_in_dim reshape squeeze transpose slice concatenate pad rev iota copy select_n convert_element_type"
 MOVES += " dynamic_slice dynamic_update_slice split expand_dims bitcast_convert_type stop_gradient real imag complex"
@@ -115,7 +115,7 @@ def _devices(eqn: Any) -> int:
 
 
 def find_unchecked(program: Any) -> tuple[str, ...]:
-    """What a deadline cannot stop in a rewritten program: the names of primitives, each once, sorted."""
+    """The parts of a rewritten program that a deadline cannot stop: names of primitives, each once, sorted."""
     if is_spread(program):
         named = (*LOOPS, *OPAQUE, *SPREAD)
         return tuple(sorted({eqn.primitive.name for eqn in every_equation(program) if eqn.primitive.name in named}))
@@ -168,7 +168,7 @@ def _elements(eqn: Any) -> float:
 
 
 def _products(eqn: Any) -> float:
-    """Operations of a matrix product, other types than f32 and f64 weighted by how much slower they may be."""
+    """Operations of a matrix product, other types than f32 and f64 weighted by how much slower they can be."""
     (contracted, _), _ = eqn.params["dimension_numbers"]
     left, out = eqn.invars[0].aval, eqn.outvars[0].aval
     flops = 2.0 * math.prod(out.shape) * math.prod(left.shape[axis] for axis in contracted)

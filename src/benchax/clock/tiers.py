@@ -1,14 +1,14 @@
-"""The three tiers of the clock, best first, and how to load each. Which one is used, `selftest.py` decides.
+"""The three tiers of the clock, best first, and how to load each. `selftest.py` chooses one.
 
     prebuilt   compiled when benchax was installed
     built      compiled at first use, kept in the user's cache folder
     python     ctypes callbacks: ten times slower, and always there on a CPU
 
-Handlers are registered once per process and for good, under names that carry the tier, so that a tier that fails its
-test can be left for the next one.
+Handlers are registered once per process and permanently, under names that contain the tier. So the next tier can
+replace one that fails its test.
 
-The library is plain C (`handlers.c`) and depends on neither Python nor JAX. One that is made at first use is kept in
-the user's cache folder under a name that tells the source, the compiler and the machine apart.
+The library is plain C (`handlers.c`) and depends on neither Python nor JAX. A library that is built at first use is
+kept in the user's cache folder. Its name identifies the source, the compiler and the machine.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class NodeCall(Protocol):
     """A call that an agent makes with its pool."""
 
     def __call__(self, pool: Pool, on_message: Listener) -> Any:
-        """What came of it. Raises nothing for what the user's function does."""
+        """Returns the result. Never raises errors of the user's function."""
         ...
 
     def seal(self) -> NodeCall:
@@ -38,7 +38,7 @@ class NodeCall(Protocol):
 
 @dataclass(frozen=True)
 class Examination:
-    """What a node said of itself before its first call."""
+    """The facts that a node reports about itself before its first call."""
 
     environment: Environment
     """As its workers have it."""
@@ -108,14 +108,15 @@ class Agents(Protocol):
     """One on each node."""
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:
-        """The nodes that are ready; at least one. Others may join later.
+        """Returns the nodes that are ready; at least one. Others can join later.
 
         Args:
-            needed: what the calls will need, such as the users' functions: a node that cannot load it is an error now.
-            limits: of what nodes do meanwhile.
+            needed: the values that the calls will need, such as the users' functions: a node that cannot load them is
+                an error now.
+            limits: the limits of the nodes' work during the start.
 
         Raises:
-            UsageError: a node that cannot do what will be asked of it, or none at all.
+            UsageError: a node that cannot do the calls, or no node at all.
         """
         ...
 
@@ -125,8 +126,8 @@ class Agents(Protocol):
         ...
 
     def collect(self, listen: TicketListener) -> list[AgentEvent]:
-        """What has happened since, in order; waits until something has. Empty if nothing is under way, and so nothing
-        will happen. KeyboardInterrupt passes through."""
+        """Returns the new events, in order; waits until there is one. Empty if nothing is in progress, so that no event
+        can come. KeyboardInterrupt passes through."""
         ...
 
     def close(self) -> None:

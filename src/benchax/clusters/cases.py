@@ -76,7 +76,7 @@ def _cold(pool: Pool) -> Pool:
 def measure_cases(
     agents: Agents, cases: Sequence[Case], options: Sequence[Options], run_id: str, report: Listener
 ) -> Iterator[tuple[int, Measurement]]:
-    """(position of the case, its row) as they end. Of a case that no node was left for the row says so.
+    """Yields (position of the case, its row) as they end. If no node was left for a case, its row says so.
 
     Raises:
         UsageError: options that cannot be kept; before anything is measured.
@@ -91,7 +91,7 @@ def measure_cases(
         return CaseJob(cases[i], options[i], run_id)
 
     def listen(i: int, message: dict[str, Any]) -> None:
-        """What an agent tells comes with its answer: too late to be shown."""
+        """The messages of an agent come with its answer, too late to be shown."""
 
     dispatcher = Dispatcher(agents, nodes, (WorkBatch(deque([i])) for i in range(len(cases))), make_job, listen)
     missing = set(range(len(cases)))

@@ -1,8 +1,8 @@
-"""Hands calls to nodes, one at a time to each, and what a lost node was doing to another one.
+"""Gives calls to nodes, one at a time to each. Gives the work of a lost node to another one.
 
-What is to be compared stays together: a batch is worked off in its order on one node, and goes to another one only if
-that is lost. Batches are asked for as nodes become free, so that a fast node does more of them, a slow one delays
-nothing but its own, and a million cells need no more memory than those under way.
+Cells that are compared stay together: one node does a batch in its order. Another node gets it only if the first is
+lost. Batches are made as nodes become free. So a fast node does more of them, and a slow one delays only its own. A
+million cells need no more memory than the cells in progress.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from benchax.units import plural
 T = TypeVar("T")
 
 MOST_LOSSES = 3
-"""Of a call: after as many nodes it is given up. It goes elsewhere twice: it may be what brings nodes down."""
+"""The number of lost nodes after which a call is given up. So a call moves to another node twice: it could be the
+cause of the losses.
+"""
 
 
 @dataclass
 class WorkBatch(Generic[T]):
-    """What one node is to do, in this order."""
+    """The work of one node, in this order."""
 
     items: deque[T]
     host: str = ""
@@ -35,7 +37,7 @@ class WorkBatch(Generic[T]):
 
 @dataclass(frozen=True)
 class Ended(Generic[T]):
-    """What came of an item."""
+    """The result of an item."""
 
     item: T
     node: Node
@@ -87,7 +89,7 @@ class Dispatcher(Generic[T]):
             yield from group
 
     def groups(self) -> Iterator[list[Ended[T]]]:
-        """What ended about the same time, together: where much does, that can be stored at once."""
+        """Items that ended at about the same time, together: if there are many, they can be stored at once."""
         while True:
             self._hand_out()
             # With nobody at work all is done; unless there is no node, and one may join.
@@ -110,7 +112,7 @@ class Dispatcher(Generic[T]):
 
     @property
     def node_count(self) -> int:
-        """Of those that are there."""
+        """The number of available nodes."""
         return self._hosts.total()
 
     # ---- nodes
@@ -179,7 +181,7 @@ class Dispatcher(Generic[T]):
         return False
 
     def _find_batch(self, node: Node) -> WorkBatch[T] | None:
-        """What `node` goes on with; None if there is nothing for it."""
+        """Returns the next batch for `node`; None if there is nothing for it."""
         batch = self._of_node.get(node.id)
         if batch is None or not batch.items:
             self._of_node.pop(node.id, None)

@@ -13,7 +13,7 @@ from benchax.workers.task import A, R, Say, Task, task
 
 
 class Runner(Protocol):
-    """What is needed of `workers.pool.Pool`."""
+    """The parts of `workers.pool.Pool` that are needed here."""
 
     def call(
         self,

@@ -1,7 +1,7 @@
 """Agents on the nodes of a Ray cluster.
 
-An agent takes all CPUs and GPUs of its node: nothing of Ray's runs beside what is measured, not even another benchax,
-and two of them never disturb one another. A node that is busy joins when it is free, and a new one when it is there.
+An agent takes all CPUs and GPUs of its node. So no other Ray task runs during a measurement, not even another benchax,
+and two of them never disturb one another. A busy node joins when it is free, and a new node when it is available.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from benchax.workers.call_limits import CallLimits
 from benchax.workers.pickling import seal
 
 LATE_S = 30.0
-"""Nodes that are not ready so long after the first one join later."""
+"""Nodes that are not ready this long after the first one join later."""
 LOOK_S = 5.0
 """New nodes are looked for that often."""
 MOST_AGENTS = 3
@@ -68,11 +68,11 @@ class AgentHandle:
 
 
 class RayAgents:
-    """The contract is that of `Agents`.
+    """Follows the contract of `Agents`.
 
     Args:
         ray: connected.
-        folder: that of the user's files.
+        folder: the folder of the user's files.
     """
 
     def __init__(self, ray: Any, folder: Path) -> None:
@@ -223,7 +223,7 @@ def open_ray_agents(on: str, folder: Path) -> Generator[RayAgents, None, None]:
 
 
 def _writable(value: Any) -> Any:
-    """Ray gives out arrays over its shared memory, which nobody may write; answers have arrays of their own."""
+    """Ray returns read-only arrays over its shared memory; answers have their own arrays."""
     if isinstance(value, np.ndarray):
         return value if value.flags.writeable else value.copy()
     return tuple(map(_writable, value)) if type(value) is tuple else value

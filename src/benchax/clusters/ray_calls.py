@@ -11,12 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class EndedCall:
-    """What has ended, of whom; with the method of a future that is asked for."""
+    """The call that has ended, and its actor; with the method of a future that Ray calls."""
 
     who: Any
     what: str
     result: Callable[[], Any]
-    """Its value. Raises `RayTaskError` where the call failed, and another error where the actor is gone."""
+    """Its value. Raises `RayTaskError` if the call failed, and another error if the actor is gone."""
 
 
 class RayCalls:
@@ -27,7 +27,7 @@ class RayCalls:
         self._ended: queue.SimpleQueue[EndedCall] = queue.SimpleQueue()
 
     def begin(self, who: Any, what: str, call: Callable[[], Any]) -> None:
-        """`call` gives the reference of what Ray is to bring."""
+        """`call` returns the reference of the value that Ray should bring."""
         try:
             future = call().future()
         except self.ray.exceptions.RayError as error:  # the actor is known to be gone
@@ -36,7 +36,7 @@ class RayCalls:
         future.add_done_callback(lambda future: self._ended.put(EndedCall(who, what, future.result)))
 
     def end(self, who: Any, what: str, value: Any) -> None:
-        """Of a call that ended before it began."""
+        """Ends a call that ended before it began."""
         self._ended.put(EndedCall(who, what, lambda: value))
 
     def wait(self, timeout_s: float) -> list[EndedCall]:

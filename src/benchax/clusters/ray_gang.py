@@ -1,9 +1,9 @@
 """The ranks of a program on the nodes of a Ray cluster, which a placement group sets aside together.
 
-Each host is set aside whole, and the ranks are dealt out over the hosts: where there are as many hosts as ranks, one to
-each. The ranks of several hosts find one another as programs do that a launcher has started (`workers/joined.py`); the
-first one makes the row. Ranks that share a host are given equal parts of its processors and GPUs; where there is one
-host, its agent starts them as they are started at home, since they have a common clock then.
+The group sets aside whole hosts and distributes the ranks over them. If there are as many hosts as ranks, each host
+gets one rank. Ranks on several hosts find one another in the same way as programs that a launcher has started
+(`workers/joined.py`). The first rank makes the row. Ranks that share a host get equal parts of its processors and GPUs.
+If there is only one host, its agent starts the ranks as on the user's own machine, since they then have a common clock.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Seat:
-    """What a rank gets of its host."""
+    """The part of its host that a rank gets."""
 
     bundle: int
     """The host, by its part of the placement group."""
@@ -67,7 +67,7 @@ class Gang:
     number: int
     node: Node
     hosts: list[str]
-    """Of each actor."""
+    """The host of each actor."""
     ticket: int | None = None
 
 
@@ -100,12 +100,12 @@ def deal(places: Sequence[Place], count: int) -> list[Seat]:
 
 
 class RayGang:
-    """The contract is that of `Agents`: its one node is the gang, and the next one's if that is lost.
+    """Follows the contract of `Agents`. Its only node is the gang, or the next gang if the first is lost.
 
     Args:
         ray: connected.
-        folder: that of the user's files.
-        count: of the ranks.
+        folder: the folder of the user's files.
+        count: the number of ranks.
     """
 
     def __init__(self, ray: Any, folder: Path, count: int) -> None:
@@ -113,9 +113,9 @@ class RayGang:
         self.calls = RayCalls(ray)
         self.gang: Gang | None = None
         self.group: Any = None
-        """What is set aside of the cluster, from when it is asked for on."""
+        """The part of the cluster that is set aside, from the time of the request."""
         self.actors: list[Any] = []
-        """Of the gang that there is or is being formed, by rank; one where it has one host."""
+        """The actors of the current gang, or of the gang in formation, by rank; one actor if the gang has one host."""
         self._number = 0
 
     # ---- the contract
@@ -160,7 +160,7 @@ class RayGang:
     # ---- the gang
 
     def _form(self) -> Gang:
-        """Raises `UsageError` where there are no hosts for it, or one of them cannot do what will be asked."""
+        """Raises `UsageError` if there are no hosts for it, or one of them lacks something that measuring needs."""
         self.close()
         self._number += 1
         self._set_aside()
@@ -200,7 +200,9 @@ class RayGang:
                 )
 
     def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the first actors say, one for each of the `arguments`. Raises `UsageError` where one does not."""
+        """Returns the answers of the first actors, one for each of the `arguments`. Raises `UsageError` if an actor
+        does not answer.
+        """
         asked = [getattr(actor, method).remote(*each) for actor, each in zip(self.actors, arguments, strict=False)]
         self.ray.wait(asked, num_returns=len(asked), timeout=max(START_S, self.limit_s))
         found = []

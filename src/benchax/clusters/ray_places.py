@@ -34,7 +34,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 class NodeAgent:
-    """What the driver calls, one call at a time.
+    """Receives the driver's calls, one at a time.
 
     Args:
         folders: of imports, relative to the folder with the user's files, where this process runs.
@@ -54,7 +54,7 @@ class NodeAgent:
         self.pool = Pool()
 
     def examine(self, needed: Sealed, limit_s: float) -> Examination | Failure:
-        """What this node is; a failure where a worker cannot load what is needed."""
+        """Returns the facts about this node; a failure if a worker cannot load what the calls need."""
         self.pool.prepare()
         return self.pool.call(examine_node, needed, limit_stages(limit_s), shows_output=False)
 
@@ -177,7 +177,7 @@ def only(place: Place) -> Any:
 
 
 def in_bundle(group: Any, bundle: int) -> Any:
-    """Ray's way to say: in this part of what was set aside together."""
+    """Returns Ray's scheduling strategy for one part of the resources that were set aside together."""
     return _strategies().PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
 
 
@@ -186,7 +186,7 @@ def _strategies() -> Any:
 
 
 def check_places(ray: Any, places: Sequence[Place]) -> None:
-    """Raises `UsageError` where there is no place, or one lacks what measuring takes."""
+    """Raises `UsageError` if there is no place, or a place lacks something that measuring needs."""
     if not places:
         raise UsageError("the Ray cluster has no node with a CPU", "at least one node to measure on")
     probe = ray.remote(num_cpus=0, max_retries=0)(make_probe())
@@ -202,12 +202,12 @@ def check_places(ray: Any, places: Sequence[Place]) -> None:
 
 
 def start_agent(ray: Any, folder: Path, where: Any, cpus: float, gpus: float) -> Any:
-    """An actor with so much of a node.
+    """Starts an actor with this part of a node.
 
     Args:
-        folder: that of the user's files.
-        where: as `only` or `in_bundle` says it.
-        gpus: must be given: without any, Ray hides those that there are.
+        folder: the folder of the user's files.
+        where: the place, from `only` or `in_bundle`.
+        gpus: must be given: without any, Ray hides the available GPUs.
     """
     return (
         ray.remote(NodeAgent)
@@ -223,7 +223,7 @@ def stop_agent(ray: Any, actor: Any) -> None:
 
 
 def cannot_load(problem: str) -> UsageError:
-    """What is raised where nodes lack something of the user's."""
+    """The error if nodes lack some of the user's files or packages."""
     return UsageError(
         problem,
         "nodes on which everything can be imported that the functions need",

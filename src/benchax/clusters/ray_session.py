@@ -45,10 +45,11 @@ def check_address(on: object) -> str:
 
 @contextmanager
 def open_session(on: str, folder: Path) -> Generator[Any, None, None]:
-    """Ray, connected. What was connected or started here is let go of afterwards; a connection of the caller's stays.
+    """Yields Ray, connected. A connection or a cluster started here is closed afterwards; a connection of the caller
+    stays.
 
     Raises:
-        UsageError: nothing answers there, or it is another version of Ray or Python.
+        UsageError: no cluster answers there, or it has another version of Ray or Python.
         MissingPackage: Ray is not installed.
     """
     check_address(on)
@@ -133,7 +134,7 @@ def flags_to_send() -> dict[str, str]:
 
 
 def folders_to_send(folder: Path) -> list[str]:
-    """Import folders of this process that lie in `folder`, relative to it; itself first."""
+    """Import folders of this process inside `folder`, relative to it; itself first."""
     root = folder.resolve()
     inside = [Path(path).resolve() for path in sys.path if isinstance(path, str)]
     found = [path.relative_to(root).as_posix() for path in inside if path.is_relative_to(root)]

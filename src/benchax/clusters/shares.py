@@ -15,7 +15,7 @@ from benchax.units import number, percent
 
 @dataclass(frozen=True)
 class NodeShare:
-    """What a node was, and what it did."""
+    """Facts about a node, and the work that it did."""
 
     node: Node
     done: int
@@ -25,7 +25,7 @@ class NodeShare:
 
 
 def shares(dispatcher: Dispatcher[Any] | None) -> tuple[NodeShare, ...]:
-    """Of all nodes that there were, in the order of their names; empty where this program's own pool was all."""
+    """Returns the shares of all nodes, in the order of their names; empty if only this program's own pool worked."""
     if dispatcher is None:
         return ()
     found = [
@@ -56,7 +56,7 @@ def _describe(share: NodeShare, best_s: float) -> tuple[str, ...]:
 
 
 def differing(nodes: Sequence[Node]) -> Mapping[str, Sequence[str]]:
-    """What is not the same on all nodes (versions, backend, processor): {what: values}."""
+    """The values that are not the same on all nodes (versions, backend, processor): {what: values}."""
     facts = ("python", "jax", "jaxlib", "numpy", "backend", "device_kind", "processor")
     values = {fact: sorted({str(getattr(node.environment, fact)) for node in nodes}) for fact in facts}
     return {fact: found for fact, found in values.items() if len(found) > 1}

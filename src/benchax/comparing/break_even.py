@@ -1,11 +1,11 @@
-"""How many calls until compiling pays: the cost of building over what each compiled call saves.
+"""The number of calls until compiling pays: the cost of building over the saving of each compiled call.
 
-What a call saves is decided by the eager and the compiled call in turns (`paired_runs`). Two rows measured one after
-the other tell nothing below a factor of 2, since the machine differs by as much between two moments
+The eager and the compiled call run alternately to measure the saving (`paired_runs`). Two rows measured one after the
+other show no difference below a factor of 2, since the machine differs by as much between two moments
 (docs/explanations/trust.md).
 
-The bounds hold what another run of it all would say: the ratio has an interval, a call takes another time in each
-process (eager calls by as much as a factor of 4, by whether the allocator has pages at hand), and so does building.
+The bounds cover the result of another full run. The ratio has an interval. A call takes another time in each process,
+and so does building. Eager calls differ by up to a factor of 4, depending on whether the allocator has pages at hand.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SAME_PROGRAM = "same-program"
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Compiling pays from `calls` calls on; between `low` and `high` by the interval of what a call saves.
+    """Compiling pays from `calls` calls on. `low` and `high` follow from the interval of the saving of a call.
 
     `None`: never. `speedup` is eager over jitted time per call. Without intervals (`has_bounds`: too few samples) the
-    bounds are those of the medians alone.
+    bounds come from the medians alone.
 
     Example:
         >>> found = benchax.BreakEven(
@@ -54,7 +54,7 @@ class BreakEven:
     level: float = 0.95
     """The level of the bounds."""
     is_paired: bool = True
-    """Ran both calls in turns?"""
+    """Did both calls run alternately?"""
     is_clear: bool = True
     """Is it known whether compiling pays?"""
     is_same: bool = False
@@ -119,14 +119,14 @@ class BreakEven:
 def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison | None = None) -> BreakEven:
     """Break-even of two rows of one function: measured with jit=False, and jitted.
 
-    calls = build / (eager - jitted), rounded up. With a comparison of run times of the jitted call (candidate) against
-    the eager one, what is saved is the eager time times one minus the ratio, and the bounds are those of the ratio.
-    Without, the bounds come from the opposite ends of the rows' intervals, and nothing is decided where these are
+    calls = build / (eager - jitted), rounded up. `comparison` compares run times of the jitted call (candidate) with
+    the eager one. With it, the saving is the eager time times one minus the ratio, and the bounds are those of the
+    ratio. Without it, the bounds come from the opposite ends of the rows' intervals. Nothing is decided if these are
     within a factor of 2.
 
     Raises:
-        UsageError: one of these is no row, the jitted row lacks its time to build, or one of the rows, without a
-            comparison, wall samples.
+        UsageError: one of these is not a row, or the jitted row lacks its build time. Or, without a comparison, one of
+            the rows lacks wall samples.
 
     Example:
         >>> eager = benchax.bench(jnp.sin, "f32[1000]", jit=False, max_time_s=0.05, store="off")
@@ -162,7 +162,7 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
 def of_comparison(
     build_s: float, c: Comparison, *, is_eager_baseline: bool = True, builds_s: Sequence[float] = ()
 ) -> BreakEven | None:
-    """Break-even by the pairs of a comparison of run times; None where it has no interval.
+    """Break-even by the pairs of a comparison of run times; None if it has no interval.
 
     Args:
         build_s: of the jitted function.

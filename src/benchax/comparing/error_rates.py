@@ -25,7 +25,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tally:
-    """What was said of one planted change."""
+    """The verdicts on one planted change."""
 
     planted: float
     verdicts: Counter[Verdict]
@@ -52,7 +52,7 @@ class ErrorRates:
     elapsed_s: float = 0.0
     """The seconds of the rounds that were finished."""
     noise: Noise = field(default_factory=Noise)
-    """What else the machine did meanwhile."""
+    """The machine's load by other processes at the same time."""
 
     @property
     def planted(self) -> list[float]:
@@ -76,13 +76,13 @@ class ErrorRates:
         return Tally(planted, Counter(c.verdict for c in ran), len(found) - len(ran))
 
     def effect(self, kernel: str, planted: float) -> Ratio | None:
-        """How much longer it really takes, by all that was timed of it; None where nothing was."""
+        """The real slowdown, from all times of it; None if there are no times."""
         found = [t.comparison for t in self.trials if (t.kernel, t.planted) == (kernel, planted)]
         blocks = [block.log_ratios for c in found for block in c.blocks]
         return ratio_of(blocks, EFFECT_ALPHA) if blocks else None
 
     def baseline_s(self, kernel: str) -> float | None:
-        """Seconds of a call of the kernel as it is; None where it never ran."""
+        """Seconds of a call of the kernel as it is; None if it never ran."""
         found = [t.comparison.baseline_value for t in self.trials if t.kernel == kernel]
         known = [value for value in found if value is not None]
         return median(known) if known else None

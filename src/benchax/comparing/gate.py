@@ -12,8 +12,8 @@
     run = "10%"
 
 A limit is a share of the baseline, an absolute amount, or both ("5%+20us": both must be exceeded). Only confirmed
-changes count. An unclear comparison fails only if you ask for it, or if a limit judged no case at all: then nothing
-was checked, and "fine" would claim too much.
+changes count. An unclear comparison fails only if you request it, or if a limit judged no case at all. Then nothing was
+checked, and "fine" would claim too much.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _CODES: dict[Event, int] = {
 
 @dataclass(frozen=True)
 class Limit:
-    """The most by which the candidate may exceed the baseline. A change has to exceed both bounds; None is no bound."""
+    """The largest allowed excess of the candidate over the baseline. A change must exceed both bounds; None is no
+    bound.
+    """
 
     relative: float | None = None
     absolute: float | None = None

@@ -1,10 +1,10 @@
-"""The history of one case: its ratios to one baseline, commit by commit, and where their level changed.
+"""The history of one case: its ratios to one baseline, commit by commit, and the places where their level changes.
 
-Ratios may be put side by side where times may not: each was taken with the baseline's program in the same processes.
-Still only those of one machine, one JAX and one baseline are judged together. Each such group is a series of its own,
-also where comparisons of two machines alternate, and no change point spans two of them.
+Ratios can be compared even if times cannot: each was taken with the baseline's program in the same processes. Still,
+only ratios of one machine, one JAX and one baseline are judged together. Each such group is a separate series, even if
+comparisons of two machines alternate. No change point spans two series.
 
-Compilers count bytes and operations without noise: there every difference is a change.
+Compilers count bytes and operations without noise: in counts, every difference is a change.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Stretch:
 
     places: tuple[int, ...]
     level: float
-    """The geometric mean of their ratios; of what is counted, the count."""
+    """The geometric mean of the ratios; for counted metrics, the count."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class History(SelfRendering):
     """Every point that has a value is in one of them."""
     changes: tuple[Change, ...] = ()
     jump: float | None = None
-    """By what share the newest point is above the median of those before it, where that is unusual: a first sign, for
-    a change point needs two."""
+    """The share by which the newest point is above the median of the earlier points, if that is unusual. It is a first
+    sign, because a change point needs two points."""
 
     @property
     def is_counted(self) -> bool:
@@ -89,7 +89,7 @@ class History(SelfRendering):
 
     @cached_property
     def values(self) -> tuple[float | None, ...]:
-        """Ratios, or counts; None where there is none."""
+        """Ratios, or counts; None if there is no value."""
         return tuple(map(value, self.points))
 
 
@@ -104,7 +104,7 @@ def is_counted(metric: Metric) -> bool:
 
 
 def value(c: Comparison) -> float | None:
-    """What a history is made of: the ratio of times, or the count itself (of 0 bytes there is no ratio)."""
+    """Returns the value that a history shows: the ratio of times, or the count itself (0 bytes have no ratio)."""
     if c.method == "same program":  # not timed, since nothing could differ
         return 1.0
     return c.candidate_value if is_counted(c.metric) else c.ratio
@@ -149,7 +149,7 @@ def _circumstances(c: Comparison) -> tuple[object, ...]:
 
 
 def _identity(c: Comparison) -> object:
-    """What a baseline's name stands for: names can be given to other runs, and branches move."""
+    """Identifies the run behind a baseline's name: names can be given to other runs, and branches move."""
     b = c.baseline
     return b.commit if b.commit and not b.is_dirty else b.program or b.commit or b.label
 
@@ -184,7 +184,7 @@ def then(name: str, one: object, other: object) -> str:
 
 
 def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object, object]]:
-    """What enters the fingerprint and differs."""
+    """The fields that are part of the fingerprint and differ."""
     for f in dataclasses.fields(Environment):
         a: Any = getattr(one, f.name)
         b: Any = getattr(other, f.name)

@@ -24,7 +24,7 @@ BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
 
 @dataclass(frozen=True)
 class ComparisonContext:
-    """What is compared: all that the comparisons of two versions of a case have in common."""
+    """The facts that all comparisons of two versions of a case have in common."""
 
     case: CaseId
     baseline: Version
@@ -37,7 +37,7 @@ class ComparisonContext:
     resolution: float = SAME_WITHIN
     """ "same" means within this share, of run times."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of one call of the candidate."""
+    """The work of one call of the candidate."""
     signature: str = ""
 
     def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
@@ -52,13 +52,13 @@ class ComparisonContext:
 
 @dataclass
 class ComparisonEvidence:
-    """What has been seen of two versions so far."""
+    """The readings of two versions so far."""
 
     run: list[Block] = field(default_factory=list[Block])
     build: list[Block] = field(default_factory=list[Block])
     """One pair in each."""
     counts: dict[Metric, tuple[float | None, float | None]] = field(default_factory=dict)
-    """What is counted in the compiled programs: baseline, candidate."""
+    """The counts from the compiled programs: baseline, candidate."""
     failure: Failure | None = None
     is_same_program: bool = False
     """Both programs are one, so that nothing was timed."""
@@ -132,7 +132,7 @@ def judge_counts(context: ComparisonContext, metric: Metric, before: float | Non
 
 
 def judge(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
-    """One comparison for each metric of which anything is known; of a failure, just one."""
+    """Returns one comparison for each metric that has data; after a failure, just one."""
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
         return [replace(context.comparison("run", "unclear", why), failure=evidence.failure)]
@@ -145,7 +145,7 @@ def judge(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float
 
 
 def confirm(first: Comparison, second: Comparison) -> Comparison:
-    """`first`, by the light of new data: a change that they do not show too is none that can be named."""
+    """Returns `first`, checked against new data: if they do not show the change too, it is not reported."""
     if second.verdict == first.verdict:
         return replace(first, confirmed=True)
     why = f"{first.verdict} at first ({change(first)}), not confirmed ({change(second)})"
@@ -161,15 +161,17 @@ def change(comparison: Comparison) -> str:
 
 
 LONG_S = 0.001
-"""Calls beyond this are preempted as a rule where others compute: the scheduler's turns are 1 to 10 ms."""
+"""Longer calls are usually preempted if other programs compute: the scheduler's time slices are 1 to 10 ms."""
 BUSY_SHARE = 0.6
-"""The share of the cores, in the best samples: a program that keeps so many busy waits for whoever takes one."""
+"""The share of the cores, in the best samples. A program that keeps this many cores busy waits if another process takes
+one.
+"""
 SAME_BUSY = 0.10
 
 
 @dataclass(frozen=True)
 class Testimony:
-    """What the processor time says, and whether it decides."""
+    """The result of the processor time, and whether it decides."""
 
     ratio: Ratio
     verdict: Verdict
@@ -179,21 +181,22 @@ class Testimony:
 def testify(
     blocks: Sequence[Block], wall: Ratio, alpha: float, resolution: float, environment: Environment | None
 ) -> Testimony | None:
-    """The processor time of the process as a second witness, where the wall time is left unclear.
+    """The processor time of the process as a second measure, if the wall time is unclear.
 
-    A program that uses all cores, or whose calls last longer than the scheduler's turns, waits for cores that others
-    use: its wall times scatter by what the neighbours do, its processor times (of all threads of the process, read
-    around each sample) hardly. But processor time is another quantity. It is blind to waiting, for a device, a lock or
-    memory that is handed out slowly, and to lost parallelism: half of the threads need as much of it for twice the
-    time. So it never decides against the wall time, and only where both sides keep the cores busy alike:
+    Some programs wait for cores that others use: they use all cores, or their calls last longer than the scheduler's
+    time slices. Their wall times scatter with the load of the neighbors. Their processor times (of all threads of the
+    process, read around each sample) hardly scatter. But processor time is another quantity. It does not show waiting
+    for a device, a lock or slow memory allocation. It does not show lost parallelism either: half of the threads need
+    the same processor time for twice the wall time. So it never decides against the wall time, and only if both sides
+    keep the cores equally busy:
 
-        asked    where the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over
+        asked    if the wall time is unclear, the backend is the CPU, and calls keep most cores busy or last over
                  1 ms
-        heard    where both sides keep about as many cores busy in their best samples (within 10 %)
-        decides  by the same rule as the wall time, where the wall's estimate alone would give the same word, and the
-                 processor's estimate lies in the wall's interval
+        heard    if both sides keep about as many cores busy in their best samples (within 10 %)
+        decides  by the same rule as the wall time, if the wall's estimate alone would give the same word, and the
+                 processor's estimate is in the wall's interval
 
-    None where it is not asked: another backend, short calls on few cores, or nothing was read.
+    None if it is not asked: another backend, short calls on few cores, or no readings.
 
     Args:
         wall: of the same blocks, unclear by itself.
@@ -256,9 +259,9 @@ def resolution_of(given: float | str | None) -> float:
 
 
 def blind_spot(comparisons: Iterable[Comparison]) -> str:
-    """What "same" does not tell from no change: changes up to 2 % are called same, with 5 %.
+    """States the limit of "same": with 5 %, changes up to 2 % are called same.
 
-    Empty where nothing is called the same, or so little that no less can be asked for.
+    Empty if nothing is called the same, or if the limit is already the smallest that users can request.
     """
     within = [c.resolution for c in comparisons if c.metric == "run" and c.verdict == "same" and c.ratio is not None]
     coarsest = max(within, default=0.0)

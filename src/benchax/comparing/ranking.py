@@ -1,4 +1,4 @@
-"""Comparisons as one result: verdicts, and who is fastest, with ties where nothing tells versions apart."""
+"""Comparisons as one result: verdicts, and which version is fastest, with ties if versions cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STOPPED = "not measured, because all were stopped by a failure that may be that 
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of one version; 1 is the fastest. Versions that cannot be told apart share a place."""
+    """The place of one version; 1 is the fastest. Versions that cannot be distinguished share a place."""
 
     place: int
     label: str
     time_s: float
     """The baseline's median, times the ratio to it: no second median that could say otherwise."""
     ratio: float | None
-    """Its time over that of the fastest, of the pairs of these two; None where they were not compared."""
+    """Its time over that of the fastest, of the pairs of these two; None if they were not compared."""
     low: float | None
     high: float | None
     """The ends of the ratio's interval; None of the fastest itself."""
@@ -45,9 +45,9 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
 
     comparisons: tuple[Comparison, ...] = ()
     ranking: tuple[Rank, ...] = ()
-    """The versions of one case that ran and gave the result of the baseline; empty where there are several cases."""
+    """The versions of one case that ran and gave the result of the baseline. Empty if there are several cases."""
     labels: tuple[str, ...] = ()
-    """Those of the functions that were to be ranked, the baseline first; empty where there are several cases."""
+    """The labels of the functions to rank, the baseline first; empty if there are several cases."""
     new: tuple[CaseId, ...] = ()
     """Cases that only the candidate has."""
     missing: tuple[CaseId, ...] = ()
@@ -55,9 +55,9 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
     broken: tuple[Failure, ...] = ()
     """The failures of benchmark files that cannot be imported now, whose cases are in none of these."""
     notes: tuple[str, ...] = ()
-    """What is about all of them: whose benchmark files ran at the other commit."""
+    """Notes about all comparisons: whose benchmark files ran at the other commit."""
     unstored: str = ""
-    """Why they are not in the store; empty where they are, or were not to be."""
+    """Why they are not in the store; empty if they are, or were not to be."""
 
     def __len__(self) -> int:
         return len(self.comparisons)
@@ -74,14 +74,16 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdicts on run times, by the label of the candidate where there is one case, else of the case."""
+        """The verdicts on run times. Keys are the labels of the candidates if there is one case, else the names of the
+        cases.
+        """
         runs = self.of("run")
         is_one_case = len({c.case for c in runs}) == 1
         return {c.candidate.label if is_one_case else c.case.label: c.verdict for c in runs}
 
     @property
     def unranked(self) -> dict[str, str]:
-        """Who has no place, and why: no time, or another result than that of the baseline."""
+        """The versions without a place, and why: no time, or another result than the baseline's."""
         runs = self.of("run") if self.labels else ()
         together = {c.candidate.label: f"{STOPPED}: {c.why}" for c in runs if c.failure and not self.is_at_fault(c)}
         return {c.candidate.label: why for c in runs if (why := without_place(c))} | together
@@ -100,7 +102,7 @@ class Comparisons(SelfRendering, Sequence[Comparison]):
         return [*self.notes, *self.unmatched, *broken, *unstored]
 
     def is_at_fault(self, comparison: Comparison) -> bool:
-        """Did the candidate fail by itself? A crash of which no function is named leaves none that ran."""
+        """Did the candidate fail by itself? A crash without a named function leaves no version that ran."""
         if comparison.failure is None:
             return False
         return bool(self.ranking) or names(comparison.failure, comparison.candidate.label)
@@ -142,7 +144,7 @@ def names(failure: Failure, label: str) -> bool:
 
 
 def without_place(comparison: Comparison) -> str:
-    """Why the candidate has no place among the others; empty where it has one. A fast wrong result wins nothing."""
+    """Why the candidate has no place among the others; empty if it has one. A fast wrong result wins nothing."""
     if comparison.failure is not None:
         return f"failed: {comparison.why}"
     if comparison.ratio is None:
@@ -174,7 +176,7 @@ def rank_versions(times: dict[str, float], against: dict[tuple[str, str], Compar
 
 
 Between = Callable[[str, str], Comparison | None]
-"""The comparison of the second label with the first one; None where they were not compared."""
+"""The comparison of the second label with the first one; None if they were not compared."""
 
 
 def in_order(times: dict[str, float], between: Between) -> list[str]:

@@ -1,16 +1,16 @@
-"""The sequential test behind every verdict: interim analyses of growing data, and a second, independent measurement of
-every change before it is called one.
+"""The sequential test behind every verdict. It makes interim analyses of growing data. A second, independent
+measurement confirms each change before a report names it.
 
     first stage     group after group, until all verdicts are clear at an interim analysis, or time is up
     second stage    of a change: new groups from the beginning, which only have to agree with the first stage
 
-A group is what one process has measured, or one pair of processes. Who measures them asks a test which stage the next
-group belongs to (`SequentialTest.due`); nothing here starts anything.
+A group holds the samples of one process, or of one pair of processes. The caller that measures them asks a test for the
+stage of the next group (`SequentialTest.due`). Nothing here starts a process.
 
-Verdicts are asked for after 2, 3, 4, 6 and 8 groups, and where less than 5 % is to be seen up to 24: with one process
-what varies from process to process could not be told from a change. Each look at growing data is another chance to be
-wrong. So alpha is that of a single interval, and as small as makes all of them together, and the second stage, err in
-less than 1 % of comparisons of unchanged code (tests/stats/test_replay.py).
+Interim analyses take place after 2, 3, 4, 6 and 8 groups, and up to 24 if changes below 5 % are of interest. With one
+process, variation between processes would look like a change. Each look at growing data is another chance to be wrong.
+So alpha is the error rate of a single interval, and small. All looks and the second stage together err in less than 1 %
+of comparisons of unchanged code (tests/stats/test_replay.py).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LOOKS = (2, 3, 4, 6, 8)
 FINE_LOOKS = (*LOOKS, 12, 16, 24)
 """Where "same" is to mean less than 5 %."""
 SHARE_OF_FIRST = 0.5
-"""Of the time limit: a change that is seen by then is measured again in what is left."""
+"""The share of the time limit for the first stage. A change seen by then is measured again in the remaining time."""
 NO_TIME = "not measured, because no time was left (--max-time)"
 RUN: frozenset[Metric] = frozenset({"run"})
 TIMES: frozenset[Metric] = frozenset({"run", "compile"})
-"""What is measured; bytes and operations are counted."""
+"""The measured metrics; bytes and operations are counted."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Effort:
 
 
 CONFIRMING = Effort(alpha=CONFIRMING_ALPHA, blocks=2)
-"""The effort to confirm a change: a measurement of its own."""
+"""The effort to confirm a change, in a separate measurement."""
 PAIRS = Effort((8, 12, 16), alpha=0.01, confirms=TIMES)
 """The effort where groups are pairs of processes, one block each."""
 CONFIRMING_PAIRS = replace(PAIRS, looks=(8, 12), alpha=CONFIRMING_ALPHA)
@@ -77,8 +77,9 @@ def effort_for(
 
 
 def confirming(first: Effort) -> Effort:
-    """A second measurement of what `first` saw. Small changes take it as many processes and blocks as they took the
-    first one. The first two builds of a process are not compared, so compiling needs a third block."""
+    """Returns the effort of a second measurement of the changes that `first` saw. Small changes need as many processes
+    and blocks as the first time. The first two builds of a process are not compared, so compiling needs a third block.
+    """
     is_fine = first.resolution < SAME_WITHIN
     looks = FINE_LOOKS if is_fine else CONFIRMING.looks
     blocks = first.blocks if is_fine or "compile" in first.metrics else CONFIRMING.blocks
@@ -86,10 +87,10 @@ def confirming(first: Effort) -> Effort:
 
 
 class StageSamples(Protocol):
-    """What has been measured of one paired run in one stage."""
+    """The measurements of one paired run in one stage."""
 
     def comparisons(self, alpha: float) -> list[Comparison]:
-        """All candidates beside the baseline, by all metrics; of one that failed, just one that says so."""
+        """Compares all candidates with the baseline, by all metrics. A failed candidate has just one comparison."""
         ...
 
     def rivals(self, alpha: float) -> list[Comparison]:
@@ -106,7 +107,7 @@ S = TypeVar("S", bound=StageSamples)
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """What the groups of a stage say so far."""
+    """The results of the groups of a stage so far."""
 
     comparisons: Sequence[Comparison]
     rivals: Sequence[Comparison]
@@ -130,7 +131,7 @@ class Stage(Generic[S]):
     samples: S
     effort: Effort
     groups: int = 0
-    """So many have been taken. Who takes one counts it, also if it failed."""
+    """The number of groups taken. The caller counts each group, even if it failed."""
 
     def analyze(self) -> InterimAnalysis:
         alpha = self.effort.alpha
@@ -174,10 +175,10 @@ class SequentialTest(Generic[S]):
         self._metrics = effort.metrics if effort.confirms is None else effort.confirms
 
     def due(self, time_gone: float = 0.0) -> Stage[S] | None:
-        """The stage that the next group belongs to; None where nothing is left to be measured.
+        """Returns the stage of the next group; None if there is nothing left to measure.
 
         Args:
-            time_gone: the share of the time limit; 0 without one, and 1 where it is over.
+            time_gone: the used share of the time limit; 0 without a limit, and 1 if it is over.
         """
         if self.has_ended:  # remembered: with many cases the same analyses again would take seconds
             return None

@@ -1,4 +1,4 @@
-"""On what, where and beside what a compiled grid ran: what belongs beside its times."""
+"""The conditions of a compiled-grid run: inputs, machine, and load."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from benchax.reporting.tables import describe_machine
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What surrounded one call of a compiled grid. Hashable, since it travels beside the arrays of a pytree."""
+    """The conditions of one call of a compiled grid. Hashable, since it travels with the arrays of a pytree."""
 
     inputs: str
     """Shapes and dtypes."""
     machine: str
     busy: Remark | None = None
-    """What else the machine did; None where it was idle, or the call too short to tell (a quarter of a second)."""
+    """The machine's load by other processes. None if it was idle, or the call too short to measure it (a quarter of a
+    second).
+    """
 
     def __str__(self) -> str:
         return f"{self.inputs} · {self.machine}"

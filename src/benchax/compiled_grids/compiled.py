@@ -1,13 +1,13 @@
 """`compiled_grid`: functions × repetitions as one jitted function of the data, with clocks and deadlines inside.
 
-One after the other, each function gets a time limit and is then called again and again: a stamp over its inputs, the
-function, a stamp over its outputs. Inputs and times pass from stamp to stamp and from function to function, so that
-nothing begins before what is before it has ended; `clock/stamps.py` says why nothing less does. Between functions the
-clock is asked whether the next one may begin, between repetitions the end stamp says it.
+One after the other, each function gets a time limit and is then called repeatedly. Each repetition is a stamp over its
+inputs, the function, and a stamp over its outputs. Inputs and times pass from stamp to stamp and from function to
+function. So nothing begins before the previous step has ended; `clock/stamps.py` says why nothing less works. Between
+functions, a reading of the clock decides whether the next one can begin. Between repetitions, the end stamp decides.
 
-A function with loops runs once before it is timed, rewritten to look at the clock inside of them: what does not end
-within its limit is stopped there. Only if there is time left for one more run are repetitions timed, and these are of
-the function as it was given, because rewriting changes how long it takes.
+A function with loops runs once before it is timed. In this run, its loops look at the clock, so that they stop at the
+limit. Repetitions are timed only if there is time left for one more run. They run the function as it was given, because
+rewriting changes how long it takes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def compiled_grid(
     nan_to_num: bool = False,
     progress: Progress = None,
 ) -> CompiledGrid:
-    """A jitted function of data that calls each of `functions` with them, many times, and says how long it took.
+    """Makes a jitted function of data. It calls each of `functions` with them many times, and returns their times.
 
         h = compiled_grid([f1, f2, f3], repeats=100)
         r = h(x, timeout_s=0.02, total_timeout_s=0.1)
@@ -69,23 +69,24 @@ def compiled_grid(
     Args:
         functions: a list, or a mapping from names; each takes the data and returns arrays. Plain or jitted.
         repeats: repetitions of each function, at most.
-        timeout_s: for all repetitions of one function together: 2.5, "500ms"; one, or one for each function.
-            None: no limit. It can be given anew with each call, and compiles nothing anew.
+        timeout_s: for all repetitions of one function together: 2.5, "500ms"; one, or one for each function. None: no
+            limit. Each call can have another limit without a new compilation.
         total_timeout_s: seconds for the whole call.
-        stop_inside: also stop a call in the midst of a loop, at most about a millisecond late. Costs a second
+        stop_inside: also stop a call in the middle of a loop, at most about a millisecond late. Costs a second
             compilation of functions with loops, and one more run of them. False: limits hold between repetitions.
         like: outputs of the structure, shapes and dtypes that all functions should return, or a function of the data
-            that returns such; `like=lambda x: x`. Default: those of the first function that can be traced.
-        fill: what stands in `outputs` for a function that has none. Default: NaN, and 0 where there is no NaN.
+            that returns such outputs; `like=lambda x: x`. Default: the outputs of the first function that can be
+            traced.
+        fill: the value in `outputs` for a function that has none. Default: NaN, or 0 if the type has no NaN.
         clip: bounds for the outputs, applied after the timing.
         nan_to_num: NaN and infinities in the outputs become numbers, after `clip`.
-        progress: as for `bench`; told what is traced. What XLA then compiles and runs is one call, and tells nothing.
+        progress: as for `bench`; shows what is traced. XLA then compiles and runs one call, without progress events.
 
-    It may be called inside a `jax.jit` of yours; outside, a call returns when it is done. What depends on no input of a
-    function is computed in every repetition, as in every call of it, unless XLA folds it into a constant in both; where
-    that cannot be had (a callback without arguments, a program for several devices) the function's line says how many
-    operations may be computed once for all. `h.compare_python_loop({"x": x})` does the same by a loop in Python, in
-    turns, and says what a run costs in each.
+    You can call it inside your own `jax.jit`; outside, a call returns when it is done. Operations that depend on no
+    input of a function run in every repetition, as in every call. The exception is that XLA folds them into a constant
+    in both. For some functions this is not possible (a callback without arguments, a program for several devices). The
+    function's line then reports how many operations can be computed once for all. `h.compare_python_loop({"x": x})`
+    does the same by a loop in Python, alternately with the grid, and reports the cost of a run in each.
 
     Raises:
         UsageError: an argument that cannot work.
@@ -104,9 +105,9 @@ def compiled_grid(
 
 
 class CompiledGrid:
-    """What `compiled_grid` returns: call it with the data, also inside your own `jax.jit`.
+    """The result of `compiled_grid`: call it with the data, also inside your own `jax.jit`.
 
-    It can be neither differentiated nor vmapped, as no reading of the clock can: do that to the functions.
+    It can be neither differentiated nor vmapped, because readings of the clock cannot: do that to the functions.
     """
 
     def __init__(
@@ -167,14 +168,14 @@ class CompiledGrid:
             return replace(found, unproved=unproved, circumstances=describe_circumstances(args, begun))
 
     def compare_python_loop(self, data: Mapping[Any, Any], *, rounds: int = 5) -> LoopComparison:
-        """Benchmarks the same functions and data by a loop in Python too, in turns: what does benchmarking cost?
+        """Benchmarks the same functions and data alternately by a loop in Python: how much does benchmarking cost?
 
         Args:
-            data: by label, what each function is given: an array or a pytree; a tuple holds several arguments.
-            rounds: of each way, beside the first one, which compiles.
+            data: by label, the argument of each function: an array or a pytree; a tuple holds several arguments.
+            rounds: of each way, in addition to the first round, which compiles.
 
         Raises:
-            UsageError: `data` is no mapping, or an empty one.
+            UsageError: `data` is not a mapping, or is empty.
             NotMeasured: no function ends within its limit.
         """
         if not isinstance(data, Mapping) or not data:

@@ -1,8 +1,8 @@
 """A function of a compiled grid, traced once: its program, the form of its outputs, and how to stop it inside.
 
-The program is replayed wherever the grid needs it, so that a function with side effects in Python has them once. What
-cannot be measured is told here, while tracing, and costs nothing when the grid runs: a function that raises, one whose
-outputs have another form than the reference's, one whose result has nothing to do with its inputs.
+The grid replays the program as often as needed, so a function's side effects in Python happen once. Functions that
+cannot be measured are reported here, while tracing, and cost nothing when the grid runs. Such a function raises, its
+outputs have another form than the reference's, or its result does not depend on its inputs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Traced:
     run: Callable[[Leaves], Leaves]
     form: OutputForm | None
     guard: Callable[[Any, Leaves], tuple[Leaves, Any]] | None = None
-    """The same function, looking at the clock inside its loops; None where it has no loops to stop."""
+    """The same function, looking at the clock inside its loops; None if it has no loops to stop."""
     refused: Status | None = None
     """Why it is not measured."""
     note: str = ""
@@ -100,7 +100,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
 
 
 def changed_by(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
-    """The names of what a call changes in its arguments; empty also where it cannot be traced."""
+    """The names of the values that a call changes in its arguments; also empty if it cannot be traced."""
     parts = take_apart((args, {}))
     places = carried(parts)
 
@@ -141,7 +141,7 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any
 
 
 def check_form(traced: Traced, reference: OutputForm | None) -> Traced:
-    """Refused where its outputs could not stand in one array with the reference's."""
+    """Refuses a function whose outputs cannot be in one array with those of the reference."""
     if traced.form is None or traced.form == reference:
         return traced
     return replace(traced, refused=Status.wrong_shape, note=f"it returns {traced.form}, not {reference}")
@@ -172,7 +172,7 @@ def with_guard(traced: Traced, inputs: Leaves) -> Traced:
 
 
 def uses_inputs(jaxpr: Any) -> bool:
-    """Does any output depend on any input? What is inside of jit is looked into; other operations use what they get."""
+    """Does any output depend on any input? Looks inside jit; other operations use all their inputs."""
     return any(reached_outputs(jaxpr, [True] * len(jaxpr.invars)))
 
 

@@ -1,9 +1,9 @@
-"""Proves that what a compiled grid times is the work of its functions: their operations are counted in both programs.
+"""Proves that a compiled grid times the work of its functions: it counts their operations in both programs.
 
-In the optimised program of the grid, the runs of each function stand in a loop of their own, under a name (`scope_of`).
-The operations in it are held beside those of the function compiled alone (`program/census.py`), as the timers do it
-(`measuring/timers/regions.py`); where they disagree there is no time. It costs a compilation of each function, and can
-only be had where the grid is called from Python: within a `jax.jit` of the user's nobody knows what becomes of it.
+In the optimised program of the grid, the runs of each function are in a separate loop, under a name (`scope_of`). The
+operations in it are compared with those of the function compiled alone (`program/census.py`), as in the timers
+(`measuring/timers/regions.py`). If they disagree, there is no time. The proof costs a compilation of each function. It
+only works if the grid is called from Python: within the user's `jax.jit`, its final program is not known.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from benchax.program.hlo_module import Module
 
 
 def scope_of(k: int) -> str:
-    """The name under which the runs of function `k` stand in the program."""
+    """The name of the runs of function `k` in the program."""
     return f"benchax_runs_{k}"
 
 
 def prove(text: str, functions: Sequence[Traced], inputs: Leaves) -> tuple[str, ...]:
-    """For each function why its time cannot be believed; empty where the timed work is its own.
+    """For each function why its time cannot be believed; empty if the timed work is its own.
 
     Args:
         text: the optimised program of the grid.

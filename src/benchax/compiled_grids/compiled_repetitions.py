@@ -1,13 +1,12 @@
 """One function's part of a compiled grid: a run that can be stopped, then repetitions between stamps, within a limit.
 
-Between two repetitions are the reading of the limit and the keeping of stamps and outputs; none of it is inside the
-measured interval, which begins when the start stamp has been taken and ends when all outputs are there. What the
-stamps themselves cost is measured in place: a third one follows the end stamp, over the same arrays, with a branch
-between them in which nothing is done.
+Between two repetitions, the program reads the limit and keeps stamps and outputs. None of this is inside the measured
+interval. The interval begins after the start stamp and ends when all outputs are there. The cost of the stamps is
+measured in place. A third stamp follows the end stamp, over the same arrays, with an empty branch between them.
 
-A repetition of a function that takes less than a reading of the clock is several runs in a row, as `in_graph` has them,
-and as many empty ones behind the end stamp. How many is found out by the clock itself while the grid runs: a reading
-that is too short begins the repetitions anew, with more runs in each.
+If a function takes less time than a reading of the clock, a repetition is several runs in a row, as in `in_graph`. As
+many empty runs follow the end stamp. The clock itself decides their number while the grid runs. After a reading that
+is too short, the repetitions begin again, with more runs in each.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ Run = Callable[[Leaves, Leaves, Any], tuple[Leaves, Any]]
 """(inputs, outputs of the run before, time of the stamp over them) -> (outputs, time), for the next stamp."""
 MOST_RUNS = 1000
 LONG = 4
-"""Spans that a repetition of several runs takes: entering the loop of runs takes 0.1 µs more or less than entering the
-empty one, which is 1 % of a run of 20 ns in a loop of 200, and 25 % of it in one of 20."""
+"""The length of a repetition of several runs, in spans. Entering the loop of runs takes 0.1 µs more or less than
+entering the empty one. For a run of 20 ns, this is 1 % in a loop of 200 runs, and 25 % in a loop of 20."""
 FIRST_REPETITIONS = 16
-"""Only one of these begins the repetitions anew: all of them preempted would be bad luck without example, and what
-takes about as long as a reading should is not to lose all that was measured by a quick one at the end."""
+"""Only one of the first repetitions begins them again. It would be very unlikely that all of them are preempted. And a
+function that takes about as long as a reading should not lose all its measurements by one quick reading at the end."""
 
 
 class CompiledCell(NamedTuple):
-    """What one function leaves behind, in the graph. Times are u32[2]."""
+    """The results of one function, in the graph. Times are u32[2]."""
 
     outputs: Leaves
-    """Those of the last run that finished."""
+    """The outputs of the last run that finished."""
     stamps: Any
     """u32[repeats, 3, 2]: start, end, and a reading right after the end."""
     guard: Any
-    """u32[2, 2]: start and end of the run that could be stopped; equal where there was none."""
+    """u32[2, 2]: start and end of the run that could be stopped; equal if there was no such run."""
     span: Any
     """u32[3, 2]: when its time began, when it was to end, when it did."""
     count: Any
@@ -140,7 +139,7 @@ def chain_runs(run: Run, runs: Any, start: Any, outputs: Leaves, inputs: Leaves)
 
 
 def do_nothing(inputs: Leaves, outputs: Leaves, time: Any) -> tuple[Leaves, Any]:
-    """What surrounds a run: a stamp over as many arrays, and a branch that is always taken."""
+    """Does the steps around a run: a stamp over as many arrays, and a branch that is always taken."""
     return outputs, run_in_branch(lambda time: time, time, time[1])
 
 

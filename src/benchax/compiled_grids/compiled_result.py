@@ -1,7 +1,7 @@
-"""What a compiled grid returns: a pytree of arrays, and their reading on the host.
+"""The result of a compiled grid: a pytree of arrays, and methods that read them on the host.
 
-The stamps are the truth; everything else is derived from them. Repetitions that did not take place have no time: they
-are masked in `seconds()`, and NaN in `timings`, which has no mask inside of compiled code.
+All times are derived from the stamps. Repetitions that did not take place have no time: they are masked in `seconds()`.
+They are NaN in `timings`, since compiled code has no masks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Status(enum.IntEnum):
     error = 5
     """Not run: it cannot be traced."""
     constant = 6
-    """Run, not timed: its result does not depend on its inputs, so that XLA may compute it once for all."""
+    """Run, not timed: its result does not depend on its inputs, so XLA can compute it once for all repetitions."""
 
 
 COLUMNS = (
@@ -54,8 +54,8 @@ COLUMNS = (
     TableColumn("", "words", 20),
 )
 LEAST_SHARE = 0.05
-"""Above this share of what surrounds a run: what is less was seen to come and go with how the program is laid out in
-memory."""
+"""A net time below this share of the cost around a run is not believed. Smaller times come and go with the program's
+layout in memory, as tests showed."""
 NEARBY = 5
 """Repetitions on either side whose readings of nothing are subtracted from one."""
 UNKNOWN = "the grid was called inside a jax.jit, whose program is not known here"
@@ -81,7 +81,7 @@ class CompiledGridResult:
     outputs: Any
     """The structure that all functions return, with K in front; `status` tells what is filled in."""
     timings: Any
-    """f32[K, N] seconds of a run by the clock, its own cost included; NaN where there was no repetition."""
+    """f32[K, N] seconds of a run by the clock, its own cost included; NaN if there was no repetition."""
     count: Any
     """i32[K]: repetitions timed."""
     runs: Any
@@ -91,12 +91,12 @@ class CompiledGridResult:
     stamps: Any
     """u32[K, N, 3, 2]: start, end, and a reading right after the end (ns, low word first); nothing beyond `count`."""
     guard: Any
-    """u32[K, 2, 2]: start and end of the run that could be stopped; equal where there was none."""
+    """u32[K, 2, 2]: start and end of the run that could be stopped; equal if there was no such run."""
     span: Any
     """u32[K, 3, 2]: when a function's time began, when it was to end, when it did."""
     names: tuple[str, ...]
     notes: tuple[str, ...]
-    """What tracing found, function by function; empty where nothing."""
+    """Findings of tracing, function by function; empty if there were no findings."""
     guarded: tuple[bool, ...]
     """Functions with loops, which ran once before they were timed."""
     unstoppable: tuple[tuple[str, ...], ...]
@@ -104,7 +104,7 @@ class CompiledGridResult:
     clock: str
     """The tier of the clock."""
     unproved: tuple[str, ...] | None = None
-    """Why it is not shown that what was timed is the function's work, function by function; empty where it is.
+    """Why it is not shown that what was timed is the function's work, function by function; empty if it is.
     None: not known, inside a `jax.jit`."""
     circumstances: Circumstances | None = None
     """None: not known, inside a `jax.jit`."""
@@ -116,12 +116,12 @@ class CompiledGridResult:
         return [Status(code).name for code in np.asarray(self.status).tolist()]
 
     def seconds(self, *, raw: bool = False) -> np.ma.MaskedArray:
-        """float64[K, N]: a run in each repetition, net of what the stamps cost; masked where there was none.
+        """float64[K, N]: a run in each repetition, net of the cost of the stamps; masked if there was no run.
 
         Args:
-            raw: as the clock said it.
+            raw: returns the readings of the clock without correction.
 
-        A net time can be below zero: of a function that costs nothing, by the noise of the clock.
+        A net time can be below zero: for a function that costs nothing, the noise of the clock decides the sign.
         """
         net = self._differences(0) - (0 if raw else self._costs_nearby)
         return np.ma.masked_array(net, ~self._is_timed)
@@ -149,9 +149,9 @@ class CompiledGridResult:
 
     @property
     def guard_s(self) -> np.ma.MaskedArray:
-        """float64[K]: the run that could be stopped, whether or not it was; masked where there was none.
+        """float64[K]: the run that could be stopped, whether or not it was; masked if there was no such run.
 
-        It is of the rewritten function: no time of the function itself.
+        This is the time of the rewritten function, not of the function itself.
         """
         ns = nanoseconds(self.guard)
         elapsed = ns[:, 1] - ns[:, 0]
@@ -266,7 +266,7 @@ class CompiledGridResult:
         return self.names.index(k)
 
     def _differences(self, first: int) -> np.ndarray:
-        """Seconds of a run [K, N] from one stamp of a repetition to the next; 0 where there was none."""
+        """Seconds of a run [K, N] from one stamp of a repetition to the next; 0 if there was no run."""
         ns = np.where(self._is_timed, self._ns[..., first + 1] - self._ns[..., first], 0)
         return ns / np.asarray(self.runs)[:, None] / 1e9
 

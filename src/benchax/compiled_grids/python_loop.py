@@ -1,8 +1,9 @@
 """Two ways of benchmarking side by side: a loop in Python that times each call, and the loop inside a compiled grid.
 
-Both run the same functions on the same data, with as many readings. They take turns, round by round, so that both see
-the same machine. What is told apart: the first time (tracing and compiling) from those after it, and what a run takes
-by its own way's clock from what having it measured takes: the difference is the cost of benchmarking.
+Both run the same functions on the same data, with as many readings. They alternate, round by round, so that both see
+the same machine. The comparison separates the first round (tracing and compiling) from the later ones. It also
+separates the time of a run by its own clock from the whole time of measuring it: the difference is the cost of
+benchmarking.
 
 The Python loop has no limits inside. So functions that the compiled grid has stopped, or could not run, are left out.
 """
@@ -43,31 +44,31 @@ class Way:
     runs: int
     """The runs of functions in a round, all in all."""
     run_s: Mapping[tuple[str, str], float | None]
-    """What it says that a run takes, by function and data: median over rounds of the medians; None where it has none.
-    Of the Python loop: a call, its dispatch and the wait."""
+    """The time of a run by this way, by function and data: median over rounds of the medians; None if it has none. For
+    the Python loop it is a call, its dispatch and the wait."""
 
     @property
     def per_run_s(self) -> float:
-        """What a round takes for each run in it."""
+        """The time of a round for each run in it."""
         return median(self.took_s) / self.runs
 
 
 @dataclass(frozen=True)
 class LoopComparison:
-    """What `CompiledGrid.compare_python_loop` returns."""
+    """The result of `CompiledGrid.compare_python_loop`."""
 
     python: Way
     compiled: Way
     left_out: Mapping[tuple[str, str], str]
     """Why, by function and data."""
     circumstances: Mapping[str, Circumstances]
-    """Of the compiled grid's first round, by data."""
+    """The conditions of the compiled grid's first round, by data."""
     elapsed_s: float
     """The seconds of the comparison itself."""
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """What a run costs in the Python loop over what it costs in the compiled one, round by round."""
+        """The cost of a run in the Python loop over its cost in the compiled one, round by round."""
         pairs = zip(self.python.took_s, self.compiled.took_s, strict=True)
         return tuple(a / self.python.runs / (b / self.compiled.runs) for a, b in pairs)
 
@@ -108,7 +109,7 @@ def _time(value: float | None) -> str:
 
 
 def compare_loops(h: CompiledGrid, data: Mapping[str, Any], rounds: int) -> LoopComparison:
-    """Raises `NotMeasured` where no function can run in both."""
+    """Raises `NotMeasured` if no function can run in both."""
     begun = perf_counter()
     first_compiled_s, results = _time_round(lambda: {label: h(x) for label, x in data.items()})
     left_out = {(name, label): why for label, r in results.items() for name, why in _unfit(r).items()}

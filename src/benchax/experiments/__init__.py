@@ -1,5 +1,6 @@
-"""Variants of a function, each measured beside it: `benchax.experiment`, and the command of that name. And `loops`: a
-loop in five ways; `pipeline`: stages on devices of their own.
+"""Variants of a function, each compared with it: `benchax.experiment`, and the command of that name.
+
+`loops` is a loop in five ways; `pipeline` is stages on separate devices.
 """
 
 import benchax.reporting.display  # noqa: F401  what they return shows itself, as what the hub gives does

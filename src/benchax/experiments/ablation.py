@@ -1,7 +1,7 @@
-"""All variants at once, and what each contributes: all but one against all.
+"""All variants at once, and the contribution of each: all but one against all.
 
-Which are on: those that gave a row without failure, of each family the fastest, and those that only apply once others
-are on (accumulating in float32, after bf16). They are applied in the order of `VARIANTS`.
+The combination has the variants whose row has no failure, and only the fastest of each family. It also has variants
+that only apply once others are on (accumulating in float32, after bf16). They are applied in the order of `VARIANTS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_combination(
     *,
     is_ablation: bool,
 ) -> Experiment:
-    """The experiment with a row "all", and what each contributes to it where that was asked for."""
+    """Returns the experiment with a row "all", and each variant's contribution to it if that was requested."""
     combiner = Combiner(case, found, given, lab.options.seed)
     candidates = _candidates(found, variants)
     one, on, why = combiner.apply(candidates)
@@ -78,7 +78,7 @@ class Combiner:
     seed: int
 
     def apply(self, candidates: Sequence[ChangingVariant]) -> tuple[ChangedCase | None, list[str], tuple[Remark, ...]]:
-        """(all that can be on, their names, what is to be said of the others)"""
+        """Returns (a case with all variants that can be on, their names, remarks on the others)."""
         whole: ChangedCase | None = None
         on: list[str] = []
         notes: list[Remark] = []
@@ -100,7 +100,7 @@ class Combiner:
         return whole, on, tuple(notes)
 
     def _fastest_of_families(self, candidates: Sequence[ChangingVariant]) -> set[str]:
-        """Names, of each family one; the first of those that cannot be told apart."""
+        """Returns one name of each family: the first of the fastest variants that are indistinguishable."""
         clear = [row for row in self.found.rows if row.comparison and row.comparison.verdict in ("faster", "slower")]
         speed = {row.name: row.comparison.ratio or 1.0 for row in clear if row.comparison}
         best: dict[str, str] = {}
@@ -167,7 +167,7 @@ def _row_without(name: str, looked: Study) -> VariantRow:
 
 
 def contribution(name: str, comparison: Comparison | None, everything: VariantRow, without: VariantRow) -> Contribution:
-    """What is lost without one variant. `comparison`: the others against all."""
+    """Returns the loss without one variant. `comparison`: the others against all."""
     both = None not in (everything.peak_bytes, without.peak_bytes)
     saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
     if comparison is None or comparison.ratio is None:

@@ -1,12 +1,12 @@
-"""Which arguments of a function hold its batch: rows in front that can be cut, doubled, or taken one after the other.
+"""The arguments of a function that hold its batch: leading rows that can be cut, doubled, or taken one by one.
 
-Their author says so (batch=x, batch=x+y, as `in_axes` says it to `jax.vmap`), or it is guessed from the shapes of the
-outputs, traced once more with twice the rows of some arguments:
+The author can name them (batch=x, batch=x+y, as `in_axes` does for `jax.vmap`). Otherwise benchax guesses them from the
+shapes of the outputs. It traces the function again with twice the rows of some arguments:
 
     the outputs grow with them     x of x @ w, and not w
     the outputs stay as they are   x and y of a loss, whose weights cannot have twice the rows
 
-A guess is one, so whoever uses it says so, in the words of `Batch.how`. Nothing is run.
+A guess can be wrong, so code that uses it must report it, in the words of `Batch.how`. Nothing is run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _REASONS: Mapping[Basis, str] = {
 
 @runtime_checkable
 class CutsBatch(Protocol):
-    """A variant that takes a batch apart, and can be told which arguments hold it."""
+    """A variant that splits a batch. It accepts the names of the arguments that hold the batch."""
 
     def with_batch(self, batch: str) -> Self: ...
 

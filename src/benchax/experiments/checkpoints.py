@@ -1,8 +1,8 @@
-"""What of a loss is computed again in its backward pass: by a policy, in segments, or of some layers only.
+"""The parts of a loss that its backward pass computes again: by a policy, in segments, or for some layers only.
 
     nothing_saveable, dots_saveable, …   a policy of `jax.checkpoint_policies` around the whole function
-    segments, segments=4                 consecutive parts, each under `jax.checkpoint`; sqrt(n) of them, or so many
-    only=layer3, only=a+b                these functions of its module alone; or what is under such a named scope,
+    segments, segments=4                 consecutive parts, each under `jax.checkpoint`; sqrt(n) of them, or 4
+    only=layer3, only=a+b                these functions of its module alone; or code under such a named scope,
                                          as flax has one for each layer: only=Dense_1
     save=hidden, save=a+b                all of it, but for values marked by `jax.ad_checkpoint.checkpoint_name`
 
@@ -87,10 +87,10 @@ class Recomputation:
 
 
 def read_recomputation(variant: str, text: str, word: str) -> Recomputation:
-    """One word of what is given: segments=4.
+    """Reads one word of the given value: segments=4.
 
     Raises:
-        UsageError: it is no such word.
+        UsageError: the word is unknown.
     """
     kind, equals, value = (part.strip() for part in word.partition("="))
     if word in POLICIES:
@@ -179,7 +179,7 @@ class OnlyLayers:
 
 
 def _find_own_function(fn: Any, name: str) -> Any:
-    """The function of that name in the module of `fn`; None where there is none."""
+    """Returns the function of that name in the module of `fn`, or None if there is no such function."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return _function_among(getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {}), name)

@@ -46,7 +46,7 @@ class CountedCall:
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls of one function, or why there are none."""
+    """Calls of one function, or the reason why it has none."""
 
     calls: tuple[CountedCall, ...] = ()
     failure: Failure | None = None

@@ -1,13 +1,13 @@
-"""Processes with several devices, and what is read there of a function: times, idle devices, communication.
+"""Processes with several devices, and their readings of a function: times, idle devices, communication.
 
-Where there are too few real devices and the backend is the CPU, a process pretends to have as many as are needed:
-counts and bytes of its programs are those of the real thing, times are not.
+If there are too few real devices and the backend is the CPU, a process pretends to have as many as are needed. Then
+counts and bytes of its programs match the real devices; times do not.
 
-Idle devices and communication come from several recordings of one call by JAX's profiler. One recording may lack the
-last operations, or the end of one. Each run has the same operations, so those with most of them are whole; the middle
-one of these is told. Idle is the time without any operation. What communication is, and which of it is exposed, is
-defined in `profiling/communication.py`. Tried on fake devices of a CPU, whose shares of communication mean nothing, and
-on made traces; not on several accelerators.
+Idle devices and communication come from several recordings of one call by JAX's profiler. One recording can lack the
+last operations, or the end of one. Each run has the same operations, so the recordings with the most operations are
+complete; benchax reports the median one. Idle is the time without any operation. `profiling/communication.py` defines
+communication, and which part of it is exposed. This was tried on fake devices of a CPU, whose shares of communication
+mean nothing, and on made-up traces, but not on several accelerators.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
 @dataclass(frozen=True)
 class DeviceReading:
-    """What a worker saw of the function in one way over its devices."""
+    """A worker's readings of the function, for one way to use its devices."""
 
     facts: Facts = ()
     time: tuple[float | None, float | None, float | None] = (None, None, None)
@@ -59,7 +59,8 @@ class DeviceReading:
 
 
 def with_devices(count: int, flags: str = "") -> Condition:
-    """A process that has so many devices, fake ones if the backend is the CPU; `flags` of XLA on top."""
+    """A process that has this many devices, fake ones if the backend is the CPU; `flags` are additional flags of
+    XLA."""
     # The flag says the same as the setting in an older way, and JAX takes no two answers.
     usual = _FAKE.sub("", os.environ.get("XLA_FLAGS", ""))
     environ = {"XLA_FLAGS": f"{usual} {flags}".strip()}
@@ -68,10 +69,12 @@ def with_devices(count: int, flags: str = "") -> Condition:
 
 @on_fresh_stack
 def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
-    """(median, low, high) of a call and the wait for its result, in seconds, whoever asks (`measuring/fresh_stack.py`).
+    """Returns (median, low, high) of a call and the wait for its result, in seconds, for any caller
+    (`measuring/fresh_stack.py`).
 
     Args:
-        enough_s: no further reading after so many seconds in calls, but for the fewest that give an interval.
+        enough_s: no further reading after this many seconds in calls, except for the least number that gives an
+            interval.
     """
     readings: list[float] = []
     while len(readings) < LEAST_READINGS or (len(readings) < MOST_READINGS and sum(readings) < enough_s):
@@ -96,11 +99,11 @@ SPOILS = (
     "half-communications",
     "exposed-unknown",
 )
-"""Remarks on a trace whose shares are not to be told."""
+"""Remarks on a trace whose shares are not reported."""
 
 
 class RecordingReading(Protocol):
-    """What one recording says. Readings have an order, of which the middle is told."""
+    """The result of one recording. Readings have an order, and benchax reports the median one."""
 
     @property
     def operations(self) -> int: ...
@@ -145,7 +148,7 @@ def middle(found: Sequence[R], why: str) -> R:
 
 
 class Idle(NamedTuple):
-    """What one recording of one run says."""
+    """The idle time in one recording of one run."""
 
     span_s: float
     """From the first operation on any device to the end of the last."""
@@ -160,7 +163,7 @@ def seen_idle(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
 
 
 def describe_idle(found: Sequence[Idle], why: str) -> Facts:
-    """What the recording of median length says.
+    """Describes the recording of median length.
 
     Args:
         why: the others, if any, cannot be read.
@@ -194,7 +197,8 @@ def idle_of(xspace: bytes, devices: Sequence[str]) -> Idle:
 
 
 class Shares(NamedTuple):
-    """What one recording of one call says; both are parts of the time in which a device was busy, over all devices."""
+    """The result of one recording of one call. Both are shares of the time in which a device was busy, over all
+    devices."""
 
     communication: float
     exposed: float
@@ -202,12 +206,13 @@ class Shares(NamedTuple):
 
 
 def seen_communication(call: Callable[[], Any], devices: Sequence[Any]) -> Facts:
-    """What part of `call` is communication; it is recorded, and waited for, several times."""
+    """Returns the share of `call` that is communication. The function records `call`, and waits for it, several
+    times."""
     return describe_shares(*record_readings(call, devices, shares_of))
 
 
 def describe_shares(found: Sequence[Shares], why: str) -> Facts:
-    """What the recording with the median share says.
+    """Describes the recording with the median share.
 
     Args:
         why: the others, if any, cannot be read.

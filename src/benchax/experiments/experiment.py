@@ -1,12 +1,12 @@
-"""`benchax.experiment`: a function as it is, and variants of it, each measured beside it.
+"""`benchax.experiment`: an unchanged function, and variants of it, each compared with it.
 
     change the case for each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is
     wrong, or is the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
 
 Variants that measure by themselves are planned with the changes and measured after the look.
 
-One paired run per variant, since each has its own end: a clear verdict needs few processes, a close one many. All
-paired runs share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
+Each variant has its own paired run, because each ends at another time: a clear verdict needs few processes, a close one
+many. All paired runs share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from benchax.results.experiment import Curve, Errors, Experiment, VariantRow
 from benchax.units import percent, read_duration
 
 MAX_TIME_S = 60.0
-"""For an experiment with all variants that apply, where no limit is given."""
+"""The limit for an experiment with all variants that apply, if no limit is given."""
 CHAOTIC = 0.5
 """Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing."""
 Own = tuple[list[VariantRow], list[Curve]]
-"""What a variant told that measures by itself."""
+"""The results of a variant that measures by itself."""
 
 
 @guard_keywords(NAMES)
@@ -64,19 +64,20 @@ def experiment(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Experiment:
-    """Tries variants of `fn(*args, **kwargs)`: speed, memory, time to compile and errors of each, beside the original.
+    """Tries variants of `fn(*args, **kwargs)`: speed, memory, time to compile and errors of each, compared with the
+    original.
 
     Times are compared as `compare` does it: in pairs, in fresh processes, every change confirmed. Outputs are compared
-    with a run in float64. A variant that fails, is wrong, or cannot be had here is a row with its reason.
+    with a run in float64. A variant that fails, is wrong, or is not available here is a row with its reason.
 
     Args:
         fn, args, kwargs, name, static, donate, jit, seed: as for `bench`.
         variants: names, as `benchax experiment --list` has them, or "donate,bf16"; default: all that apply and can
             help on this backend.
         combine: also all of them at once.
-        ablation: also all at once, and all but each: what does each contribute? Implies `combine`.
-        given: what a variant is to be told, by its name: {"donate": "state"}; and under "batch", for all that take a
-            batch apart, which arguments hold it: {"batch": "x+y"}. Not told, it is guessed, and the result says so.
+        ablation: also all at once, and all but each, to find each variant's contribution. Implies `combine`.
+        given: values for variants, by name: {"donate": "state"}. "batch" names the arguments that hold the batch, for
+            all variants that split it: {"batch": "x+y"}. Without it, benchax guesses them, and the result says so.
         max_time_s: begin no further process after this long; half of it is for confirming changes. Variants that would
             come later say so, and the combination and the ablation are left out.
         timeout_s, memory_limit_bytes: limits of each stage in the worker processes.
@@ -127,10 +128,10 @@ def run_experiment(
     combine: bool = False,
     ablation: bool = False,
 ) -> Experiment:
-    """An experiment with a case. Raises `UsageError` for a variant that does not exist.
+    """Runs an experiment with a case. Raises `UsageError` for a variant that does not exist.
 
     Args:
-        given: what a variant is to be told, by its name, and "batch".
+        given: values for variants, by name, and "batch".
     """
     variants, was_asked = choose_variants(names)
     given = dict(given or {})
@@ -216,10 +217,10 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, str]) -> tupl
 
 
 def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:
-    """Those that take a batch apart are told which arguments hold it.
+    """Passes the names of the batch arguments to the variants that split a batch.
 
     Raises:
-        UsageError: it is given, and none does.
+        UsageError: `batch` is given, and no variant splits a batch.
     """
     if batch is None:
         return dict(variants)
@@ -234,13 +235,13 @@ def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, Any
 
 @dataclass(frozen=True)
 class ReadyVariants:
-    """What can be tried, and what cannot, by the names of the variants."""
+    """The variants to try, and the unavailable ones, by the names of the variants."""
 
     changed: dict[str, ChangedCase] = field(default_factory=dict[str, ChangedCase])
     plans: dict[str, Measure] = field(default_factory=dict[str, Measure])
     refused: dict[str, VariantRow] = field(default_factory=dict[str, VariantRow])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
-    """Why those are no row that nobody asked for."""
+    """The reasons why variants that the user did not request have no row."""
 
 
 def _prepare_variants(
@@ -284,8 +285,8 @@ def _curves(own: Sequence[Own]) -> tuple[Curve, ...]:
 def _without_baseline(
     case: Case, looked: Study, refused: Mapping[str, VariantRow], own: Sequence[Own], was_asked: bool
 ) -> Experiment:
-    """The function itself fails: nothing can be compared with it. Variants that measure by themselves may still tell
-    what would help, such as a static argument."""
+    """Handles a function that itself fails: nothing can be compared with it. Variants that measure by themselves can
+    still show what would help, such as a static argument."""
     failure = looked.failures[BASELINE]
     row = variant_rows.failed_row(BASELINE, "as it is", failure)
     advice = (Remark("advice", "info", failure.advice),) if failure.advice else ()
@@ -300,7 +301,7 @@ def _measure_plans(variants: Mapping[str, AnyVariant], ready: ReadyVariants, lab
 
 
 def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:
-    """What a variant says that measures by itself."""
+    """Returns the results of a variant that measures by itself."""
     try:
         found = measure(lab)
     except (NotAvailable, NotMeasured) as error:

@@ -71,7 +71,7 @@ class OfArrays:
 
 
 def _refuse_stateful(case: Case, seed: int) -> None:
-    """What a function only changes in place would be lost in what variants make of it."""
+    """Refuses a function that only changes state in place. Its variants would lose these changes."""
     args, kwargs = case.inputs()
     if not is_stateful((args, dict(kwargs))):
         return
@@ -86,7 +86,7 @@ def _refuse_stateful(case: Case, seed: int) -> None:
 
 
 def _find_donated(infos: Any, count: int, static: Positions) -> Positions:
-    """Arguments of which all leaves are donated, by position or name."""
+    """Returns the arguments whose leaves are all donated, by position or name."""
     positions = [i for i in range(count) if i not in static]
     by_position = dict(zip(positions, infos[0], strict=True))
     return tuple(name for name, tree in {**by_position, **infos[1]}.items() if _is_donated(tree))
@@ -111,7 +111,7 @@ class Converted:
 
 
 def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> CallArguments:
-    """The call with `change(argument, array)` in place of each array; what is static stays."""
+    """Returns the call with `change(argument, array)` instead of each array; static arguments stay."""
 
     def each(key: int | str, tree: Any) -> Any:
         return jax.tree.map(lambda leaf: change(key, leaf) if isinstance(leaf, jax.Array) else leaf, tree)
@@ -121,7 +121,8 @@ def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> Ca
 
 
 def count_rows(tree: Any) -> int | None:
-    """Rows in front of every leaf, as a batch has them; None where there are none, or they differ."""
+    """Returns the number of leading rows of every leaf, as a batch has them. Returns None if there are no rows, or if
+    they differ."""
     leaves = jax.tree.leaves(tree)
     rows = {leaf.shape[0] if getattr(leaf, "shape", ()) else None for leaf in leaves}
     return rows.pop() if len(rows) == 1 else None
@@ -139,7 +140,7 @@ class SharedArguments:
     start: int
     count: int
     names: tuple[str, ...]
-    """The names of those that are given by name; they stand behind the others."""
+    """The names of the arguments that are given by name; they come after the others."""
 
     def __call__(self, *everything: Any) -> Any:
         own = everything[self.start : self.start + self.count]

@@ -1,10 +1,11 @@
-"""The gradients that a function takes while it is traced: `jax.grad` and `jax.value_and_grad` in a training step.
+"""The gradients that a function takes during tracing: `jax.grad` and `jax.value_and_grad` in a training step.
 
-A step that differentiates its own loss leaves no mark of that in its program, so what changes how a gradient is taken
-has to be there when JAX is asked for it. For the time of a trace another `jax.value_and_grad` stands in its place, in
-every module that refers to it; `jax.grad` calls that (jax 0.6 to 0.10.2), as equinox and flax do. A gradient that was
-made before, `grad_fn = jax.value_and_grad(loss)` at the top of a module, and one inside of a jit that JAX has traced
-for the same shapes, is not seen.
+A step that differentiates its own loss leaves no mark of that in its program. So code that changes how a gradient is
+taken must be present when the step asks JAX for it. During a trace, a substitute replaces `jax.value_and_grad` in every
+module that refers to it. `jax.grad` calls it (jax 0.6 to 0.10.2), as equinox and flax do.
+
+Two gradients are not seen. One was made before the trace, such as `grad_fn = jax.value_and_grad(loss)` at the top of a
+module. The other is inside a jit that JAX has already traced for the same shapes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A function's gradient as a case of its own, for variants that are about gradients: recomputation, micro-batches.
+"""A function's gradient as a separate case, for variants that are about gradients: recomputation, micro-batches.
 
-The function has to be a loss: it returns one float. The gradient is taken with respect to the first
-argument that consists of floats, as `jax.grad` takes the first.
+The function must be a loss: it returns one float. The gradient is with respect to the first argument that consists of
+floats, as `jax.grad` takes the first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Differentiated:
-    """A function of which the gradient was made, and with what."""
+    """A function whose gradient was made, and its arguments."""
 
     case: Case
     """The gradient, as it is."""

@@ -33,7 +33,7 @@ USUAL = Condition("as usual")
 
 
 class Lab(Protocol):
-    """What measures for variants."""
+    """Measures for variants."""
 
     @property
     def options(self) -> Options:
@@ -46,7 +46,7 @@ class Lab(Protocol):
         ...
 
     def tell(self, text: str) -> None:
-        """Is told in words how far it is."""
+        """Receives the progress in words."""
         ...
 
     def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
@@ -58,10 +58,10 @@ class Lab(Protocol):
         ...
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
-        """The comparison of run times of each pair, by its name, in fresh processes.
+        """Compares the run times of each pair in fresh processes, and returns the comparisons by name.
 
         Args:
-            looks: after so many processes each; None: those of `effort`.
+            looks: the numbers of processes after which to look; None: the numbers of `effort`.
         """
         ...
 
@@ -80,17 +80,17 @@ class Lab(Protocol):
     def call_alone(
         self, task: Task[A, R], argument: A, *, name: str, condition: Condition = USUAL, tells_stages: bool = True
     ) -> R | Failure:
-        """What a task makes of its argument in a new process, or why nothing came of it.
+        """Returns the result of a task for its argument in a new process, or the failure.
 
         Args:
-            name: of what is sent, for the message where it cannot be.
-            tells_stages: False: whoever calls has said how far it is.
+            name: name of the object to send, for the message if sending fails.
+            tells_stages: False: the caller has reported the progress.
         """
         ...
 
 
 LEAST_LEFT_S = 1e-3
-"""What is begun takes its first group of processes even so."""
+"""A measurement that has begun takes its first group of processes even with this little time left."""
 
 
 @dataclass
@@ -152,7 +152,7 @@ class WorkerLab:
 
     @property
     def _left_s(self) -> float | None:
-        """What is left of the limit, which all that this lab measures shares; None without one."""
+        """Returns the rest of the limit, which all measurements of this lab share, or None if there is no limit."""
         limit_s = self.effort.max_time_s
         return None if limit_s is None else max(LEAST_LEFT_S, limit_s - (monotonic() - self.begun_s))
 

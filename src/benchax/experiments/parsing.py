@@ -1,11 +1,11 @@
-"""What variants that sweep are told: which arguments, which of their axes, and which values.
+"""The values for variants that sweep: arguments, their axes, and their values.
 
     static   n=1,2,3             values of an argument
     vmap     x=1..256            sizes for an argument; 1..256 doubles from 1 on
     shapes   x.0+w.1=100,130     sizes of axes that have one size together
-    vmap     1..256              no arguments named: all of them, or the first, as the variant says
+    vmap     1..256              no arguments named: all of them, or the first, depending on the variant
 
-Lists and mappings are taken as well: {"n": [1, 2, 3]}. Functions are named as targets of the command line are:
+Lists and mappings work, too: {"n": [1, 2, 3]}. Functions are named like targets of the command line:
 
     loop     model.py:unfinished
     pipeline model.py:STAGES=1,2,4
@@ -40,7 +40,7 @@ class CommonAxis:
 
 
 def halves(variant: str, raw: Any) -> tuple[str, Any]:
-    """(arguments, values); without arguments the first is empty, without values the second is None.
+    """Returns (arguments, values). Without arguments the first is empty; without values the second is None.
 
     Raises:
         UsageError: a mapping of more or less than one argument.
@@ -62,10 +62,10 @@ def _without_equals(text: str) -> tuple[str, Any]:
 
 
 def values(variant: str, given: Any) -> tuple[Any, ...]:
-    """1,2,3 and 'a',None as Python reads them; words that it cannot read are texts.
+    """Reads 1,2,3 and 'a',None as Python does; words that Python cannot read are texts.
 
     Raises:
-        UsageError: there is none, or too many.
+        UsageError: there are no values, or too many.
     """
     found = _literals(given) if isinstance(given, str) else given
     if found is None or isinstance(found, Mapping) or not isinstance(found, Sequence) or not found:
@@ -170,8 +170,9 @@ def array_leaves(tree: Any) -> list[Any]:
 
 
 def named_objects(variant: str, targets: Sequence[str], case: Case) -> list[Any]:
-    """What MODULE:NAME, or FILE.py:NAME, stand for. A file that was imported before, such as that of the case's own
-    function, is not imported again: that would do twice what it does, and make other classes.
+    """Returns the objects that MODULE:NAME, or FILE.py:NAME, refer to. It does not import a file again that was
+    imported before, such as the file of the case's own function. A second import would repeat the file's side effects,
+    and make other classes.
 
     Raises:
         UsageError: there is no such module, or nothing of that name in it.

@@ -1,13 +1,13 @@
-"""Stages on a device each, fed with micro-batches, and what the whole batch gives: the worker's side of
-`variants/pipeline.py`, which says what is tried.
+"""Stages on one device each, fed with micro-batches, and the result of the whole batch. It is the worker's side of
+`variants/pipeline.py`, which describes the experiment.
 
 All work is enqueued at once, tick by tick, and JAX's asynchronous dispatch lets stage 2 do the first part while stage 1
-does the second. A time includes enqueuing and what is handed from stage to stage; cutting the batch and putting the
-results together are outside of it.
+does the second. A time includes enqueuing and the transfers between stages. It excludes cutting the batch and putting
+the results together.
 
 On a CPU the devices are fake, and each operation has one thread, so that one device is about one core. They are timed
-only where they do not slow one another down, which is tried first: two cores may be one in truth (two threads of a
-core, a limit of a container).
+only if they do not slow one another down, which is checked first. Two cores can really be one (two threads of a core, a
+limit of a container).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNTIMED = ("not timed:", "each reading is so like the one before it that their m
 
 @dataclass(frozen=True)
 class Chain:
-    """What the stages do together."""
+    """The combined work of the stages."""
 
     stages: tuple[Stage, ...]
 
@@ -68,7 +68,7 @@ class Piped:
 
 @dataclass(frozen=True)
 class PipelineReadings:
-    """What was seen with all numbers of micro-batches, in their order."""
+    """The readings for all numbers of micro-batches, in their order."""
 
     environment: Json
     """As `environment.jax_facts` has it."""

@@ -1,7 +1,7 @@
-"""A case under two conditions that a process is born with, settings of JAX or flags of XLA: by pairs of processes.
+"""A case under two conditions that hold from the start of a process (settings of JAX, flags of XLA), in process pairs.
 
-Each condition gets a folder with the pickled case and a benchmark file that sets the condition and revives it, so that
-`paired_runs/process_pairs.py` finds one case by one name in both.
+Each condition gets a folder. It has the pickled case, and a benchmark file that sets the condition and revives the
+case. So `paired_runs/process_pairs.py` finds one case by one name in both folders.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Judge = Callable[..., list[Comparison]]
 
 @dataclass(frozen=True)
 class Condition:
-    """What a process is to be born with."""
+    """The conditions at the start of a process."""
 
     label: str
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])

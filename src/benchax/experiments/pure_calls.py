@@ -29,10 +29,11 @@ _BY_POSITION = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def make_pure(case: Case, seed: int) -> tuple[Case, str]:
-    """(a case of a plain function that computes the same, what had wrapped it); the case itself and "" if nothing had.
+    """Returns (a case of a plain function that computes the same, its former wrapper), or the case itself and "" if
+    there was no wrapper.
 
     Raises:
-        NotAvailable: which arguments the wrapper donates cannot be told, or the function holds arrays itself.
+        NotAvailable: it is unknown which arguments the wrapper donates, or the function holds arrays itself.
     """
     wrapper = _name_wrapper(case)
     if not wrapper:
@@ -94,8 +95,8 @@ def _find_donated(case: Case, call: Any, pure: Any, wrapper: str) -> Positions:
 
 @dataclass(frozen=True, eq=False)
 class StateFirst:
-    """What `flax.nnx.jit` wraps, as a function of what the objects of Flax NNX hold, and of the other arguments; it
-    returns the new state as well."""
+    """The function inside `flax.nnx.jit`, as a function of the state of the Flax NNX objects and of the other
+    arguments. It returns the new state as well."""
 
     case: Case
     seed: int

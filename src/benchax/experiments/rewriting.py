@@ -1,7 +1,7 @@
 """A function with some of its operations changed: it is traced, and run again equation by equation.
 
-Inner jits are inlined, as XLA does. Bodies of loops and branches, and what `jax.checkpoint` computes again, are
-rewritten too where that is asked for, as long as they give the same shapes and types; else they stay as they are.
+Inner jits are inlined, as XLA does. On request, bodies of loops and branches, and the part that `jax.checkpoint`
+computes again, are rewritten, too. They must give the same shapes and types; otherwise they stay unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WithParameters:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """`fn`, each equation of which goes through `change`."""
+    """`fn`, with each of its equations passed through `change`."""
 
     fn: Callable[..., Any]
     change: Change

@@ -30,7 +30,7 @@ class RunningSum:
     total: Any
     """The variable of the body that is the new carry."""
     added: Any
-    """What is added, a variable or a literal."""
+    """The added value, a variable or a literal."""
 
 
 def find_running_sums(equation: Any) -> list[RunningSum]:

@@ -1,8 +1,8 @@
 """Looks at every side once, in a worker: builds it, runs it, observes its memory, compares it with a float64 run.
 
-Nothing here is a comparison of times; those come from pairs (`paired_runs/session.py`). The reference is the function
-itself, jitted, with every float of its inputs widened to 64 bits. A side that fails is an answer with the reason; one
-that kills the worker is found by its stage, left out, and the others are looked at again.
+Nothing here compares times; comparisons come from pairs (`paired_runs/session.py`). The reference is the function
+itself, jitted, with every float of its inputs widened to 64 bits. A side that fails is an answer with the reason. If a
+side kills the worker, benchax finds it by its stage, omits it, and looks at the others again.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ NUMBERS = jax.Array | np.ndarray | np.generic | int | float | complex
 
 
 def leaves(tree: Any) -> dict[str, Any]:
-    """Arrays and numbers, by path. Left out are typed keys, and what modules hold beside arrays, such as functions:
-    wrappers like `equinox.filter_jit` return it as it came in."""
+    """Returns arrays and numbers, by path. It omits typed keys, and other content of modules, such as functions:
+    wrappers like `equinox.filter_jit` return it unchanged."""
     found = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): leaf for path, leaf in found if isinstance(leaf, NUMBERS) and not is_key(leaf)}
 
@@ -122,7 +122,7 @@ _PRECISION = re.compile(r", operand_precision=\{[\w,]*\}")
 
 @dataclass(frozen=True)
 class StudySide:
-    """What is looked at: a case under settings of JAX."""
+    """One side of the study: a case under settings of JAX."""
 
     name: str
     case: Case
@@ -140,7 +140,7 @@ class Observation:
     build_s: float | None
     """Trace, lower and compile; None for what is not compiled."""
     digest: str
-    """Equal for equal programs; empty where there is none."""
+    """Equal for equal programs; empty if there is no program."""
     plan: Memory
     """The compiler's."""
     flops: float | None
@@ -156,13 +156,14 @@ class Observation:
     what no way to compute in it can be expected to do better. None: it computes as the function does."""
 
     def is_same_program(self, other: Observation) -> bool:
-        """Was it compiled to the same program, for the same inputs? False where there is none to compare."""
+        """Returns whether it was compiled to the same program, for the same inputs. False if there is no program to
+        compare."""
         return bool(self.digest) and (self.digest, self.signature) == (other.digest, other.signature)
 
 
 @dataclass(frozen=True)
 class Study:
-    """What came of it: of each side either what was seen or its failure."""
+    """The result of a study: for each side either its observation or its failure."""
 
     seen: Mapping[str, Observation]
     failures: Mapping[str, Failure]
@@ -199,7 +200,7 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
 
 @dataclass(frozen=True)
 class StudyAnswer:
-    """What a worker answers: of each side that it came to, either."""
+    """A worker's answer: for each side that it reached, an observation or a failure."""
 
     seen: dict[str, Observation]
     failures: dict[str, Failure]
@@ -292,14 +293,15 @@ def _observed_bytes(subject: Subject) -> int:
 
 
 class _Reference:
-    """What outputs are compared with: those in float64; where `why` says that there are none, the baseline's."""
+    """The reference of outputs: the outputs in float64, or the baseline's if `why` explains that there are no float64
+    outputs."""
 
     def __init__(self, why: str) -> None:
         self.float64: list[np.ndarray] | None = None
         self.baseline: list[np.ndarray] | None = None
         self.why = why
         self._draws: frozenset[int] | None = None
-        """Of what is compared with."""
+        """The random bits that the reference draws."""
         self._run: Callable[[str], list[np.ndarray]] | None = None
         self._rounding: dict[str, float | None] = {}
 
@@ -314,7 +316,7 @@ class _Reference:
         return self._rounding[dtype]
 
     def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
-        """The first call is about the baseline. Raises `NotMeasured` where there is nothing to compare with."""
+        """The first call is about the baseline. Raises `NotMeasured` if there is nothing to compare with."""
         if self.baseline is None and self.float64 is not None and self._draws_others(draws):
             self.float64 = self._run = None
             self.why = "in float64 it draws other random numbers"
@@ -351,8 +353,8 @@ def random_draws(built: BuiltProgram) -> frozenset[int] | None:
 
 
 def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray]], frozenset[int] | None]:
-    """(a function that gives the outputs of a run in float64; told a dtype, of inputs that were rounded to it before;
-    the random bits that are drawn in it)"""
+    """Returns (a function that gives the outputs of a run in float64, the random bits that the run draws). If the
+    function gets a dtype, it first rounds the inputs to that dtype."""
     unjitted = replace(plain(case, seed), jit=True, donate=())
     made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
     fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))

@@ -1,11 +1,11 @@
-"""Sweeps: many small comparisons in one session, what their points and intervals are, and inputs of other sizes.
+"""Sweeps: many small comparisons in one session, their points and intervals, and inputs of other sizes.
 
-Times of a sweep are never those of runs one after the other. Each point is measured beside another one, in pairs, and
-its interval is that of the medians of blocks, each with buffers and executables of its own.
+A sweep never compares times of consecutive runs. Each point is measured in pairs with another one. Its interval is the
+interval of the medians of blocks, each with its own buffers and executables.
 
-Inputs of other sizes are made of those that a case has: cropped, repeated, padded, stacked to batches. No value is new,
-so that what the function expects of its inputs (indices in range, positive numbers) still holds. Only keys are: a batch
-of them is split from the one that was given.
+Inputs of other sizes are made from the case's inputs: cropped, repeated, padded, stacked to batches. No value is new,
+so the function's assumptions about its inputs (indices in range, positive numbers) still hold. Only keys are new: a
+batch of them is split from the given key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Reading = tuple[float, "float | None", "float | None"]
 
 
 def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
-    """What one function took in these pairs: the median of the medians of its blocks, with the 95 % interval."""
+    """Returns the time of one function in these pairs: the median of the medians of its blocks, with the 95 %
+    interval."""
     medians = [
         median(block.baseline_s if half == "baseline" else block.candidate_s)
         for c, half in sides
@@ -54,7 +55,7 @@ def reading(*sides: tuple[Comparison | None, Half]) -> Reading | None:
 
 
 def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Pair]:
-    """Each beside the one before it, under its own label."""
+    """Pairs each case with the previous one, under its own label."""
     steps = range(1, len(cases))
     return [Pair(labels[i], labels[i - 1], cases[i - 1], labels[i], cases[i]) for i in steps]
 

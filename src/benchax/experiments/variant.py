@@ -1,8 +1,8 @@
-"""What a variant is: a way to change a case, or to measure around it, under a name; and what a changed case is.
+"""The definition of a variant: a way to change a case, or to measure around it, under a name. Also of a changed case.
 
 A `ChangingVariant` gives another case, which does the same in another way; `experiments/experiment.py` compares the
-two. A `MeasuringVariant` is no comparison of two functions (a sweep, starts of fresh processes): it says what it will
-do, which is when mistakes of the user come to light, and then does it in a `Lab`.
+two. A `MeasuringVariant` is not a comparison of two functions (a sweep, starts of fresh processes). It first announces
+its plan, so that mistakes of the user show early, and then measures in a `Lab`.
 
 A new variant is one class in a file of `experiments/variants/`, and one line there.
 """
@@ -25,14 +25,14 @@ Measure: TypeAlias = Callable[[Lab], tuple[VariantRow | Curve, ...]]
 
 @dataclass(frozen=True)
 class ChangedCase:
-    """What a variant makes of a case: it does the same in another way."""
+    """A case that a variant made: it does the same in another way."""
 
     case: Case
     """With the inputs of the original (the same `inputs` object), or its own."""
     tolerance: float | None = None
-    """Permitted relative error; None: that of the outputs' own dtype (`numerics.tolerance`)."""
+    """Permitted relative error; None: the tolerance of the outputs' own dtype (`numerics.tolerance`)."""
     facts: Callable[[Observation, Observation, Comparison | None], Facts] | None = None
-    """Extra facts, given the baseline, this variant, and the comparison of their run times where there is one."""
+    """Extra facts, given the baseline, this variant, and the comparison of their run times if there is one."""
     family: str = ""
     """The family of the variant, of which only one can be on in a combination."""
     combines: bool = True
@@ -48,7 +48,7 @@ class ChangedCase:
 
 
 class Variant(Protocol):
-    """What every variant says of itself."""
+    """The description that every variant gives of itself."""
 
     @property
     def name(self) -> str:
@@ -57,12 +57,12 @@ class Variant(Protocol):
 
     @property
     def title(self) -> str:
-        """What it does, in a line."""
+        """Describes the variant in a line."""
         ...
 
     @property
     def needs(self) -> str:
-        """What it needs that may not be there ("a GPU"); empty: nothing."""
+        """The variant's requirements that might be missing ("a GPU"); empty: no requirements."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""From what was seen of a variant, and its comparison, to a row with a sentence; and which are compared at all.
+"""Makes a row with a sentence from the observation of a variant and its comparison, and selects variants to compare.
 
-What failed, is wrong, or is the same program as the baseline is not timed: its row says so. Knows no variant by name,
-so that variants may import it.
+A variant that failed, is wrong, or is the same program as the baseline is not timed: its row says so. This module knows
+no variant by name, so that variants can import it.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ def refused_row(name: str, title: str, status: Status, reason: str) -> VariantRo
 
 
 def wrongness(tolerance: float | None, seen: Observation, baseline: Observation) -> str:
-    """Why the results are wrong; empty where they are not. The baseline's own error is no fault of a variant.
+    """Returns why the results are wrong, or an empty text if they are right. The baseline's own error does not count
+    against a variant.
 
     Args:
-        tolerance: permitted relative error; None: that of the outputs' own dtype.
+        tolerance: permitted relative error; None: the tolerance of the outputs' own dtype.
     """
     found, own = seen.errors, baseline.errors or Errors("baseline", 0.0, 0.0)
     if found is None:
@@ -90,7 +91,8 @@ def same_program_row(row: VariantRow) -> VariantRow:
 
 
 def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow) -> VariantRow:
-    """With its verdict, or why there is none. A result that differs, and has no errors to be judged by, is wrong."""
+    """Adds the verdict, or the reason why there is no verdict. A result that differs, and has no errors to judge it by,
+    is wrong."""
     if comparison.differs and comparison.numerics and row.errors is None:
         return wrong_row(row, comparison.numerics.why)
     kept = tuple(remark for remark in comparison.remarks if remark.code not in COMPARED_ELSEWHERE)
@@ -166,7 +168,7 @@ def judge_variants(
     baseline: VariantRow,
     lab: Lab,
 ) -> dict[str, VariantRow]:
-    """Rows of what was looked at; timed are those that are another program with right results."""
+    """Returns the rows of the studied variants. It times the variants that are another program with right results."""
     rows: dict[str, VariantRow] = {}
     own = looked.seen[BASELINE]
     for name, one in changed.items():
@@ -214,7 +216,7 @@ class Candidate:
     title: str
     changed: ChangedCase
     has_loop: bool = False
-    """It has a loop that the variant made: then XLA's count of operations is none."""
+    """The variant made a loop in it, so XLA's count of operations is not usable."""
 
 
 def measure_baseline_group(
@@ -231,7 +233,8 @@ def measure_baseline_group(
 
 
 def as_baseline_row(row: VariantRow, sentence: str) -> VariantRow:
-    """The row that the others of a group are compared with: it has no comparison of its own, and says why."""
+    """Returns the row that the others of a group are compared with. It has no comparison itself, and gives the
+    reason."""
     absent = (*row.absent, Absent("comparison", BASELINE_OF_GROUP))
     return replace(row, reason=BASELINE_OF_GROUP, sentence=sentence, absent=absent)
 

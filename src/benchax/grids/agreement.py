@@ -1,6 +1,6 @@
-"""Do the functions of a grid give the same answer? One trial's outputs of a cell beside those of a reference function.
+"""Do the functions of a grid give the same answer? Compares one trial's outputs of a cell with a reference function's.
 
-How far apart is too far is decided in `numerics.py`: half of the digits of the coarser type must agree.
+`numerics.py` decides the limit: half of the digits of the coarser type must agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Agreement:
     """The function compared with."""
     agrees: bool
     max_abs: float | None = None
-    """Largest absolute difference; None where a structure, shape or kind differs already."""
+    """Largest absolute difference; None if a structure, shape or kind differs already."""
     max_rel: float | None = None
     """Largest difference over the largest magnitude of the reference."""
     why: str = ""

@@ -1,8 +1,8 @@
 """One cell of a grid, in the worker: the engine, with a sampler of trials.
 
-Each step is announced before it begins (`say`), so that the parent can stop the one that takes too long and name it,
-and what was measured so far travels with the announcements: a cell that is killed in its third trial keeps two.
-What the user's function raises becomes the answer's failure. How a trial is read: `trial_readings.py`.
+Each step is announced before it begins (`say`), so that the parent can stop and name a step that takes too long. The
+results so far travel with the announcements: a cell that is killed in its third trial keeps two. An exception of the
+user's function becomes the answer's failure. `trial_readings.py` reads a trial.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class CellRequest:
     options: Options
     """The options of its row; the first trial's seed takes the place of theirs."""
     check: Check | None = None
-    """A check of the output and the inputs; where there is none, the output must have the shape of `expected`."""
+    """A check of the output and the inputs. Without a check, the output must have the shape of `expected`."""
     expected: str = ""
-    """A shape text; empty where there is nothing to agree with yet."""
+    """A shape text; empty if there is nothing to agree with yet."""
     expected_from: str = ""
     """The function whose shape that is."""
     output_limit_bytes: int = 2**30
@@ -81,7 +81,7 @@ class TrialOutputs:
     not_kept: str = ""
 
     def keep(self, outputs: Any) -> None:
-        """Those of one trial; all of them are let go once they are more than the limit."""
+        """Keeps the outputs of one trial; drops all outputs once they exceed the limit."""
         description, leaves = trees.taken_apart(outputs)
         self.kept_bytes += trees.size_bytes(leaves)
         if self.kept_bytes > self.limit_bytes:
@@ -171,7 +171,7 @@ class TrialSampler:
         return self.request.examines
 
     def check(self, record: Record, subject: Subject) -> None:
-        """Raises `WrongShape` or `BrokenCheck`. What cannot be the answer is not worth timing."""
+        """Raises `WrongShape` or `BrokenCheck`. An output that cannot be right is not worth timing."""
         record.absent.append(NO_NUMERICS)
         request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
         self.outputs.shape = shape

@@ -1,4 +1,4 @@
-"""A grid's timings as structured NumPy, pandas, xarray and CSV. NaN is *not measured*, here only, beside the status."""
+"""Timings as structured NumPy, pandas, xarray and CSV. Only here NaN means *not measured*, next to the status."""
 
 from __future__ import annotations
 

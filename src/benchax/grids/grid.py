@@ -1,7 +1,7 @@
 """`grid`: functions × data, each cell with its output, its time and its status, under limits that always hold.
 
-Every cell runs in a worker process that is killed when it takes too long, so a grid comes to its end whatever its
-functions do. Each finished cell is one row of the store, durable before the next one begins.
+Every cell runs in a worker process that is killed when it takes too long. So a grid always ends, whatever its functions
+do. Each finished cell is one row of the store, durable before the next one begins.
 """
 
 from __future__ import annotations
@@ -62,49 +62,53 @@ def grid(
     progress: Progress = None,
     on: str | None = None,
 ) -> GridResult:
-    """Every function on every data point: outputs, times and statuses. What runs too long is killed.
+    """Runs every function on every data point: outputs, times and statuses. A call that runs too long is killed.
 
         benchax.grid([f1, f2, f3], [4, 8, 16], make=lambda key, n: jax.random.normal(key, (n,)), trials=10, axis="n_x")
 
     Args:
         functions: plain ones (run as `jax.jit(f)`) or jitted ones, in a list or by name. In a list they have their own
-            names; a second one of a name is called `name#2`. They take one data point; a tuple is splatted.
-        data: data points, in a list or by label: arrays, pytrees, tuples of inputs, specs such as "f32[8]" (seeded
-            random data), or functions of a key that make inputs. In a list they are called by value, spec or shape.
-        make: makes the inputs of a data point: `make(key, point)`. Then data points may be anything, such as sizes.
+            names; a second function with the same name is called `name#2`. They take one data point; a tuple is
+            splatted.
+        data: data points, in a list or by label. A point is an array, a pytree, a tuple of inputs, a spec such as
+            "f32[8]" (seeded random data), or a function of a key that makes inputs. In a list, the label is the value,
+            spec or shape.
+        make: makes the inputs of a data point: `make(key, point)`. Then data points can be anything, such as sizes.
         timeout_s: for every single call of a function, and for tracing it. None: no limit.
-        compile_timeout_s: for compiling, making inputs and sending; default: as long as a call, a minute at least.
-        total_timeout_s: for the whole grid. A cell may use half of what the others are not expected to need, and its
-            equal share at least; cells that get no turn are "not_run".
-        trials: each on fresh inputs of its own, where inputs are made or specs. Its figure is the median of calls
+        compile_timeout_s: for compiling, making inputs and sending; default: as long as a call, but at least a minute.
+        total_timeout_s: for the whole grid. A cell can use half of the time that the others are not expected to need,
+            and at least its equal share. Cells that do not start are "not_run".
+        trials: each on its own fresh inputs, if inputs are made or specs. Its figure is the median of calls
             repeated for about a millisecond (50 at most, 1 at least) after a first one; a first call of 10 ms and more
             is the reading itself.
         seed: the same seed gives the same inputs; they depend on the label and the trial, not on the functions.
-            Default: that of the options, which is 0.
-        timer: names separated by commas, or "auto", as for `bench`; table, `timings` and ranking are by one of them
-            (`GridResult.timer`). All but "wall", the latency of a call with the wait for its outputs, are prepared anew
-            for each trial, which takes some 0.2 s.
+            Default: the seed of the options, which is 0.
+        timer: names separated by commas, or "auto", as for `bench`; table, `timings` and ranking use one of them
+            (`GridResult.timer`). "wall" is the latency of a call with the wait for its outputs. All other timers are
+            prepared again for each trial, which takes about 0.2 s.
         check: `check(output, *inputs)`; False (or a text that says why) gives the status "wrong_shape". Without one,
-            outputs must have the structure and shapes of those of the first function that worked on the data point.
-        compare: compares outputs with those of the first function, or of the one that is named; False: not at all.
+            outputs must have the same structure and shapes as those of the first function that worked on the data
+            point.
+        compare: compares outputs with those of the first function, or of the named function; False: not at all.
         fill: stand-in for missing outputs, with `timeout_s` for missing times. Default: masked, never a number.
-        clip, nan_to_num: what `.outputs` and `.stacked()` do to outputs; the measured ones stay in the cells.
-        memory: observe by how much one call raises the process's memory, or that of an accelerator, before the trials.
+        clip, nan_to_num: how `.outputs` and `.stacked()` change outputs; the cells keep the measured ones.
+        memory: observe by how much one call raises the memory of the process or of an accelerator, before the trials.
         memory_limit_bytes: for each cell, such as "4GiB".
-        output_limit_bytes: for the outputs of the whole grid; beyond that they are let go, and their place says so.
-        resume: goes on with a run whose id is given, or, if True, with the newest unfinished one of this name: only
-            missing cells are measured. Refused where seed, trials, timer or environment differ.
+        output_limit_bytes: for the outputs of the whole grid. Further outputs are dropped, and their place says so.
+        resume: continues the run with this id, or, if True, the newest unfinished run of this name. Only missing cells
+            are measured. Refused if seed, trials, timer or environment differ.
         store: folder of the database, or "off".
         name: of the grid, in the store and in figures.
-        axis: what the data points vary in: the name of the index in frames.
+        axis: the quantity that the data points vary: the name of the index in frames.
         progress: as for `bench`.
         on: a Ray cluster, whose nodes measure the data points: "ray" starts one on this machine and stops it again;
-            "HOST:PORT" is one that runs, "ray://HOST:PORT" one that is reached from outside. Default: this machine.
+            "HOST:PORT" is a running cluster, "ray://HOST:PORT" one that is reached from outside. Default: this machine.
 
-    What functions print is not shown; the end of what a crashed one printed is in its row (`failure.traceback`).
+    The output that functions print is not shown. The end of a crashed function's output is in its row
+    (`failure.traceback`).
 
     Raises:
-        UsageError: an argument that cannot work; nothing has run then. What functions do is never raised.
+        UsageError: an argument that cannot work; nothing has run then. Errors of the functions are never raised.
         KeyboardInterrupt: Ctrl-C; the finished cells are stored, and `resume=True` goes on with them.
 
     Example:
@@ -142,7 +146,7 @@ class GridSpec:
 
 
 def defaults() -> dict[str, Any]:
-    """What `grid` takes beside functions and data, but for `progress` and `on`, with its defaults."""
+    """The arguments of `grid` in addition to functions and data, with their defaults; without `progress` and `on`."""
     parameters = inspect.signature(grid).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("progress", "on")}
 
@@ -220,7 +224,7 @@ def start_run(wish: GridSpec, agents: Agents, report: Listener, clock: Callable[
 
 
 def result_of(run: GridRun, wish: GridSpec) -> GridResult:
-    """What a run has found."""
+    """Returns the result of a run."""
     return GridResult(
         name=run.plan.name,
         axis=run.plan.axis,

@@ -16,7 +16,7 @@ from benchax.model import Failure
 from benchax.units import read_duration, seconds
 
 COMPILE_LEAST_S = 60.0
-"""Compiling may take this long at least where nothing else was said."""
+"""The shortest limit for compiling, if the user gives no limit."""
 LEAST_TURN_S = 0.02
 """With less than this left in total a cell does not begin: it could not even be sent."""
 _WHERE = re.compile(r"\(at .*\)$")
@@ -41,10 +41,10 @@ class Limits:
 
 
 def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limits:
-    """The limits in force. Compiling gets as long as a call, and a minute at least, where nothing is said of it.
+    """The limits in force. Without a limit for compiling, it gets as long as a call, and at least a minute.
 
     Raises:
-        UsageError: a limit that is not a time above 0, or none.
+        UsageError: a limit is not a time above 0.
     """
     call_s = read_duration("timeout_s", timeout_s)
     compile_s = read_duration("compile_timeout_s", compile_timeout_s)
@@ -54,11 +54,11 @@ def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limi
 
 
 def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:
-    """Seconds that the next cell may use of what remains of the total.
+    """Seconds that the next cell can use of the remaining total.
 
-    Its equal share at least. More than that as long as the others need less than theirs: half of what would be left
-    if all others took as long as a cell usually takes (the median of those that are finished). Half, so that of many
-    cells that never end each gets something: the first a half, the next a quarter, and at last the equal share.
+    It is at least the equal share. It is more if the others need less than their shares. Suppose that all others take
+    as long as a usual cell (the median of the finished ones): the cell gets half of the rest. The half makes sure that
+    each of many cells that never end gets some time: the first a half, the next a quarter, and at last the equal share.
 
     Args:
         remaining_s: of the total, before this cell.

@@ -1,6 +1,6 @@
 """The plan of a grid: which functions, which data under which labels, and the seed of each trial.
 
-Nothing runs here. What a data point becomes is decided in the worker (`cell.py`), which makes the inputs.
+Nothing runs here. The worker (`cell.py`) makes the inputs from a data point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchax.model import CaseId, Scalar
 from benchax.specs import is_spec, parse_spec, spec_of
 
 Label = Scalar
-"""What a data point is called: a number, a text or a bool."""
+"""The label of a data point: a number, a text or a bool."""
 
 LONGEST_LABEL = 60
 
@@ -26,8 +26,8 @@ LONGEST_LABEL = 60
 class DataPoint:
     """One data point under its label.
 
-    `value` is an input, a tuple of inputs, or a function of a key that makes them; with `make` it is whatever `make`
-    takes beside the key.
+    `value` is an input, a tuple of inputs, or a function of a key that makes them; with `make`, it is the second
+    argument of `make`, after the key.
     """
 
     label: Label
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def cells(self) -> list[tuple[str, DataPoint]]:
-        """All cells in the order of running: the functions of one data point stand together, to be compared."""
+        """All cells in the order of running: the functions of one data point are next to each other, to be compared."""
         return [(function, point) for point in self.points for function in self.functions]
 
     @property
@@ -138,8 +138,8 @@ def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[DataPoin
 
 
 def trial_seed(seed: int, label: Label, trial: int) -> int:
-    """The seed of one trial's inputs: of the label, not of its place, so that a point keeps its inputs when others come
-    and go; the same for all functions."""
+    """Returns the seed of one trial's inputs. It depends on the label, not on its place, so that a point keeps its
+    inputs when others are added or removed. It is the same for all functions."""
     text = f"{seed}|{type(label).__name__}|{label}|{trial}"
     # 31 bits: what `jax.random.key` takes as it is whether or not x64 is on.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

@@ -1,4 +1,4 @@
-"""What is done to outputs on request, after everything was measured: clipping, numbers for NaN, side by side."""
+"""Changes outputs on request, after everything was measured: clipping, numbers for NaN, stacking."""
 
 from __future__ import annotations
 

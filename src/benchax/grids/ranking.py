@@ -1,11 +1,11 @@
-"""Which function of a grid is the fastest: on each data point, and over all.
+"""Ranks the functions of a grid: on each data point, and over all.
 
-A place has who finished and gave the result of the reference. Functions whose intervals overlap share a place: cells
-are measured one after the other, so that a difference within their intervals may be the machine's. Pairs tell more
-(`benchax compare`).
+A function has a place if it finished and gave the result of the reference. Functions whose intervals overlap share a
+place. Cells are measured one after the other, so the machine can cause a difference within their intervals. Pairs show
+smaller differences (`benchax compare`).
 
-Over all data points counts the geometric mean of what a function takes as a multiple of the fastest of each, for then
-no data point counts more than another. The ends of its interval are the geometric means of the ends.
+The overall ranking uses the geometric mean of a function's time as a multiple of the fastest one on each data point. So
+all data points count equally. The ends of its interval are the geometric means of the ends.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class GridPlace:
     ratio: float
     """Its median over that of the fastest; over all data points the geometric mean of these."""
     low: float | None
-    """The ends of the ratio's interval: those of its own median, over the median of the fastest. None where a cell had
-    too few readings for one."""
+    """The ends of the ratio's interval: the ends for its own median, over the median of the fastest. None if a cell had
+    too few readings."""
     high: float | None
 
 
@@ -43,7 +43,7 @@ class GridRanking:
     """Who is the fastest."""
 
     by_data: Mapping[Label, tuple[GridPlace, ...]]
-    """Fastest first; empty where none has a place."""
+    """Fastest first; empty if no function has a place."""
     overall: tuple[GridPlace, ...]
     """The places of the functions that have a place on every data point that is in `compared`."""
     compared: tuple[Label, ...]
@@ -53,7 +53,7 @@ class GridRanking:
 
 
 def rank(g: GridResult) -> GridRanking:
-    """Ranks the functions by their medians, those of the grid's `timer`."""
+    """Ranks the functions by their medians, with the grid's `timer`."""
     by_data = {label: _rank_point(g, label) for label in g.data}
     compared = tuple(label for label, places in by_data.items() if places)
     found = {f: [p for label in compared for p in by_data[label] if p.function == f] for f in g.functions}
@@ -91,7 +91,7 @@ def _mean(function: str, places: Sequence[GridPlace]) -> GridPlace:
 
 
 def _geometric_mean(values: Sequence[float | None]) -> float | None:
-    """None where one of them is not known, or not above zero, as the lower end of a net time may be."""
+    """None if one of them is not known, or not above zero, as the lower end of a net time may be."""
     known = [value for value in values if value is not None and value > 0]
     return exp(fmean(map(log, known))) if len(known) == len(values) else None
 

@@ -1,6 +1,6 @@
-"""How a grid is shown: a table of medians, the cells that need a word, a sentence at the end; on a page, a heat map.
+"""Shows a grid: a table of medians, the cells that need a note, and a sentence at the end. A page also has a heat map.
 
-Tables are cut at 60 data points and 12 functions, and say so; nothing else is.
+Only tables are cut, at 60 data points and 12 functions, and they say so.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def table(g: GridResult) -> Table:
 def table_so_far(
     cells: Mapping[tuple[str, Label], Cell], functions: Sequence[str], labels: Sequence[Label], axis: str
 ) -> Table:
-    """While a grid runs: a row per data point of which a cell has ended, each cell by its own first timer."""
+    """The table while a grid runs: a row per data point with a finished cell, each cell by its first timer."""
     begun = [label for label in labels if any((f, label) in cells for f in functions)]
     rows = [
         (_one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
@@ -148,7 +148,7 @@ def _describe_omitted(g: GridResult) -> str:
 
 
 def _words(g: GridResult) -> str:
-    """What happened in the cells that were not measured, in their own words."""
+    """The messages of the cells that were not measured."""
     # By function and message: a function that fails does so on many data points, and one line says it.
     said: dict[tuple[str, str], list[str]] = {}
     for cell in g.cells:
@@ -220,7 +220,7 @@ def _differences(g: GridResult) -> str:
 
 
 def _warnings(g: GridResult) -> str:
-    """What casts doubt on times, once for all cells that it holds for; a busy machine once for the whole grid."""
+    """Reasons to doubt times, once for all cells that they affect. A busy machine is named once for the whole grid."""
     held: dict[tuple[str, str], list[str]] = {}
     busy = [cell.measurement.noise for cell in g.cells if any(r.code == "busy" for r in cell.measurement.remarks)]
     for cell in g.cells:
@@ -237,7 +237,7 @@ def _warnings(g: GridResult) -> str:
 
 
 def _of_nodes(g: GridResult) -> str:
-    """Where times of several nodes stand in one table, what keeps them from being compared."""
+    """The reasons why times of several nodes in one table cannot be compared."""
     split = [str(label) for label in g.data if len(environments(g, label)) > 1]
     at = f"{g.axis}={_truncate(', '.join(split), 60)}"
     lines = [f"{at} was measured on several nodes: its functions are not ranked"] if split else []
@@ -289,7 +289,7 @@ def total(g: GridResult) -> str:
 
 
 def document_for_page(g: GridResult) -> Document:
-    """What `print` says, with the grid as lines over its data and as a heat map."""
+    """The contents of `print`, with the grid as lines over its data and as a heat map."""
     title = Heading(g.name, 1, (_about(g),))
     drawn = (chart_lines(g), replace(chart(g), title="median time of a call"))
     return Document((title, table(g), *drawn, *map(Paragraph, remarks(g))))

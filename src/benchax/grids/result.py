@@ -1,8 +1,8 @@
-"""`GridResult` and its cells: what a grid found, cell by cell, and every form in which it can be had.
+"""`GridResult` and its cells: the results of a grid, cell by cell, in every available form.
 
 A cell that was not measured holds no number anywhere: arrays are masked there, trees hold `Absent` with the reason.
-Only frames and structured arrays, which know no mask, hold NaN, beside the status. `fill` puts the stand-ins of the
-caller's choice in their place, on request and nowhere else.
+Only frames and structured arrays, which have no masks, hold NaN, together with the status. `fill` replaces missing
+values with the caller's stand-ins, and only on request.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Cell:
         return self.elapsed_by(None)
 
     def elapsed_by(self, timer: str | None) -> tuple[float, ...]:
-        """`elapsed_s` by another timer; None is the first. Empty where it has no readings."""
+        """`elapsed_s` by another timer; None is the first. Empty if it has no readings."""
         samples = self.samples if timer is None else self.measurement.samples_of(timer)
         return tuple(float(np.median(trial)) for trial in _split_trials(samples))
 
@@ -104,7 +104,7 @@ def _split_trials(samples: Samples | None) -> tuple[tuple[float, ...], ...]:
 
 
 def message(failure: Failure) -> str:
-    """What happened to a cell, in a line."""
+    """Says in one line what happened to a cell."""
     match failure.kind:
         case "timeout":
             return f"timeout in {failure.stage}: {failure.message}"
@@ -135,7 +135,7 @@ class GridResult:
 
     name: str
     axis: str
-    """What the data axis is called: the name of the index in frames."""
+    """The name of the data axis: the name of the index in frames."""
     functions: tuple[str, ...]
     data: tuple[Label, ...]
     trials: int
@@ -158,8 +158,8 @@ class GridResult:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All of them; the functions of one data point stand together. Each has `status`, `message`, `measurement`,
-        `trials_s` (every reading), `elapsed_s` (one figure per trial), `outputs` and `agreement`."""
+        """All cells; the functions of one data point are next to each other. Each has `status`, `message`,
+        `measurement`, `trials_s` (every reading), `elapsed_s` (one figure per trial), `outputs` and `agreement`."""
         return tuple(self.by_key[function, label] for label in self.data for function in self.functions)
 
     def cell(self, function: str, data: Label) -> Cell:
@@ -188,23 +188,23 @@ class GridResult:
 
     @cached_property
     def ranking(self) -> GridRanking:
-        """Which function is the fastest, `by_data[label]` and `overall`; `without` names those that have no place, for
-        they failed somewhere, or gave another result than `reference`. Those whose intervals overlap share a place;
-        over all counts the geometric mean of what a function takes as a multiple of the fastest, with those of its
-        ends."""
+        """Ranks the functions: `by_data[label]` and `overall`. `without` names the functions without a place: they
+        failed somewhere, or gave another result than `reference`. Functions whose intervals overlap share a place. The
+        overall ranking takes the geometric mean of a function's time as a multiple of the fastest. The ends of its
+        interval are the geometric means of the ends."""
         return rank(self)
 
     @cached_property
     def timer(self) -> str:
-        """By which `timings`, table and ranking are, so that all cells are compared by one: of the timers asked for,
-        the one that most cells have readings by, and of several the first. Empty where nothing was measured."""
+        """The timer of `timings`, table and ranking, so that one timer compares all cells. It is the requested timer
+        that most cells have readings of; if there are several, the first one. Empty if nothing was measured."""
         counted = Counter(samples.timer for cell in self.cells for samples in cell.measurement.samples)
         return max(counted, key=lambda name: counted[name], default="")
 
     @cached_property
     def timings(self) -> np.ma.MaskedArray[Any, Any]:
-        """Seconds per call by `timer`, [functions, data, trials]; masked where not measured. With `fill`, timeout_s
-        stands there and nothing is masked."""
+        """Seconds per call by `timer`, [functions, data, trials]; masked if not measured. With `fill`, missing times
+        are timeout_s and nothing is masked."""
         return self.timings_by(self.timer or None)
 
     def timings_by(self, timer: str | None) -> np.ma.MaskedArray[Any, Any]:
@@ -243,9 +243,9 @@ class GridResult:
 
     @cached_property
     def outputs(self) -> dict[str, dict[Label, Any]]:
-        """outputs[function][data]: an array [trials, …] where every trial gave one array of one shape, else a list of
-        trees; clipped, and without NaN, as the grid was asked. A cell without outputs holds `Absent` with the reason,
-        or with `fill` the number."""
+        """outputs[function][data]: an array [trials, …] if every trial gave one array of one shape, else a list of
+        trees. They are clipped and without NaN, as requested. A cell without outputs holds `Absent` with the reason, or
+        with `fill` the number."""
         return {f: {d: self._outputs(self.by_key[f, d]) for d in self.data} for f in self.functions}
 
     def _outputs(self, cell: Cell) -> Any:

@@ -1,7 +1,7 @@
 """Finds the rows of a grid that was not finished, so that only the missing cells are measured.
 
-A row counts if its cell was measured or failed. A cell that had no turn is in no store. What was measured in another
-way (trials, seed, timer) or in another environment is refused: it could not stand in one grid with the rest.
+A row counts if its cell was measured or failed. A cell that had no turn is in no store. Rows measured in another way
+(trials, seed, timer) or in another environment are refused: they cannot be in one grid with the rest.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def _rows(store: Any, plan: Plan, run: str) -> dict[Key, Measurement]:
 
 
 def refuse_others(found: Earlier, plan: Plan, timer: str, environments: Sequence[Environment]) -> None:
-    """Raises `UsageError` where the rows of `found` and those to come could not stand in one grid.
+    """Raises `UsageError` if the rows of `found` and the new ones cannot be in one grid.
 
     Args:
-        environments: those of the nodes that measure. On several nodes rows are of several environments, and what is
-            compared is of one (`ranking.py`); a node that is gone may have measured some.
+        environments: the environments of the nodes that measure. With several nodes, rows have several environments,
+            but compared rows have the same one (`ranking.py`). A node that is gone can have measured some.
     """
     for row in found.rows.values():
         samples = row.headline

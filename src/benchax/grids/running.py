@@ -1,7 +1,7 @@
-"""Runs the cells of a plan one after the other, each in a worker that can be killed, and stores each before the next.
+"""Runs the cells of a plan one after the other, each in a worker that can be killed. Stores each before the next.
 
-Whatever a cell does, the run goes on with the next one: a cell that took too long, crashed or raised is a row with a
-failure, which keeps what was measured before. Ctrl-C ends the run; the finished cells are there, and stored.
+Whatever a cell does, the run goes on with the next one. A cell that took too long, crashed or raised is a row with a
+failure, which keeps the earlier measurements. Ctrl-C ends the run; the finished cells are available and stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from benchax.workers.pickling import Sealed, seal
 
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
-"""Steps of a cell by what may be going on until the next one is told: what hangs there tells no more."""
+"""Steps of a cell, described by the work until the next report. If a cell hangs in it, nothing more is known."""
 RECENT = 200
 """Cells by which it is judged how long the others will take."""
 
@@ -67,7 +67,7 @@ class CellAttempt:
     share_s: float | None
     left: int
     facts: dict[str, Any] = field(default_factory=lambda: {"stage": "start"})
-    """What was told of it."""
+    """The reported facts about the cell."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class GridRun:
     """Per data point: the shape that outputs must have, and the function that gave it."""
     kept_bytes: int = 0
     examined: set[str] = field(default_factory=set[str])
-    """Functions of which a cell has been measured."""
+    """Functions with at least one measured cell."""
     attempts: dict[Key, CellAttempt] = field(default_factory=dict)
-    """Of the cells that are being measured."""
+    """The attempts of the cells that are being measured."""
     left: int = 0
     """Cells that have had no turn."""
     dispatcher: Dispatcher[tuple[str, DataPoint]] | None = None
@@ -122,7 +122,7 @@ class GridRun:
 
     @property
     def environment(self) -> Environment:
-        """That of the first node; of cells without a turn too."""
+        """The environment of the first node; also for cells that did not start."""
         return self.nodes[0].environment
 
     @property
@@ -163,8 +163,8 @@ class GridRun:
             self._account("not_run", f"no node is left: {why}", self.plan.cells)
 
     def _batches(self) -> Iterator[WorkBatch[tuple[str, DataPoint]]]:
-        """The cells of a data point are measured on one node, and the reference first, so that each of the others can
-        be compared as soon as it is there."""
+        """One node measures all cells of a data point, the reference first. So each of the others can be compared as
+        soon as it ends."""
         first = self.settings.reference
         functions = sorted(self.plan.functions, key=lambda function: function != first)
         for point in self.plan.points:

@@ -1,8 +1,8 @@
-"""Outputs on their way from the worker: a description in JSON of how the tree is built, and its leaves as arrays.
+"""Outputs on their way from the worker: a description of the tree in JSON, and its leaves as arrays.
 
-What a worker answers is never unpickled, so the tree is put together again from its description: dicts, lists,
-tuples and None come back as they were. Of other containers (named tuples, a user's own classes) the leaves come back
-in a dict by path. A typed key of `jax.random` comes back as its key data.
+A worker's answer is never unpickled, so the tree is built again from its description. Dicts, lists, tuples and None
+come back as they were. The leaves of other containers (named tuples, a user's own classes) come back in a dict by path.
+A typed key of `jax.random` comes back as its key data.
 """
 
 from __future__ import annotations

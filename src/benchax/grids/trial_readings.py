@@ -1,9 +1,9 @@
-"""How one trial of a cell is read, by each timer, and how the trials of a cell become the samples of its row.
+"""Reads one trial of a cell by each timer, and turns the trials of a cell into the samples of its row.
 
-`wall`, the latency that a caller sees, is one call and the wait for all its outputs, again and again until about 1 ms
-is spent or 50 calls are made, once at least. Nothing but the call and the wait is inside a reading; fresh buffers for a
-function that donates its inputs are made before it. Any other timer is prepared on the inputs of each trial, for which
-`in_graph` and `loop` compile programs of their own, and takes readings for TRIAL_S.
+`wall` is the latency that a caller sees: one call and the wait for all its outputs. It repeats until about 1 ms is
+spent or 50 calls are made, at least once. Only the call and the wait are inside a reading. Fresh buffers for a function
+that donates its inputs are made before it. Any other timer is prepared on the inputs of each trial and takes readings
+for TRIAL_S. `in_graph` and `loop` compile separate programs for this.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -33,10 +33,10 @@ def read_trial(timer: str, subject: Subject, options: Options, call_s: float) ->
     """The readings of one trial, per call and net of the timer's own cost.
 
     Args:
-        call_s: the shortest call that was seen of the function itself; 0 where none was.
+        call_s: the shortest observed call of the function itself; 0 if there was no call.
 
     Raises:
-        NotMeasured: the timer cannot serve this function, or what it read cannot be believed.
+        NotMeasured: the timer does not work for this function, or its readings are not believable.
     """
     if timer == "wall":
         return samples_of_calls(_call_for_a_while(subject))
@@ -53,8 +53,8 @@ def samples_of_calls(elapsed_ns: list[int]) -> Samples:
 
 
 def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
-    """One for each timer, in the order of their first trials. Where trials differ in how many calls a reading has, all
-    are told as readings of the fewest."""
+    """Returns one for each timer, in the order of their first trials. If trials differ in the number of calls in a
+    reading, all count as readings of the smallest number."""
     by_timer: dict[str, list[Samples]] = {}
     for samples in trials:
         by_timer.setdefault(samples.timer, []).append(samples)

@@ -1,12 +1,12 @@
-"""Runs a command of the user's unchanged, with a hook in each of its Python processes that imports jax.
+"""Runs a command of the user unchanged, with a hook in each of its Python processes that imports jax.
 
-The program keeps its standard streams, its folder, its arguments and its exit code; signals that reach us are passed
-on, and we wait for its end. Only PYTHONPATH differs: its first entry is a private folder whose `sitecustomize.py` is
-`startup.py`, so that `python x.py`, `python -m`, console scripts and launchers such as `uv run` are all reached, and
-the Python processes that they start.
+The program keeps its standard streams, its folder, its arguments and its exit code. The wrapper passes on the signals
+that it receives, and waits for the program's end. Only PYTHONPATH differs: its first entry is a private folder whose
+`sitecustomize.py` is `startup.py`. This reaches `python x.py`, `python -m`, console scripts and launchers such as `uv
+run`, and the Python processes that they start.
 
-What cannot be reached is said in `Ended.remarks`: Pythons told to ignore the environment (-E, -I) or the site (-S),
-Pythons without benchax, processes that were killed.
+`Ended.remarks` lists the unreachable processes: Pythons that ignore the environment (-E, -I) or the site (-S), Pythons
+without benchax, processes that were killed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from benchax.errors import UsageError
 from benchax.hooks import startup
 
 GRACE_S = 10.0
-"""What a program gets between SIGTERM and SIGKILL once its time is up, and between a Ctrl-C and one that kills it."""
+"""The time that a program gets between SIGTERM and SIGKILL once its time is up, and between a Ctrl-C and one that kills
+it."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 OF_TERMINALS = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """A terminal sends these to the program as well as to us."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
-"""Of these the second one is for good: XLA waits at its end for a computation that may never end, also without us."""
+"""The second one of these signals kills: XLA waits at its end for a computation that might never end, even without
+benchax."""
 TICK_S = 1.0
 DEAF = re.compile(r"-[bBdEiIOPqsSuvVx]*[EIS][a-zA-Z]*")
 """Options of Python that keep `sitecustomize` or PYTHONPATH away."""
@@ -48,7 +50,7 @@ DEAF = re.compile(r"-[bBdEiIOPqsSuvVx]*[EIS][a-zA-Z]*")
 
 @dataclass(frozen=True)
 class Report:
-    """What one process that imported jax left."""
+    """The report of one process that imported jax."""
 
     pid: int
     argv: tuple[str, ...]
@@ -58,7 +60,7 @@ class Report:
     wall_s: float
     """From the start of Python to its end, without the first milliseconds of the interpreter."""
     result: Any
-    """What the hook's callable returned, as JSON keeps it."""
+    """The result of the hook's callable, as JSON keeps it."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 class _Forwarding:
-    """Passes signals on to the program while it runs. Where we are not the main thread, Python lets nobody do that."""
+    """Passes signals on to the program while it runs. Outside the main thread, Python does not allow this."""
 
     def __init__(self) -> None:
         self.program: subprocess.Popen[bytes] | None = None

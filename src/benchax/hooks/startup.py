@@ -1,13 +1,14 @@
-"""What every Python process of a wrapped program runs first: `command.py` copies this file, as `sitecustomize.py`, into
-a folder that it puts first on PYTHONPATH.
+"""The first code of every Python process of a wrapped program: `command.py` copies this file, as `sitecustomize.py`,
+into a folder that it puts first on PYTHONPATH.
 
-Waits for `jax` to be imported, never imports it, then calls the hook that `settings.json` beside the copy names. What
-the hook returns is called when the process ends: with "exit" at `sys.exit`, the end of the program, an exception that
-nobody caught, and Ctrl-C; with "SIGTERM" where the program has no handler of its own. Not at `os._exit`, SIGKILL, a
-crash, or in a child made by `os.fork`: these leave no report, and `command.py` says so.
+This module waits for the program to import `jax`, and never imports it. Then it calls the hook that `settings.json`
+next to the copy names. The hook returns a function that runs when the process ends. It gets "exit" at `sys.exit`, the
+end of the program, an uncaught exception, and Ctrl-C. It gets "SIGTERM" if the program has no handler for that signal.
+It does not run at `os._exit`, SIGKILL, a crash, or in a child made by `os.fork`. These leave no report, and
+`command.py` says so.
 
-Runs in whatever Python the program has, so it needs the standard library only, from Python 3.7, and must never raise:
-a program is to run as if we were not there.
+It runs in the program's own Python, so it needs the standard library only, from Python 3.7. It must never raise: the
+program must run as it would without benchax.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def begin() -> None:
 
 
 def step_aside() -> None:
-    """Leaves the path as it would be without us, and loads the `sitecustomize` that we stand in front of."""
+    """Leaves the path as it would be without us, and loads the `sitecustomize` that this one hides."""
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != HERE]
     ours = sys.modules.pop("sitecustomize", None)
     try:

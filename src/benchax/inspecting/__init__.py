@@ -1,1 +1,1 @@
-"""What the compiler makes of a function: built once, never run, and shown."""
+"""The compiled form of a function: built once, never run, and shown."""

@@ -1,17 +1,17 @@
-"""What differs between two inspections: numbers, primitives, operations, and the texts of the program.
+"""The differences between two inspections: numbers, primitives, operations, and the texts of the program.
 
     jaxpr        equal if their texts are, which name values in the order of their definition
     StableHLO    the same, without locations and the names of the module, of results and of inner functions, which
                  differ between versions of JAX
     HLO          equal if their normalised texts are (`program/normalized.py`)
 
-A number that one side does not know is no difference; it is not compared, and the reason is that of the inspection.
+A number that one side does not know is not compared. The reason is in the inspection.
 
-For showing, texts are compared line by line, although an equation more in the middle renames all that follows. Lines
-are first aligned by their skeletons, which have no names of values. Lines that stand side by side then tell which name
-of the first text is which of the second; the first is rewritten with those, and what `diff` then shows differs indeed.
-A value that the second has no counterpart of keeps its name with an apostrophe. Whether two programs are the same is
-decided by the texts themselves.
+To show differences, texts are compared line by line, although one more equation in the middle renames all that follows.
+First, lines are aligned by their skeletons, which have no names of values. Aligned lines then show which name of the
+first text is which of the second. The first text is rewritten with the second's names, so that `diff` shows only real
+differences. A value without a counterpart in the second keeps its name with an apostrophe. The texts themselves decide
+whether two programs are the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Language:
 
 _WORD = r"(?<![\w.\-=:\"'@%])(?<!= )(?!(?:let|in|inf|nan|lambda)\b)[a-z]{1,4}(?=[ ,)\]};:.]|$)"
 JAXPR = Language(re.compile(_WORD), re.compile(r":[a-zA-Z]\w*(?:<[^>]*>)?(?:\[|\{|$|[ .])"), re.compile(r"(?!)"))
-"""c:f32[8] = add a b. A primitive stands behind "= ", a parameter's value behind "="."""
+"""c:f32[8] = add a b. A primitive comes after "= ", a parameter's value after "="."""
 SSA = Language(re.compile(r"%\w+|\bc\d+\b"), re.compile(r"(?::\d+)? = |: |:$"), re.compile(r"c\d+:$|  func\.func "))
 """StableHLO, and HLO as `program/normalized.py` writes it: %3 = f32[8] add(%1, %2), calls=c4."""
 LANGUAGES: dict[Stage, Language] = {"jaxpr": JAXPR, "stablehlo": SSA, "hlo": SSA}
@@ -68,7 +68,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def align_and_diff(before: str, after: str, labels: tuple[str, str], language: Language, context: int = 3) -> list[str]:
-    """Lines of a unified diff; of the texts as they are where nothing but names would differ."""
+    """Returns lines of a unified diff. It uses the original texts if only names would differ."""
     old, new = before.splitlines(), after.splitlines()
     # With new names first. Where that leaves nothing, the names are all that differs, and these are then shown.
     for ours in (_rename(old, new, language), old):
@@ -107,7 +107,7 @@ def _defined_names(line: str, language: Language) -> list[str]:
 
 
 def _pairs(old: Sequence[str], new: Sequence[str], language: Language) -> Iterator[tuple[str, str | None]]:
-    """Each line of `old`, and the one of `new` beside it: of the same skeleton, or replaced by as many others."""
+    """Pairs each line of `old` with a line of `new`: of the same skeleton, or replaced by as many others."""
     matcher = difflib.SequenceMatcher(None, _skeletons(old, language), _skeletons(new, language))
     for _, start, end, their_start, their_end in matcher.get_opcodes():
         if end - start == their_end - their_start:
@@ -122,10 +122,10 @@ def _skeletons(lines: Sequence[str], language: Language) -> list[str]:
 
 
 def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | None = None) -> Difference:
-    """`after` beside `before`.
+    """Compares `after` with `before`.
 
     Args:
-        labels: what the two are called; by default name and signature.
+        labels: the names of the two; by default name and signature.
     """
     names = labels or (_label(before), _label(after))
     pairs = list(zip(numbers(before), numbers(after), strict=True))
@@ -197,7 +197,7 @@ def _line_changes(
 
 
 def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[NumberChange, ...]:
-    """What is there more or less often; the largest change first."""
+    """Returns the names that occur more or less often; the largest change first."""
     names = [name for name in before | after if before.get(name, 0) != after.get(name, 0)]
     listed = [NumberChange(name, before.get(name, 0), after.get(name, 0)) for name in names]
     return tuple(sorted(listed, key=lambda c: -abs((c.after or 0) - (c.before or 0))))

@@ -1,9 +1,9 @@
-"""`inspect`: what JAX and XLA make of one call, built and read, never run.
+"""`inspect`: one call as JAX and XLA compile it, built and read, never run.
 
-Accepts what `bench` accepts. Specs and `jax.ShapeDtypeStruct`s stay shapes: nothing is allocated for them, so that a
-program too big for this machine can still be looked at. Where a step of JAX cannot be reached (a `Compiled` has no
-jaxpr, some wrappers do not trace) that part is None and `absent` says why. A call that does not build is an error,
-with the advice that a row of `bench` would have.
+It accepts the same inputs as `bench`. Specs and `jax.ShapeDtypeStruct`s stay shapes: nothing is allocated for them, so
+you can inspect a program that is too big for this machine. A step of JAX can be out of reach: a `Compiled` has no
+jaxpr, and some wrappers do not trace. Then that part has the value None, and `absent` gives the reason. A call that
+does not build is an error, with the advice that a row of `bench` would have.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def inspect(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Inspection:
-    """What the compiler makes of `fn(*args, **kwargs)`. Nothing is run.
+    """Inspects the compiled form of `fn(*args, **kwargs)`. Nothing is run.
 
     Args:
         fn: a plain function (inspected as `jax.jit(fn)`), a jitted one, a `Compiled`, or a wrapper that holds a jit.
-        args, kwargs: its inputs, as for `bench`; of specs and `jax.ShapeDtypeStruct`s only the shape is needed.
+        args, kwargs: its inputs, as for `bench`; for specs and `jax.ShapeDtypeStruct`s only the shape is needed.
         name: default: the function's own.
         jit: False: a call that runs operation by operation has no program, so this is refused.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`.
@@ -76,9 +76,9 @@ def inspect(
 
     Raises:
         UsageError: inputs that cannot be read, or an option that `fn` takes as well.
-        BenchaxError: the call does not trace, lower or compile; the message says where and what helps.
+        BenchaxError: the call does not trace, lower or compile; the message states where and what helps.
 
-    An argument of `fn` that is called like one of these is given through `functools.partial`.
+    If an argument of `fn` has the name of one of these, pass it through `functools.partial`.
 
     Example:
         >>> i = benchax.inspect(lambda x: x @ x, "f32[4,4]")
@@ -116,10 +116,10 @@ def inspect_prepared(case: Case, prepared: Prepared) -> Inspection:
 
 
 def abstract_inputs(case: Case) -> Inputs:
-    """The inputs of a case with shapes in place of specs; arrays stay what they are.
+    """Returns the inputs of a case with shapes instead of specs; arrays stay unchanged.
 
     Raises:
-        UsageError: a spec that cannot be read. Whatever the factory raises passes through.
+        UsageError: a spec that cannot be read. Exceptions of the factory pass through.
     """
     args, kwargs = case.inputs()
     static = static_arguments(case, args, kwargs)
@@ -142,7 +142,7 @@ def _abstract(leaf: Any, mesh: MeshSpec | None) -> Any:
 
 
 def _build(case: Case, prepared: Prepared) -> tuple[str, ...]:
-    """Builds it; returns what JAX warned of meanwhile.
+    """Builds it, and returns JAX's warnings from the build.
 
     Raises:
         BenchaxError: it cannot be built.

@@ -1,7 +1,7 @@
 """The other side of `benchax inspect --diff`: another signature, another function, another commit, another JAX.
 
-Another commit is inspected in a git worktree, another JAX in an environment of its own; both by this very command in a
-process of its own, whose JSON is read.
+Another commit is inspected in a git worktree, another JAX in a separate environment. Both run this same command in a
+separate process, and benchax reads its JSON.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _VERSION = re.compile(r"jax:(\d.*)", re.DOTALL)
 def differences(
     cases: Sequence[Case], selection: Selection, other: str, say: Callable[[str], None] = lambda text: None
 ) -> list[Difference]:
-    """Each case beside its other side: `other` is the second, of a commit or a JAX the first, as it is the older one.
+    """Compares each case with its other side. `other` is the second side. For a commit or a JAX it is the first side,
+    because it is the older one.
 
     Args:
-        say: told what takes long.
+        say: receives messages about long steps.
 
     Raises:
         UsageError: `other` is none of `PERMITTED`, or names something that does not exist.
@@ -79,10 +80,10 @@ def _is_target(word: str) -> bool:
 
 
 def inspect_in(launch: Launch, selection: Selection) -> list[Inspection]:
-    """What `benchax inspect --json` says in a process of another version.
+    """Returns the output of `benchax inspect --json` in a process of another version.
 
     Raises:
-        BenchaxError: it says an error.
+        BenchaxError: the process reports an error.
     """
     done = run_command_line(launch, ["inspect", "--json", *selection.words(selection.what)])
     if done.returncode:

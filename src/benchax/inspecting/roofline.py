@@ -1,8 +1,8 @@
-"""A program beside the rates of the machine: how long its bytes and its FLOPs take at the best rates that were reached.
+"""A program compared with the rates of the machine: the time for its bytes and its FLOPs at the best rates reached.
 
-Bytes are those that instructions read and write, so that a program whose values stay in caches can be faster than its
-bytes allow; where that happens, the share is above 100 % and said to be. FLOPs are compared with a matmul, which few
-other operations come near.
+Bytes are the bytes that instructions read and write. So a program whose values stay in caches can be faster than its
+bytes allow. Then the share is above 100 %, and a remark says so. FLOPs are compared with a matmul, whose rate few other
+operations approach.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DOT = re.compile(r"= (\w+)\[[^\]]*\](?:\{[^}]*\})? dot\(")
 
 
 def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None = None) -> Roofline:
-    """Bytes and FLOPs of one call beside the peaks.
+    """Compares bytes and FLOPs of one call with the peaks.
 
     Args:
-        peaks: None where none are known.
-        timing: of the same program; None where it was not run.
+        peaks: None if unknown.
+        timing: timing of the same program; None if it was not run.
     """
     counts, dtype = inspection.counts, matmul_type(inspection)
     if counts is None or peaks is None:
@@ -38,7 +38,8 @@ def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None 
 
 
 def matmul_type(inspection: Inspection) -> MatmulType:
-    """Returns the type of the first matmul in the program; f32 where there is none, or one of another type."""
+    """Returns the type of the first matmul in the program. It is f32 if there is no matmul, or if its type is another
+    one."""
     first = _DOT.search(inspection.hlo or "")
     return next((known for known in get_args(MatmulType) if first and first[1] == known), "f32")
 

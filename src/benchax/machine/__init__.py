@@ -1,4 +1,4 @@
-"""What this machine can resolve: who disturbs it, how steady its pace is, and the rates that it reaches.
+"""Examines this machine: its disturbances, the steadiness of its pace, and the highest rates.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -1,8 +1,8 @@
-"""What disturbs this machine, what that means for numbers, and what to do about it.
+"""Finds the disturbances of this machine, their effect on numbers, and remedies.
 
 `examine` watches the machine for a second and returns a `Diagnosis`: readings (`environment.py`, `noise.py`) and the
-advice that follows from them. It prints nothing, changes nothing, and works without JAX. Run it in a process of its
-own: Python's other threads look like a busy machine. Advice is grouped by what is to blame; its codes are stable.
+advice that follows from them. It prints nothing, changes nothing, and works without JAX. Run it in a separate process:
+Python's other threads look like a busy machine. Advice is grouped by cause; its codes are stable.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -57,17 +57,17 @@ class CompiledClock:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What slows Python itself down in this process."""
+    """The factors that slow Python itself down in this process."""
 
     is_debug_build: bool = False
     tracers: tuple[str, ...] = ()
-    """What is called for every line or call of Python: a debugger, coverage, a profiler."""
+    """Tools that Python calls for every line or call: a debugger, coverage, a profiler."""
     threads: int = 1
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `examine` found. `advice` follows from the rest."""
+    """The findings of `examine`. `advice` follows from the rest."""
 
     environment: Environment
     machine: Machine
@@ -79,7 +79,7 @@ class Diagnosis:
     spread: ReadingSpread | None
     """The spread of a fixed piece of pure Python, 200 samples of about 0.1 ms. None: the clock is too coarse."""
     smallest_effect: float | None
-    """A share; what it means is said by `noise.smallest_effect`. None: the clock is too coarse."""
+    """A share; `noise.smallest_effect` explains it. None: the clock is too coarse."""
     advice: tuple[Remark, ...] = ()
 
 
@@ -102,7 +102,7 @@ def interpreter() -> Interpreter:
 
 
 def compiled_clock() -> CompiledClock:
-    """Loads and tests it, in about 0.2 s; without JAX there is none."""
+    """Loads and tests it, in about 0.2 s. Without JAX there is no such clock."""
     try:
         from benchax.clock.selftest import reading_s, tier
     except ImportError as missing:
@@ -174,7 +174,7 @@ def examine_clock(clock: Callable[[], int], readings: int = 10_000) -> Clock:
 
 
 def advise(d: Diagnosis) -> tuple[Remark, ...]:
-    """What disturbs, what it means for numbers, what to do. Errors first."""
+    """Returns the disturbances, their effect on numbers, and remedies. Errors come first."""
     groups = (by_python, by_jax, by_neighbours, by_limits, by_variation, by_processor, by_clock)
     found = [remark for group in groups for remark in group(d)]
     order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}

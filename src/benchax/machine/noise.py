@@ -1,9 +1,9 @@
-"""What else the machine did while we measured, and what can be told apart in spite of it.
+"""Records the machine's other work during a measurement, and which differences can be seen in spite of it.
 
 For the engine: CPU time of others and of the hypervisor around a measurement (`start`, `finish`), preemptions around a
-sample, a pause of the garbage collector, the step of the clock. For the doctor: `watch`, which spends a second on
-finding out how often this process is kept from running, and how much a fixed piece of work varies. What follows from
-the readings is said elsewhere, by `remarks/` for one row and by `doctor.py` for the machine.
+sample, a pause of the garbage collector, the step of the clock. For the doctor: `watch`, which takes a second. It finds
+out how often this process is kept from running, and how much a fixed piece of work varies. Other modules draw
+conclusions from the readings: `remarks/` for one row, and `doctor.py` for the machine.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -59,7 +59,7 @@ _GAP_NS = 5_000
 """Longer than a reading of the clock by far, and than most timer interrupts: somebody else ran."""
 _ROUNDS = 200
 COMPARED_ROUNDS = 150
-"""What a paired comparison has at its first look: 6 blocks of 25 rounds."""
+"""The number of rounds that a paired comparison has at its first look: 6 blocks of 25 rounds."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Reading:
     """CPU seconds since boot by kind, over all cores, and those of this process and its descendants."""
 
     by_kind: dict[str, float] | None
-    """None where the system does not tell."""
+    """None if the system does not tell."""
     own_s: float
     cores: int
     at_s: float = field(default_factory=time.monotonic)
@@ -88,7 +88,7 @@ def start() -> Reading:
 
 
 def finish(begun: Reading) -> Noise:
-    """What the rest of the world did since `begun`. Shares are None where the interval was too short to tell."""
+    """Returns the load by all other processes since `begun`. Shares have the value None after a very short interval."""
     if (time.monotonic() - begun.at_s) * begun.cores < begun.least_s:  # a cell of a grid: reading takes time as well
         return Noise(_load_1m())
     return between(begun, start(), load_1m=_load_1m())
@@ -160,10 +160,10 @@ def smallest_step_ns(clock: Callable[[], int], readings: int = 10_000) -> int:
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Collects recent garbage now, and none inside the block. Nests; restores what was there before.
+    """Collects recent garbage now, and pauses the collector inside the block. Nests; restores the earlier state.
 
-    Only the two young generations: going through all objects of a process with JAX takes 50 ms, many times over in a
-    suite, and what is old did not become garbage just now.
+    It collects only the two young generations. Going through all objects of a process with JAX takes 50 ms, many times
+    over in a suite. Old objects did not become garbage just now.
     """
     was_enabled = gc.isenabled()
     # Before `disable`, so that garbage of the previous case is not carried through all samples of this one.
@@ -202,7 +202,7 @@ Pair = tuple[float, float]
 def watch(watch_s: float, clock: Callable[[], int], work: Callable[[], object]) -> tuple[Gaps, list[Pair]]:
     """Reads the clock without pause for `watch_s` seconds in 200 shares, and times `work` twice after each.
 
-    In turns, so that both see all of the time. Only what falls into the shares counts as a gap.
+    The two alternate, so that both see all of the time. Only pauses within the shares count as gaps.
     """
     share_ns = max(1, round(watch_s * 1e9 / _ROUNDS))
     watched_ns, gaps_ns, pairs = 0, list[int](), list[Pair]()
@@ -237,24 +237,24 @@ class ReadingSpread:
 
 
 def spread(times_s: Sequence[float], step_s: float) -> ReadingSpread | None:
-    """None where the median is below `step_s`, one step of the clock: then it is the clock that varies."""
+    """None if the median is below `step_s`, one step of the clock: then it is the clock that varies."""
     ordered = sorted(times_s)
     q25, middle, q75, p99 = (quantile(ordered, q) for q in (0.25, 0.5, 0.75, 0.99))
     return ReadingSpread(middle, (q75 - q25) / middle, p99 / middle) if middle >= step_s else None
 
 
 def smallest_effect(pairs: Sequence[Pair], step_s: float) -> float | None:
-    """The slowdown that `COMPARED_ROUNDS` paired rounds of this work, here and now, show four times in five.
+    """Returns the slowdown that `COMPARED_ROUNDS` paired rounds of this work, here and now, detect four times in five.
 
-    It is what to hope for, not what to expect: work on several threads or on much memory varies more, and so do new
-    buffers and new processes. It says nothing about times that were not taken side by side.
+    It is a best case: work on several threads or on much memory varies more, and so do new buffers and new processes.
+    It says nothing about times that were not taken side by side.
 
-    From d = ln(second / first), whose true median is 0: s = 1.4826 MAD(d) is its standard deviation where it is normal,
-    1.2533 s sqrt(E / n) the standard error of the median of n of them, E = 1 for independent ones (`effective_size`);
-    and 2.33 + 0.84 standard errors are what a two-sided test at 2 % finds with 80 % power (Lachin 1981, Controlled
-    Clinical Trials 2, 93-113). On recorded pairs of four JAX kernels at load 3 to 6 (21 processes each) the effect that
-    it gave was found in 82 to 88 % of resampled comparisons, half of it in 35 to 47 %.
-    Never below one step of the clock, `step_s`; None where a reading is shorter than that.
+    It comes from d = ln(second / first), whose true median is 0. s = 1.4826 MAD(d) is its standard deviation if it is
+    normal. 1.2533 s sqrt(E / n) is the standard error of the median of n values, with E = 1 for independent ones
+    (`effective_size`). A two-sided test at 2 % finds 2.33 + 0.84 standard errors with 80 % power (Lachin 1981,
+    Controlled Clinical Trials 2, 93-113). It was tried on recorded pairs of four JAX kernels at load 3 to 6 (21
+    processes each). 82 to 88 % of resampled comparisons found an effect of this size, and 35 to 47 % found half of it.
+    It is never below one step of the clock, `step_s`. The result is missing (None) if a reading is shorter than that.
 
     Returns:
         A share: 0.02 is 2 %.

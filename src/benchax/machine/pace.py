@@ -1,12 +1,12 @@
 """The pace of this machine, and how far it differs from one moment to the next.
 
-A core is slower while its neighbours work, those of other virtual machines too: in steps of 2 to 5 %, each for seconds
-to minutes. Processes that are measured within seconds share the pace of that moment, a repetition meets another one,
-and no reading of the function tells them apart. So each run reads a fixed piece of work, the readings of this machine
-are kept, and intervals between processes are wide enough for what paces scatter by.
+A core is slower while its neighbors work, also those of other virtual machines: in steps of 2 to 5 %, each for seconds
+to minutes. Processes that are measured within seconds share the pace of that moment. A repetition has another pace, and
+no reading of the function shows the difference. So each run times a fixed piece of work, and the readings of this
+machine are kept. Intervals between processes are wide enough for the scatter of the pace.
 
-The readings are lines "when seconds" of a file in the user's cache folder, one file for each machine and Python. Where
-there is none, or too few of them, the scatter is not known.
+The readings are lines "when seconds" of a file in the user's cache folder, one file for each machine and Python.
+Without a file, or with too few lines, the scatter is not known.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -28,11 +28,11 @@ from benchax.model import Environment
 from benchax.whole_files import write_whole
 
 _WORK = bytes(128 * 1024)
-"""Lies in the nearest caches; hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
+"""Fits into the nearest caches. Hashing it takes 0.1 to 0.3 ms and follows the clock rate of the core alone."""
 _REPEATS = 9
 LEAST_MOMENTS = 10
-"""Fewer say little: a standard deviation may be half of what it is (chi-squared with 9 degrees of freedom: 0.55 at 2.5
-%)."""
+"""With fewer moments, a standard deviation can be half of its true value (chi-squared with 9 degrees of freedom: 0.55
+at 2.5 %)."""
 APART_S = 1.0
 """Readings that lie closer together are of one moment."""
 KEPT, AGE_S = 500, 30 * 86400.0
@@ -59,7 +59,7 @@ def note_pace(where: Environment, folder: Path | None = None) -> float | None:
         folder: where the files are; default: in the user's cache folder.
 
     Returns:
-        The standard deviation of their logarithms, as a share; None where fewer than `LEAST_MOMENTS` are known.
+        The standard deviation of their logarithms, as a share; None if fewer than `LEAST_MOMENTS` are known.
     """
     path = (folder or Path(platformdirs.user_cache_dir("benchax")) / "pace") / _file_name(where)
     known, now = _read(path), _now_s()
@@ -105,8 +105,8 @@ def _read(path: Path) -> list[tuple[float, float]]:
 
 
 def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
-    """Adds the last one, or writes the newest ones anew where they have become many. A folder that cannot be written
-    is none of the measurement's business: then nothing is known the next time."""
+    """Adds the last one, or writes only the newest ones if there are too many. A folder without write permission does
+    not affect the measurement: then nothing is known the next time."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         if len(known) < 2 * KEPT:

@@ -1,15 +1,15 @@
 """The highest rates of this machine that we can reach: bytes per second in memory and in caches, FLOP/s of a matmul.
 
-A scale for other programs: "70 % of the rate of memory". Each rate is that of the *fastest* repeat. For a peak that is
-the right statistic, since whatever disturbs a repeat makes it slower and nothing makes it faster; it is the wrong one
-for everything else. A rate never says more than what was reached: it is work by the whole time of one call, dispatch
-and wait included, and calls are made long enough (20 ms) for those to be below 0.1 %.
+They are a scale for other programs: "70 % of the rate of memory". Each rate comes from the *fastest* repeat. For a peak
+that is the right statistic, since disturbances only make a repeat slower. It is the wrong statistic for everything
+else. A rate is never above a rate that was reached. It is the work over the whole time of one call, with dispatch and
+wait. Calls are long enough (20 ms) that these are below 0.1 %.
 
 Bytes are read from and written to one array in place, by a loop inside one program whose argument is donated. So no
 page is touched for the first time: on CPU a program that returns a large new array is slower by that, often by half.
 
-The rates are kept (`kept_peaks.py`) by the fingerprint of machine, device, settings and JAX. A file that cannot be read
-is measured anew.
+The rates are kept (`kept_peaks.py`) by the fingerprint of machine, device, settings and JAX. If a file cannot be read,
+the rates are measured again.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -55,8 +55,8 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
     """Returns the rates of the first local device, from the file, or measured now.
 
     Args:
-        measure: False: only what is kept; None where nothing is.
-        dtypes: of the matmuls. Those that are missing in the file are measured, and kept as well.
+        measure: False: returns only kept rates; None if there are no kept rates.
+        dtypes: the types of the matmuls. Missing ones are measured, and kept as well.
         folder: where the files are; default: in the user's cache folder.
     """
     path = file_of(fingerprint(), folder)
@@ -71,7 +71,7 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
 
 
 def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
-    """`known` and the matmuls that it lacks; all of it where nothing is known."""
+    """Returns `known` with its missing matmuls; measures everything if nothing is known."""
     absent: list[Absent] = []
 
     def attempt(what: str, rate: Callable[[], float]) -> float | None:
@@ -161,7 +161,7 @@ def _cache_bytes_per_s() -> float:
 
 
 def _long_enough(turns_s: Callable[[int], float]) -> int:
-    """Turns that take `CALL_S` together."""
+    """The number of iterations that take `CALL_S` together."""
     turns = 1
     while (took_s := turns_s(turns)) < CALL_S and turns < 2**28:
         turns = max(2 * turns, min(100 * turns, int(1.2 * turns * CALL_S / max(took_s, 1e-9))))

@@ -1,8 +1,8 @@
-"""Kernels whose slowness is known, because it was planted: more turns of one and the same compiled loop.
+"""Kernels with a known, planted slowdown: more iterations of the same compiled loop.
 
-What `paired_runs/protocol.py` has benchax judge. They cover what calls spend their time on: many small steps, matrix
-products, memory that is read, memory that is newly allocated. All of them compute long enough that what a call costs
-beside the loop hardly dilutes the plant; how much longer a call really takes is measured, never assumed.
+`paired_runs/protocol.py` lets benchax judge them. They cover the usual kinds of work: many small steps, matrix
+products, reading memory, and allocating memory. All of them compute long enough that the rest of a call hardly dilutes
+the planted slowdown. The real slowdown of a call is measured, never assumed.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -22,18 +22,19 @@ _PIECES = 64
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function of arrays, in as many turns as are asked for."""
+    """A function of arrays, with the requested number of iterations."""
 
     name: str
     make: Callable[[int], Callable[..., Any]]
-    """A new function each time, of so many turns. Made in here, it travels to other processes by value."""
+    """Makes a new function each time, with this many iterations. Made in here, it travels to other processes by value.
+    """
     specs: tuple[str, ...]
     """The specs of its arrays."""
     turns: int
-    """The turns of the baseline; a multiple of 20, so that +5 % is exactly so many turns more."""
+    """The iterations of the baseline; a multiple of 20, so that +5 % is a whole number of iterations."""
 
     def slower(self, share: float) -> Callable[..., Any]:
-        """With `share` of the turns added; 0 makes an unchanged copy."""
+        """Adds `share` of the iterations; 0 makes an unchanged copy."""
         return self.make(round(self.turns * (1 + share)))
 
 

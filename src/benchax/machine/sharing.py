@@ -20,7 +20,7 @@ _CHOSEN = (PREALLOCATE, "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTI
 
 
 def memory_on_demand(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables for processes that share an accelerator: empty where JAX has none, or the user has set others."""
+    """Variables for processes that share an accelerator: empty if JAX has none, or the user has set others."""
     if any(name in environ for name in _CHOSEN) or not has_jax_plugins():
         return {}
     return {PREALLOCATE: "false"}

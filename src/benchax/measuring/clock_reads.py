@@ -1,8 +1,8 @@
-"""What a function reads of the clock while it is traced: a compiled program keeps what it read then, for good.
+"""Finds a function's readings of the clock while it is traced: a compiled program keeps these values for good.
 
-Two traces do not show it: in float32 the seconds since 1970 step by 128. So Python is asked which functions are called
-(`sys.setprofile`), and those of the user's own lines that read a clock are told by name. Numbers by chance are left to
-the two traces: a generator with a fixed seed gives the same ones each time, and is fine.
+Two traces do not show it: in float32 the seconds since 1970 step by 128. So Python reports the called functions
+(`sys.setprofile`), and the user's own lines that read a clock are reported by name. The two traces find random numbers:
+a generator with a fixed seed gives the same ones each time, and is fine.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -39,7 +39,7 @@ class ClockRead(NamedTuple):
 
 
 def why_not_watched() -> str:
-    """Why `watch_clock_reads` would find nothing now; empty where it looks."""
+    """Why `watch_clock_reads` would find nothing now; empty if it looks."""
     # Up to Python 3.11: there cProfile is no function, and could not be put back.
     before = sys.getprofile()
     return "a profiler (cProfile) is watching this process" if before is not None and not callable(before) else ""
@@ -47,7 +47,7 @@ def why_not_watched() -> str:
 
 @contextmanager
 def watch_clock_reads() -> Iterator[list[ClockRead]]:
-    """The readings of the block, each line once; complete when the block has ended. None where `why_not_watched`."""
+    """The readings of the block, each line once; complete when the block has ended. None if `why_not_watched`."""
     found: dict[ClockRead, None] = {}
     reads: list[ClockRead] = []
 

@@ -1,12 +1,12 @@
-"""The observed peak of one call in an accelerator's memory: by how much it lifts the mark of the allocator.
+"""Observes the peak of one call in an accelerator's memory: the amount by which it lifts the allocator's mark.
 
 The mark (`peak_bytes_in_use`) cannot be set back, and compiling has mostly lifted it above what any call needs: XLA
-tries its kernels on buffers of its own. So what lies between the memory in use and the mark is filled with an array
-first. Then whatever a call takes lifts the mark by just that.
+tries its kernels on its own buffers. So an array first fills the memory between the memory in use and the mark. Then a
+call lifts the mark by exactly the memory that it takes.
 
-What it lifts is what the allocator hands out: blocks that are up to twice as large as what was asked for, where nothing
-else is free (16.02 MiB of temporaries were 32 MiB in a process that takes memory as it needs it). So a reading errs
-upwards, and the least of them counts. Tried on an NVIDIA H100 with jax 0.11.2: `docs/verified/`.
+The mark counts the blocks of the allocator. They are up to twice as large as requested if no other block is free (16.02
+MiB of temporaries were 32 MiB in a process that takes memory as it needs it). So a reading is too large or right, and
+the least reading counts. Tried on an NVIDIA H100 with jax 0.11.2: `docs/verified/`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -29,14 +29,14 @@ METHOD = "memory_stats"
 
 @dataclass(frozen=True)
 class DeviceUsage:
-    """What an accelerator's allocator says: bytes in use now, and at their highest since the process began."""
+    """The state of an accelerator's allocator: bytes in use now, and at their highest since the process began."""
 
     in_use: int
     peak: int
 
 
 def device_usage(device: Any) -> DeviceUsage:
-    """Raises `NotMeasured` where the device's allocator does not say (on CPU it never does)."""
+    """Raises `NotMeasured` if the device's allocator does not say (on CPU it never does)."""
     stats = device.memory_stats() or {}
     if "bytes_in_use" not in stats or "peak_bytes_in_use" not in stats:
         raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")

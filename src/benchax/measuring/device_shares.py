@@ -1,7 +1,7 @@
-"""On how many devices a program runs, and how long each of them was at work and in collectives in one call.
+"""Finds the number of devices of a program, and the time that each one works and is in collectives in one call.
 
-The latter out of one recording of several calls by JAX's profiler, in a pass of its own. What communication is, and
-which of it is exposed, is defined in `profiling/communication.py`.
+The time comes from one recording of several calls by JAX's profiler, in a separate pass. `profiling/communication.py`
+defines communication and exposed communication.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -44,7 +44,7 @@ def devices_of(subject: Subject) -> Devices | None:
 
 
 def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
-    """What each of `count` devices does in one call, on average of several.
+    """Records the activity of each of `count` devices in one call, on average of several calls.
 
     Raises:
         NotMeasured: it could not be recorded, or the recording lacks a device or some of its work.

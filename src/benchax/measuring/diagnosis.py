@@ -23,7 +23,7 @@ _TYPE = re.compile(r"of type <class '(?:\S+\.)?(\S+)'>")
 
 
 def diagnose(error: BaseException, stage: str) -> Failure:
-    """What went wrong in `stage`, as a row can keep it."""
+    """Describes the error in `stage`, in a form that a row can keep."""
     kind, advice = _judge(error, stage)
     where = user_line(error)
     message = cap(_message(error)) + (f" (at {where})" if where else "")
@@ -171,7 +171,7 @@ def _message(error: BaseException) -> str:
 
 
 def user_line(error: BaseException) -> str | None:
-    """file:line of the innermost frame of the user's own code; None if there is none."""
+    """file:line of the innermost frame of the user's own code; None if there is no such frame."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None

@@ -3,9 +3,10 @@
     prepare (inputs, trace, lower, compile) → artifacts → first run → check → transfers → warm up → dispatch → samples
     → memory → remarks
 
-What was measured before something failed is kept, beside the failure. A part that cannot be measured here says why and
-the rest goes on. `Options.stages` ends the list earlier; then memory comes before the samples, as part of warming up,
-so that a slow function is called as seldom as possible. How it is checked and sampled, a `CaseSampler` says.
+After a failure, the row keeps the earlier measurements, together with the failure. A part that cannot be measured here
+gives the reason, and the rest goes on. `Options.stages` ends the list earlier. Then memory comes before the samples, as
+part of warming up, so that a slow function is called as seldom as possible. A `CaseSampler` decides how the case is
+verified and sampled.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -95,8 +96,8 @@ def fill(
     cold: Cold = "function",
     prepared: Prepared | None = None,
 ) -> Subject:
-    """Fills the record, as far as `options.stages` reaches. What the user's function raises passes through; what was
-    found out before is in the record then."""
+    """Fills the record, as far as `options.stages` reaches. Exceptions of the user's function pass through; the record
+    then has all earlier results."""
     with _without_warnings():
         if prepared is None:
             prepared = prepare(case, options.seed, record.enter)
@@ -166,7 +167,7 @@ def _run(
 
 
 def _left_out(options: Options) -> list[Absent]:
-    """What `Options.stages` did not ask for."""
+    """The parts that `Options.stages` excludes."""
     why = f"only stages={options.stages!r} was asked for"
     parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
     return [Absent(what, why, is_by_choice=True) for part in parts for what in part]
@@ -229,9 +230,9 @@ def _record_shares(record: Record, subject: Subject) -> None:
 def _called_and_observed(
     record: Record, case: Case, prepared: Prepared, subject: Subject, options: Options, sampler: CaseSampler
 ) -> tuple[Subject, float | None]:
-    """First run, verification and memory with as few calls as can be; and the seconds of the last call.
+    """First run, verification and memory with as few calls as possible. Also returns the seconds of the last call.
 
-    Of an eager function on CPU the first run is the one that goes before a reading of memory.
+    On CPU, the first run of an eager function is also the call before a reading of memory.
     """
     if subject.program.kind != "eager" or not options.memory or jax.default_backend() != "cpu":
         subject = _called(record, case, prepared, subject, sampler)
@@ -271,7 +272,7 @@ def _dispatch(record: Record, subject: Subject, prepared: Prepared) -> None:
 
 
 def _drop_disturbed_floor(record: Record, subject: Subject) -> None:
-    """Drops a call floor from a moment when calls took far more or less time than `wall` says: it can't be
+    """Drops a call floor from a moment when calls took far more or less time than `wall` shows. Such a floor can't be
     compared with the other times of the row."""
     floor = record.stages.call_floor
     wall_s = next((s.summary.median_s for s in record.samples if s.timer == "wall"), 0.0)

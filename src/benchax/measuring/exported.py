@@ -1,8 +1,8 @@
 """A measured function as a program that can be kept and run again: StableHLO, exported by `jax.export`.
 
-It is a function of the array leaves alone: static arguments and other objects are part of it, so that neither custom
-pytrees nor the user's code are needed to run it. It donates the leaves that the function donates. It leaves out the
-user's Python: tracing, wrappers, dispatch of static arguments.
+It is a function of the array leaves alone: static arguments and other objects are part of it. So it runs without custom
+pytrees and without the user's code. It donates the leaves that the function donates. It leaves out the user's Python:
+tracing, wrappers, dispatch of static arguments.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -65,10 +65,11 @@ def exported(subject: Subject) -> Program:
 
 
 def digest_source(traced: jax.stages.Traced | None, lowered: jax.stages.Lowered | None) -> str:
-    """A digest of all that decides what `exported` gives; empty where it is not known, or long to find out.
+    """Returns a digest of all that determines the result of `exported`. Empty if it is not known, or takes long to
+    compute.
 
-    The text of the lowered program does not say which arguments it does not use, that of the jaxpr not which numbers
-    are part of it. Neither names files or lines.
+    The text of the lowered program does not show which arguments are unused. The text of the jaxpr does not show which
+    numbers are part of it. Neither names files or lines.
     """
     if traced is None or lowered is None or sum(getattr(c, "nbytes", 0) for c in traced.jaxpr.consts) > MOST_CONSTANTS:
         return ""
@@ -120,7 +121,7 @@ def _text(content: bytes) -> str:
 
 
 class ImportedProgram:
-    """A program that was exported. Raises `ValueError` (of jax.export) for bytes that are none."""
+    """A program that was exported. Raises `ValueError` (of jax.export) for bytes that are not such a program."""
 
     def __init__(self, content: bytes) -> None:
         self._exported = export.deserialize(bytearray(content))
@@ -130,11 +131,11 @@ class ImportedProgram:
 
     @property
     def specs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """What it must be given."""
+        """The specs of its inputs."""
         return tuple(jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self._exported.in_avals)
 
     def program(self) -> programs.CallableProgram:
-        """As something that can be built and timed; of a new function each time, so that it is compiled anew."""
+        """Returns it in a form that can be built and timed: a new function each time, so that it is compiled again."""
         call = self._exported.call
         jitted = jax.jit(lambda *leaves: call(*leaves), donate_argnums=self._donated)
         return programs.CallableProgram("plain", jitted, None, None)

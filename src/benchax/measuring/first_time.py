@@ -1,10 +1,11 @@
-"""What JAX does once in a process is done on a program of ours, before the stages of the user's are timed.
+"""Triggers JAX's one-time work in a process with a small program, before the stages of the user's program are timed.
 
-The first function that is lowered in a process took 30 to 60 ms for it, the next one 8: modules are imported, dialects
-of MLIR loaded, LLVM begins. So a small program is traced, lowered and compiled first (50 ms, once).
+Lowering the first function in a process took 30 to 60 ms, and lowering the next one took 8. In the first, JAX imports
+modules, loads dialects of MLIR, and starts LLVM. So a small program is traced, lowered and compiled first (50 ms,
+once).
 
-What cannot be done beforehand is the first use of a function of JAX: `relu` is itself jitted, and is traced when it is
-first met with such shapes. A function that brings operations that none before it had says so, in `Stages.cold`.
+The first use of a function of JAX cannot be done beforehand: `relu` is itself jitted, and is traced at its first use
+with such shapes. If a function has operations that no earlier function had, `Stages.cold` says so.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -1,10 +1,10 @@
-"""The floor of a call: how long calling a program takes that does next to nothing, in turns with the measured one.
+"""The floor of a call: the time to call a program that does almost nothing, alternately with the measured one.
 
-The program has the measured one's tree of arguments (each array a number, on the same device), as many results, and is
-on the same side of the limit from which XLA:CPU hands programs to another thread. It goes through `jax.jit` or a
-`Compiled`, as the measured one does; what a wrapper around a jit costs beyond that is not in it.
+The program has the measured one's tree of arguments (each array a number, on the same device), and as many results. It
+is on the same side of the limit from which XLA:CPU hands programs to another thread. It goes through `jax.jit` or a
+`Compiled`, as the measured one does. The additional cost of a wrapper around a jit is not included.
 
-In turns, because two medians that were taken one after the other on a busy machine differ by what the machine did.
+The two alternate, because two medians taken one after the other on a busy machine differ with the machine's load.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -32,7 +32,7 @@ from benchax.static_leaves import drop
 from benchax.units import seconds
 
 LONGEST_CALL_S = 1e-3
-"""Beside longer calls the floor, of 5 to 100 µs, does not matter."""
+"""For longer calls, the floor of 5 to 100 µs does not matter."""
 PAIRS = 40
 TIME_NS, ACCELERATOR_NS = 2_000_000, 20_000_000
 """The floor of a GPU is some 100 µs, and its first launches take longer."""

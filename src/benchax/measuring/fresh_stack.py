@@ -1,12 +1,12 @@
 """Runs what is timed at the top of an empty Python stack.
 
-JAX records the Python traceback of each call of a compiled function and of each wait for an array, for what it may have
-to say of errors: 10 to 40 ns for every frame above the call. A call of 4.4 µs took 5.0 under 20 frames, 5.6 under 50
+JAX records the Python traceback of each call of a compiled function and of each wait for an array, for its error
+messages. This takes 10 to 40 ns for every frame above the call. A call of 4.4 µs took 5.0 under 20 frames, 5.6 under 50
 and 10 under 300 (jax 0.10.2). So the same function took longer in a pytest session (42 frames) than by `benchax.bench`
 (11), and longer in a worker process than here.
 
-A greenlet has no frames above it, in the thread in which it runs: what the user has set for this thread alone, as
-`with jax.default_matmul_precision(...)` does, holds in it. 4.4 µs are 4.4 µs under 300 frames then.
+A greenlet has no frames above it, but runs in the same thread. So the user's settings for this thread hold in it, such
+as `with jax.default_matmul_precision(...)`. 4.4 µs are then 4.4 µs under 300 frames.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -26,10 +26,10 @@ R = TypeVar("R")
 
 
 def on_fresh_stack(call: Callable[P, R]) -> Callable[P, R]:
-    """`call`, which sees none of its callers. What it raises passes through.
+    """Returns `call` so that it sees none of its callers. Its exceptions pass through.
 
-    The first call of a compiled function on a new stack takes 5 µs longer, as Python gets memory for its frames: for
-    work of many calls, of which a median is taken. Single readings take `sample_on_fresh_stack`.
+    The first call of a compiled function on a new stack takes 5 µs longer, because Python gets memory for its frames.
+    So use it for work of many calls whose median is taken. Single readings take `sample_on_fresh_stack`.
     """
 
     @wraps(call)
@@ -59,6 +59,6 @@ def sample_on_fresh_stack(sample: Callable[[int], int]) -> Callable[[int], int]:
 
 
 def _serve(sample: Callable[[int], int], n: int) -> None:
-    """Takes a reading each time it is switched to, until nobody knows it any more."""
+    """Takes a reading each time it is switched to, until no reference to it is left."""
     while (back := getcurrent().parent) is not None:  # each reading may have another caller
         n = back.switch(sample(n))

@@ -30,7 +30,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the function is called with, on the device, and what of it was there before."""
+    """The inputs of the function, on the device, and the part of them that was there before."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -39,13 +39,13 @@ class Inputs:
     numpy_bytes: int = 0
     """Bytes that the caller gave as NumPy arrays."""
     narrowed: tuple[str, ...] = ()
-    """What was asked in 64 bits and placed in 32, because JAX's x64 mode is off: "float64 to float32"."""
+    """Inputs requested in 64 bits and placed in 32, because JAX's x64 mode is off: "float64 to float32"."""
     labels: tuple[str, ...] = ()
     """Names of the positional arguments, where the function has a signature."""
     mutated: dict[int, tuple[Any, tuple[str, ...]]] = field(default_factory=dict, compare=False, repr=False)
     """Found once for each program that takes these inputs (`Subject.mutated`), which costs a trace."""
     anew: Callable[[], Call] | None = field(default=None, compare=False, repr=False)
-    """Makes the arguments of each call, where the case has a setup of its own."""
+    """Makes the arguments of each call, if the case has its own setup."""
 
     @property
     def data(self) -> list[jax.Array]:
@@ -92,8 +92,8 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     """Calls the case's input factory and places the result.
 
     Raises:
-        UsageError: a spec that cannot be read, or not lie on the mesh of the case; a mesh that no spec mentions.
-            Whatever the factory raises passes through.
+        UsageError: a spec that cannot be read, or not be placed on the mesh of the case; a mesh that no spec mentions.
+            Exceptions of the factory pass through.
     """
     args, kwargs = case.inputs()
     static = static_arguments(case, args, kwargs)
@@ -160,7 +160,7 @@ def is_plain(case: Case) -> bool:
 
 
 def _check_mesh_is_used(case: Case, call: Any) -> None:
-    """A mesh that nothing lies on would be named in a row that knows nothing of it."""
+    """Refuses a mesh that holds no array: the row would name a mesh that has no effect."""
     if case.mesh is None:
         return
     specs = [leaf for leaf in jax.tree.leaves(call) if isinstance(leaf, str) and is_spec(leaf)]

@@ -1,13 +1,12 @@
-"""Settings of JAX: what a program has set and a worker must set too, and those of a cache for the length of a job.
+"""Settings of JAX: the program's settings that a worker needs, too, and those of a cache for the length of a job.
 
-Settings travel that were made anywhere but in the environment. With the cache, which is persistent, one worker reads
-what another one has compiled. The program that sends the jobs is not touched: its stages are those of real
-compilations. The setting is public; that JAX has to be told to look at it again is not
-(`jax.experimental.compilation_cache`, jax 0.6.0 to 0.12.0.1). Without it programs are compiled again, which takes
-longer and changes nothing else.
+Settings from all sources except the environment travel to the worker. With the persistent cache, one worker reads the
+compilations of another one. The program that sends the jobs is not affected: its stages are those of real compilations.
+The setting is public. The function that makes JAX read it again is not (`jax.experimental.compilation_cache`, jax 0.6.0
+to 0.12.0.1). Without it, programs are compiled again, which takes longer and changes nothing else.
 
-Programs of ours, which time a function or check its result, are kept from run to run: they took more than half of the
-processor time of a run of short cases. The measured function itself is compiled each time.
+benchax's own programs, which time a function or check its result, are kept from run to run. Compiling them took more
+than half of the processor time of a run of short cases. The measured function itself is compiled each time.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -58,7 +57,7 @@ MOST_KEPT_BYTES = 256 * 2**20
 
 @lru_cache(maxsize=1)
 def kept_programs() -> str:
-    """The folder of the programs that are kept on this machine; empty where there can't be one.
+    """The folder of the programs that are kept on this machine; empty if there can't be one.
 
     A home folder may be shared by machines, and compiled code runs on processors of its own kind alone.
     """
@@ -74,7 +73,7 @@ def kept_programs() -> str:
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Until half of `most_bytes` is free again, where there are more."""
+    """If there are more than `most_bytes`, removes the oldest until half of `most_bytes` is free again."""
     files = sorted((file.stat().st_mtime, file.stat().st_size, file.path) for file in os.scandir(folder))
     total = sum(size for _, size, _ in files)
     if total <= most_bytes:
@@ -89,7 +88,7 @@ def _remove_oldest(folder: Path, most_bytes: int) -> None:
 
 @contextmanager
 def keep_programs() -> Iterator[None]:
-    """Programs are read from and written to the folder of this machine inside the block, where there is one."""
+    """Inside the block, programs are read from and written to the folder of this machine, if there is one."""
     if not (folder := kept_programs()):
         yield
         return

@@ -1,7 +1,8 @@
-"""A measured call as a jaxpr, and an evaluator that runs jaxprs equation by equation by other rules of arithmetic.
+"""A measured call as a jaxpr, and an evaluator that runs jaxprs equation by equation with other arithmetic.
 
-`verification.py` evaluates in double precision, `rounding_noise.py` with roundings of another luck. Calls (`jit`, custom
-derivatives, `remat`) are inlined and so is the branch that is taken; bodies of loops are traced anew by the same rules.
+`verification.py` evaluates in double precision, `rounding_noise.py` with randomised rounding. Calls (`jit`, custom
+derivatives, `remat`) are inlined and so is the branch that is taken; bodies of loops are traced again by the same
+rules.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -42,11 +43,11 @@ class TracedCall:
 
 
 def trace_call(subject: Subject) -> TracedCall:
-    """The call of `subject` as it was traced to be compiled, or else its eager function traced here.
+    """Returns the call of `subject` as it was traced for compiling, or else its eager function, traced here.
 
     Raises:
-        NotMeasured: it cannot be traced, or holds what cannot be run by other rules (callbacks with effects, kernels
-            of its own, references, programs for several devices).
+        NotMeasured: it cannot be traced, or it has parts that cannot run by other rules (callbacks with effects, custom
+            kernels, references, programs for several devices).
     """
     try:
         found = _traced_to_compile(subject) or _trace_here(subject)
@@ -63,7 +64,7 @@ def trace_call(subject: Subject) -> TracedCall:
 
 
 def _traced_to_compile(subject: Subject) -> TracedCall | None:
-    """None where calls change their arguments, or where it is a wrapper that was traced."""
+    """None if calls change their arguments, or if it is a wrapper that was traced."""
     if subject.program.kind not in ("plain", "jit") or subject.inputs.is_stateful:
         return None
     args, kwargs = subject.calls(1)[0]
@@ -82,7 +83,7 @@ def _trace_here(subject: Subject) -> TracedCall:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Runs programs by rules of its own.
+    """Runs programs by its own rules.
 
     `enter` takes in inputs and constants, `dtype` says what values of a declared dtype are here, and `apply` gives the
     results of an equation that runs no program.
@@ -129,7 +130,7 @@ class Evaluator:
             raise NotMeasured(f"{name} cannot be evaluated ({_first_line(error)})") from error
 
     def retrace(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters, the programs among them traced anew by these rules."""
+        """Returns the parameters; programs among them are traced again by these rules."""
         return {name: jax.tree.map(self._retraced, value, is_leaf=is_program) for name, value in params.items()}
 
     def _retraced(self, value: Any) -> Any:

@@ -1,14 +1,14 @@
 """The observed peak of resident memory of one call, in this process, in an extra untimed pass. Linux with glibc.
 
 The kernel keeps a high-water mark of resident memory (VmHWM) that can be set back (writing 5 to /proc/self/clear_refs).
-On its own that mark misses most arrays below 32 MiB, because glibc serves them from memory that it kept from earlier
-frees; so for this pass glibc is told to map every block from 64 KiB up afresh and to give back what it kept. Then the
-mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page faults), hence never while something is
-timed; afterwards the thresholds are set to 32 and 64 MiB, where glibc's own adaptation ends up in a process that has
+On its own, that mark misses most arrays below 32 MiB, because glibc serves them from memory that it kept from earlier
+frees. So for this pass, glibc has to map every block from 64 KiB up afresh and to give back its kept memory. Then the
+mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page faults), so it never happens during timing.
+Afterwards the thresholds are set to 32 and 64 MiB. glibc's own adaptation reaches these values in a process that has
 freed one big array.
 
-The mark belongs to the whole process: what other threads allocate meanwhile counts. The memory of accelerators is
-observed in `device_memory.py`.
+The mark belongs to the whole process: allocations by other threads at the same time count. `device_memory.py` observes
+the memory of accelerators.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -34,16 +34,18 @@ from benchax.watching.compiles import watch_compiles
 
 METHOD = "VmHWM"
 ACCURACY_BYTES = 512 * 2**10
-"""What the method cannot tell from nothing: other threads, and blocks too small to be mapped on their own."""
+"""The method's uncertainty: other threads, and blocks too small to be mapped on their own."""
 CALLS = 3
 """One that is not read, and two that are."""
 AGREEING, MOST_EAGER_READINGS = 3, 10
-"""Readings of an eager call, of which no two are alike: how far Python runs ahead decides how many arrays live at once.
-So many where they agree."""
+"""Readings of an eager call. No two of them are alike: how far Python runs ahead decides how many arrays exist at once.
+The first number is enough if they agree."""
 SAME_SHARE = 0.03
 """Readings that are not farther apart are one figure."""
 SETTLED_READINGS, MOST_READINGS = 5, 50
-"""Resident memory counts as settled after so many equal readings, 1 ms apart; waited for at most so many."""
+"""Resident memory counts as settled after the first number of equal readings, 1 ms apart. The second number is the most
+readings to wait for.
+"""
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 

@@ -1,7 +1,7 @@
-"""How far the calls of a case rise above what was there before: when they are observed, and of which calls.
+"""Observes how far the calls of a case raise memory: when, and for which calls.
 
-In passes of their own: of resident memory on CPU (`memory.py`), of the device's on an accelerator
-(`device_memory.py`). A part that cannot be observed says why, and the rest goes on.
+It takes separate passes: for resident memory on CPU (`memory.py`), for the device's memory on an accelerator
+(`device_memory.py`). A part that cannot be observed gives the reason, and the rest goes on.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -24,7 +24,7 @@ QUICK_CALL_S = 0.3
 
 
 def observe_memory(record: Record, subject: Subject, options: Options) -> None:
-    """The observed rises of both calls, in passes of their own."""
+    """Observes the rises of both calls, in separate passes."""
     if not options.memory:
         record.absent += [
             Absent(f"memory.{name}", "switched off", is_by_choice=True)
@@ -64,8 +64,8 @@ def device_of(subject: Subject) -> Any:
 
 
 def _readings(subject: Subject) -> int:
-    """Returns how often an eager call is made, the unread one included: seldom where each has buffers of its own, which
-    all wait in memory."""
+    """Returns how often an eager call is made, including the unread call. It is rare if each call has its own buffers,
+    which all wait in memory."""
     return memory.CALLS if subject.needs_renewal else memory.MOST_EAGER_READINGS + 1
 
 
@@ -97,8 +97,8 @@ def _eager_has_run(record: Record, subject: Subject) -> bool:
 
 
 def observe_next_call(record: Record, subject: Subject) -> float | None:
-    """The rise of an eager function by one call, or two if they are short, after one that went before it while every
-    block was mapped; returns its seconds, None where there is none."""
+    """Observes the rise of an eager function by one call, or two if they are short. Before it, one call runs while
+    every block is mapped. Returns the seconds of that call; None if there was no such call."""
     record.enter("memory")
     if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
         return None

@@ -1,7 +1,7 @@
-"""Puts arrays where their specs say: the mesh of JAX's devices, shardings, and on how many devices a program runs.
+"""Places arrays as their specs say: the mesh of JAX's devices, shardings, and the number of devices of a program.
 
-Axes are automatic, so that XLA works out the sharding of what a function computes, whatever kind is the default of a
-JAX. A user who wants other axes gives a mesh of their own, or sharded arrays.
+Axes are automatic, whatever the default of the JAX version. So XLA works out the sharding of computed values. Users who
+want other axes pass their own mesh, or sharded arrays.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -23,10 +23,10 @@ FAKE_DEVICES = "on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={n}"
 
 
 def make_mesh(spec: MeshSpec) -> Mesh:
-    """The user's own mesh, or the first devices of JAX, those of all processes counted, in their order.
+    """Returns the user's own mesh, or a mesh of JAX's first devices in their order. Devices of all processes count.
 
     Raises:
-        UsageError: it takes more devices than there are.
+        UsageError: it needs more devices than there are.
     """
     devices = jax.devices()
     if spec.given is not None:
@@ -49,10 +49,10 @@ def _are(n: int) -> str:
 
 
 def sharding_of(spec: ArraySpec, mesh: MeshSpec | None) -> NamedSharding | None:
-    """Where an array of that spec lies; None for one device, which is where no mesh is given.
+    """Returns the sharding of an array of that spec; None for one device, which means that no mesh is given.
 
     Raises:
-        UsageError: it cannot lie there (`MeshSpec.check`), or names axes and there is no mesh.
+        UsageError: it cannot be placed there (`MeshSpec.check`), or names axes and there is no mesh.
     """
     if mesh is None:
         if not spec.axes:
@@ -73,7 +73,7 @@ def put(host: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 
 def axes_of(value: Any) -> tuple[tuple[str, ...], ...]:
-    """The axes that each dimension of an array is sharded over; () where none is, or nobody can say."""
+    """The axes over which each dimension of an array is sharded; () if no such axes exist, or they are not known."""
     sharding = getattr(value, "sharding", None)
     if not isinstance(sharding, NamedSharding) or sharding.num_devices < 2:
         return ()
@@ -87,7 +87,7 @@ def _named(part: Any) -> tuple[str, ...]:
 
 
 def meshes_of(arrays: Iterable[Any]) -> tuple[str, ...]:
-    """data=4,model=2 of each mesh that some of the arrays lie on."""
+    """Returns data=4,model=2 for each mesh that holds some of the arrays."""
     shardings = (getattr(array, "sharding", None) for array in arrays)
     meshes = (s.mesh for s in shardings if isinstance(s, NamedSharding) and s.num_devices > 1)
     return tuple(dict.fromkeys(",".join(f"{name}={size}" for name, size in mesh.shape.items()) for mesh in meshes))

@@ -1,12 +1,12 @@
-"""What a function changes in place: which of its mutable arguments, and what it reaches beside them.
+"""Finds the values that a function changes in place: mutable arguments, and other objects that it reaches.
 
-Of arguments it is read from the jaxpr, where what stays is handed through. What a function does not change must not be
-an output of what is timed: a model's weights would be copied in every repetition of its forward pass, and the copies be
-counted as its work.
+For arguments, the jaxpr shows it: it passes unchanged values through. Unchanged values must not be outputs of the timed
+program. Otherwise a model's weights would be copied in every repetition of its forward pass, and the copies would count
+as its work.
 
-Other objects are a model that it closes over, a reference in a global. Calls that change them do not start from the
-same state, and nothing that is built around the function gives the change as an output. They are put back as they were
-and refused by name. Objects that are only read stay what they are.
+Other objects are, for example, a model that it closes over, or a reference in a global. Calls that change them do not
+start from the same state, and no program around the function has the change as an output. So benchax restores them and
+refuses the function, with their names. Objects that are only read stay as they are.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -34,10 +34,10 @@ MAKES = ("new_ref", "ref", "mutable_array")
 
 
 def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[str, ...]:
-    """The names of what a call changes, makes or removes.
+    """Returns the names of the values that a call changes, makes or removes.
 
     Args:
-        after: what the mutable arguments hold after a call that was given these values of `carried(parts)`.
+        after: returns the values of the mutable arguments after a call with these values of `carried(parts)`.
     """
     names: list[str] = []
 
@@ -55,7 +55,7 @@ def changed_names(after: Callable[[list[Any]], Values], parts: Parts) -> tuple[s
 
 
 def carried(parts: Parts) -> list[int]:
-    """The places of what a compiled program is given at run time."""
+    """The positions of the run-time inputs of a compiled program."""
     return [i for i, leaf in enumerate(parts.leaves) if is_carried(leaf)]
 
 
@@ -85,7 +85,7 @@ def _is_written(reference: Value) -> bool:
 
 
 class ClosedOver:
-    """What `fn` reaches, as it is when this is made."""
+    """The objects that `fn` reaches, in their state when this is made."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         reached = values_of(fn)
@@ -95,7 +95,7 @@ class ClosedOver:
         self._before = self._now()
 
     def check(self, name: str) -> None:
-        """Raises `UsageError` where a call has changed something, after putting it back.
+        """Raises `UsageError` if a call has changed something, after putting it back.
 
         Args:
             name: of the function.

@@ -1,16 +1,16 @@
 """Times versions of a case side by side, in one process: the unit is a round, one sample of each in random order.
 
-    block:  new buffers, shared by all versions → every other version built anew → warm up → rounds
+    block:  new buffers, shared by all versions → every other version built again → warm up → rounds
 
-What spoils the comparison of two numbers (the machine's speed, neighbours, which core, which buffers) is the same for
-all samples of a round and divides out. What is left, the luck of buffers, executables and processes, is renewed with
-each block and each process, so that it shows in the spread (`stats/verdicts.py`).
+Disturbances (the machine's speed, neighbors, the core, the buffers) are the same for all samples of a round, so they
+divide out. Chance effects of buffers, executables and processes remain. Each block and each process draws them again,
+so that the spread shows them (`stats/verdicts.py`).
 
-A version that allocates 100 MiB leaves other caches to the next one than that leaves to itself. So the first block of
-each process ends with a few samples of each version in a row, beside which the rounds are held (`alone_s`).
+A version that allocates 100 MiB leaves the caches of the next version in a different state. So the first block of each
+process ends with a few samples of each version in a row, for comparison with the rounds (`alone_s`).
 
-Beside the wall time of each sample stands the processor time of all threads of the process, read outside of the wall
-interval: a second witness where waiting for a core drowns the first (`comparing/judging.py`).
+Each sample also has the processor time of all threads of the process, read outside of the wall interval. It is a second
+measure if waiting for a core hides the first (`comparing/judging.py`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -70,11 +70,12 @@ LONG_NS = 100_000_000
 
 
 def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """(document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
+    """Returns (document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
 
-    The document holds `iterations` (calls in a sample), `signature`, `sides` (per side: is_program, sha256, work,
-    builds, compiles, plan, flops, inline_flops, operations, agreement, alone_s), `not_exported`, `noise`,
+    The document holds `iterations` (calls in a sample), `signature`, `sides`, `not_exported`, `noise`,
     `is_same_program` (then there are no samples) and `failure` (with the side that failed; None if all ran).
+    Each entry of `sides` has: is_program, sha256, work, builds, compiles, plan, flops, inline_flops, operations,
+    agreement, alone_s.
     """
     try:
         with without_cache(), paused_gc():
@@ -107,7 +108,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, A
 
 @dataclass
 class _PairedWork:
-    """What a block leaves to the next one."""
+    """The state that a block leaves to the next one."""
 
     request: PairedRequest
     say: Callable[..., None]
@@ -120,7 +121,7 @@ class _PairedWork:
     """Calls in a sample; found in the first block, and then the same in all."""
     call_ns: int = 0
     build_ns: int = 0
-    """What the last builds took."""
+    """The time of the last builds."""
     padding: np.ndarray | None = None
     """Kept until there is another one: buffers would be laid where one that is let go has been."""
 
@@ -189,7 +190,9 @@ def _document(
 
 
 def _renewed(versions: Sequence[BuildableVersion], rng: random.Random) -> tuple[list[BuildableVersion], np.ndarray]:
-    """On new buffers, behind a padding of random size so that they lie elsewhere; equal inputs stay shared."""
+    """Returns the versions on new buffers, behind a padding of random size, so that the addresses differ. Equal inputs
+    stay shared.
+    """
     padding = np.ones(rng.randrange(1, PADDING_BYTES), np.uint8)
     # By identity: sides that were given one set of buffers get one new set. With two, the luck of where buffers lie
     # would be on one side only.
@@ -237,8 +240,8 @@ def _planned(prepared: Prepared, compiled: jax.stages.Compiled) -> dict[str, Any
 
 
 def _operations(subject: Subject) -> int | None:
-    """How many programs an eager call runs, at most: its operations, of which a call of a jitted function is one.
-    None where it cannot be traced."""
+    """The maximum number of programs that an eager call runs: its operations. A call of a jitted function counts as
+    one. None if it cannot be traced."""
     call = subject.program.call
     traced = CallableProgram("plain", jax.jit(lambda *args, **kwargs: call(*args, **kwargs)), None, None)
     try:
@@ -249,7 +252,7 @@ def _operations(subject: Subject) -> int | None:
 
 
 def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
-    """Warm. What ran in the block before only has to meet its new buffers, which one call does."""
+    """Returns a warm timer. A timer of the block before only needs one call, to meet its new buffers."""
     guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
     return WallTimer().prepare(subject)
 
@@ -272,7 +275,7 @@ def _call_ns(timer: PreparedTimer) -> float:
 
 
 def rounds(sides: int, sample_ns: int, patience: int) -> int:
-    """So many of a block, where a sample takes so long."""
+    """The number of rounds of a block, if a sample takes `sample_ns`."""
     fitting = patience * BLOCK_NS // (sides * sample_ns)
     return max(LEAST_ROUNDS, min(patience * MOST_ROUNDS, fitting))
 
@@ -305,7 +308,9 @@ def _rounds(
 
 
 def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]]) -> None:
-    """With those of the first. Of leaves: an exported program knows no other structure."""
+    """Compares outputs with the outputs of the first version. Compares leaves, because an exported program knows no
+    other structure.
+    """
     first = tuple(jax.tree.leaves(subjects[0].outputs))
     for i, subject in subjects.items():
         facts[i] |= result_facts(subject)

@@ -1,8 +1,7 @@
 """A case on its way to a measurement: inputs → program → build → first call. Everything that runs a case begins here.
 
-Each step is made when it is first asked for, and once, so that one who only traces does not compile and one who has
-built does not build again. Each is announced before it begins; what the user's function raises in it passes through,
-and belongs to that step.
+Each step is made once, at its first use. So a caller that only traces does not compile, and a built case is not built
+again. Each step is announced before it begins. Exceptions of the user's function pass through, and belong to that step.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -32,7 +31,7 @@ Enter = Callable[[str], None]
 
 
 def ignore_step(step: str) -> None:
-    """Nobody wants to know."""
+    """Ignores the step."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class FirstRun:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a function reaches beside its arguments, as it was before the function was traced."""
+    """The values that a function reaches besides its arguments, before the function was traced."""
 
     closed_over: ClosedOver
     put_back: Callable[[], None]
-    """Binds names anew, and gives lists, dicts and sets their members, as they were."""
+    """Binds names again, and restores the members of lists, dicts and sets."""
 
 
 def prepare(case: Case, seed: int = 0, enter: Enter = ignore_step) -> Prepared:
@@ -102,8 +101,8 @@ class Prepared:
         return stages.build(self.program, self.inputs, self.enter, self.forgets)
 
     def trace(self) -> BuiltProgram:
-        """What tracing tells, where compiling is of no interest. JAX keeps the trace: a build would find it there, and
-        its time to trace be none."""
+        """Returns the results of tracing, for callers that do not compile. JAX keeps the trace: a later build would
+        find it there and have no time to trace."""
         self.enter("trace")
         return stages.trace_only(self.program, self.inputs)
 
@@ -120,12 +119,12 @@ class Prepared:
 
     @cached_property
     def hlo(self) -> str:
-        """The optimised program; empty where it cannot be reached."""
+        """The optimised program; empty if it cannot be reached."""
         return (self.built.compiled.as_text() or "") if self.built.compiled is not None else ""
 
     @cached_property
     def inline_flops(self) -> float | None:
-        """By which XLA:CPU decides where the program runs; None where it cannot be reached, or XLA does not say."""
+        """By which XLA:CPU decides where the program runs; None if it cannot be reached, or XLA does not say."""
         return inline_flops(self.built.compiled) if self.built.compiled is not None else None
 
     def call_first(self) -> FirstRun:

@@ -1,9 +1,10 @@
-"""One face for everything that can be measured: plain functions, jitted ones, `Compiled`s, wrappers that hold a jit.
+"""One interface for everything that can be measured: plain functions, jitted ones, `Compiled`s, wrappers with a jit.
 
 A `CallableProgram` says how to call it, how to call it eagerly, and how to build it stage by stage. It decides nothing
-about time. What JAX's caches hold matters here: they are global and keyed on the function object, so a plain function
-is wrapped in a new one (nothing of it is cached) and a jitted one drops its own cache (`clear_cache`, which leaves
-other functions' compiled programs alone). Inner jits and jnp's own jaxprs stay warm; only a fresh process has none.
+about time. The contents of JAX's caches matter here: they are global and keyed on the function object. So a plain
+function is wrapped in a new one, which is not cached. A jitted function drops its own cache (`clear_cache`, which
+leaves other functions' compiled programs alone). Inner jits and jnp's own jaxprs stay warm; only a fresh process starts
+without them.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -57,10 +58,10 @@ def _keep(tree: Any) -> Any:
 
 @dataclass(frozen=True)
 class CallableProgram:
-    """What is measured.
+    """The function to measure.
 
-    `call` is what the user's code would call. `eager` is the eager function, None where there is none to be had.
-    `inner` is traceable inside another jit; None where it is not.
+    `call` is the function that the user's code would call. `eager` is the eager function; None if it is not available.
+    `inner` is traceable inside another jit; None if it is not.
     """
 
     kind: Kind
@@ -132,7 +133,7 @@ def forget(program: CallableProgram) -> None:
 
 
 def trace(program: CallableProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> jax.stages.Traced:
-    """Raises `NotMeasured` where there is no separate step of tracing."""
+    """Raises `NotMeasured` if there is no separate step of tracing."""
     if program.kind in ("plain", "jit"):
         return program.call.trace(*args, **kwargs)
     raise NotMeasured(_no_stage(program.kind, "trace"))
@@ -156,7 +157,7 @@ def _no_stage(kind: Kind, stage: str) -> str:
 
 
 def unwrapped(stage: Any, kind: type) -> Any:
-    """The `jax.stages` object inside a wrapper's own (equinox, flax); None if there is none."""
+    """Returns the `jax.stages` object inside a wrapper's own object (equinox, flax); None if it has no such object."""
     if stage is None or isinstance(stage, kind):
         return stage
     # flax calls it stage.compiled and has slots; equinox keeps it under a name of its own.

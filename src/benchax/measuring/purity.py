@@ -1,14 +1,13 @@
-"""Is a function the same each time that it is traced? And does it leave anything behind?
+"""Checks that a function is the same each time it is traced, and that it leaves no traced values behind.
 
-A compiled program keeps what Python gave it once: a random number, the time, a counter. Every program that is built
-around such a function (`in_graph`, `loop`, an export, a reference) is of another function. So it is traced once more,
-and where the second jaxpr differs, it is traced a third time, by the same means as the second: only if these two differ
-as well is the function said to be impure. What the function reaches beside its arguments is looked at before and after
-a trace; traced values that are left there are work whose result the compiled program does not have.
+A compiled program keeps the values that Python gave it once: a random number, the time, a counter. Every program that
+is built around such a function (`in_graph`, `loop`, an export, a reference) holds another function. So benchax traces
+it again. If the second jaxpr differs, it traces a third time, in the same way as the second. Only if these two differ
+as well, the function counts as impure. benchax also compares all that the function reaches besides its arguments,
+before and after a trace. Traced values that are left there are work whose result the compiled program does not have.
 
-Jaxprs are compared equation by equation; which names variables have does not matter. Constants count by value,
-parameters as far as they are plain values or jaxprs: functions and objects among them are new ones in every trace, and
-say nothing.
+Jaxprs are compared equation by equation; the names of variables do not matter. Constants count by value. Parameters
+count if they are plain values or jaxprs. Functions and objects among them are new in every trace, and are ignored.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -44,12 +43,12 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), np.dtype, np.generic
 
 @dataclass(frozen=True)
 class Purity:
-    """What traces of one function have shown."""
+    """The results of several traces of one function."""
 
     difference: str = ""
-    """How two traces of it differ; empty where they do not."""
+    """How two traces of it differ; empty if they do not."""
     changed: dict[str, str] = field(default_factory=dict)
-    """What a trace changes beside its result, by name, in words."""
+    """Changes of a trace besides its result, by name, in words."""
     clock_reads: tuple[str, ...] = ()
     """Clocks that it reads while it is traced, with their lines."""
 
@@ -59,7 +58,7 @@ def check(subject: Subject, built: BuiltProgram, name: str, put_back: Callable[[
 
     Args:
         name: of the function.
-        put_back: undoes what building it has done to what it reaches beside its arguments.
+        put_back: undoes the changes that building made to values that the function reaches besides its arguments.
 
     Raises:
         NotMeasured: it cannot be traced here, or takes too long.
@@ -119,10 +118,10 @@ def _holds_tracers(value: Any, depth: int = DEPTH) -> bool:
 
 
 def difference(one: Any, other: Any, line: Callable[[Any], str] = lambda equation: "") -> str | None:
-    """What differs first between two closed jaxprs, in words; None where they are the same program.
+    """Describes the first difference between two closed jaxprs; None if they are the same program.
 
     Args:
-        line: file and line of an equation.
+        line: returns file and line of an equation.
     """
     for a, b in zip(one.consts, other.consts, strict=False):
         if not _is_equal(a, b):

@@ -1,7 +1,7 @@
-"""What is known of a case so far, and the row that is made of it, whether or not the end was reached.
+"""Accumulates the results of a case, and makes a row from them, even after a failure.
 
-A record in a worker tells what is new at each step (`Record.news`), in the words of the row. The parent keeps it
-(`keep_news`), and a case that is killed becomes a row with all that was known (`row_fields`).
+A record in a worker reports new results at each step (`Record.news`), with the names of the row's fields. The parent
+keeps them (`keep_news`). A case that is killed becomes a row with all known results (`row_fields`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -47,7 +47,7 @@ from benchax.model import (
 )
 
 Progress = Callable[[str, float], None]
-"""Told the stage, and the share of it that is done where that is known (else 0)."""
+"""Receives the stage, and its finished share if that is known (else 0)."""
 
 
 def quiet(stage: str, share: float = 0.0) -> None:
@@ -65,7 +65,7 @@ class Record:
     progress: Progress
     started_at: str = field(default_factory=_now)
     reading: Reading = field(default_factory=noise.start)
-    """What else the machine does, from now on."""
+    """The machine's load by other processes, from now on."""
     stage: str = "inputs"
     signature: str = ""
     stages: Stages = field(default_factory=Stages)
@@ -135,7 +135,7 @@ class Record:
 
     @contextmanager
     def or_absent(self, what: str) -> Iterator[None]:
-        """A part that may turn out not to be measurable: then the row says why."""
+        """Runs a part that can turn out not to be measurable: then the row gives the reason."""
         try:
             yield
         except NotMeasured as error:
@@ -169,7 +169,7 @@ class Record:
         )
 
     def _peak_bytes_per_s(self, environment: Environment) -> float | None:
-        """None where nobody would put a number beside it."""
+        """None if the row has no bytes, or no rate of this machine is kept."""
         has_bytes = "bytes" in self.amounts or (self.cost is not None and self.cost.bytes_accessed)
         known = kept_peaks(environment.fingerprint) if has_bytes else None
         return known.bytes_per_s(self.memory.predicted_peak_bytes)[0] if known else None
@@ -188,7 +188,7 @@ def keep_news(known: dict[str, Any], news: Mapping[str, Any]) -> None:
 
 
 def row_fields(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Decodes the arguments of `Measurement` among it. Raises FormatError where they are none."""
+    """Decodes the arguments of `Measurement` among `known`. Raises FormatError if they are not valid."""
     return {
         name: decode_value(value, hint) for name, hint in _hints().items() if (value := known.get(name)) is not None
     }

@@ -1,7 +1,7 @@
-"""Releases compiled programs, in a process of ours that measures many cases.
+"""Releases compiled programs, in a process of benchax that measures many cases.
 
-The program of a measured function ends with the function. Those of the eager reference don't: JAX keeps one for each
-operation and shape, of about 1 MiB, and 4096 of them for each operation. A thousand cases took 4 GB.
+The program of a measured function ends with the function. The programs of the eager reference don't: JAX keeps one of
+about 1 MiB for each operation and shape, and up to 4096 for each operation. A thousand cases took 4 GB.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -18,7 +18,7 @@ from jax.extend.backend import get_backend
 from benchax.measuring.first_time import forget_first_uses
 
 MOST = 200
-"""So many programs may stay: to compile them again takes longer than to keep them."""
+"""The number of programs that can stay: compiling them again takes longer than keeping them."""
 _kept = 0
 """Programs that were still in use after the last release."""
 
@@ -39,7 +39,9 @@ def release_programs() -> None:
 
 
 def count_programs() -> int:
-    """How many compiled programs this process holds; 0 where no backend has started, or it doesn't tell."""
+    """Returns the number of compiled programs in this process. It is 0 if no backend has started, or the number is not
+    available.
+    """
     # To ask for the backend would start it, and on an accelerator take the memory that workers need. Whether it has
     # started JAX tells in private only (jax 0.6.0 to 0.12.0.1).
     has_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)

@@ -1,10 +1,10 @@
-"""Where the processes of several hosts start together: the first one names a time of its clock, and all wait for it.
+"""Starts the processes of several hosts together: the first one names a time of its clock, and all wait for it.
 
-Clocks of hosts are not one. So each process measures by how much its own differs from the first one's: of many short
-messages there and back it takes the fastest, which was on its way for the same time in both directions but for half of
-that time at most (Cristian, Distributed Computing 3, 1989). That half is the bound on what can be said, and is told. It
-is measured before the samples and after them, and in between taken for a straight line, since clocks drift apart by
-some 10 µs in a second. Processes of one host have one clock, and nothing to measure.
+Hosts have different clocks. So each process measures the difference between its own clock and the first one's. It sends
+many short messages there and back and takes the fastest. The times of the two directions are equal, up to an error of
+half the round trip (Cristian, Distributed Computing 3, 1989). That half is the reported bound on the error. The
+difference is measured before the samples and after them. In between it is taken as a straight line, since clocks drift
+apart by about 10 µs in a second. Processes of one host have one clock, and nothing to measure.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -23,7 +23,7 @@ from benchax.measuring.start_line import NS, SPIN_NS, STOP, clock_id, start_at
 from benchax.units import seconds
 
 LEAD_NS = 500_000
-"""From when all are there to the start, on top of what messages take."""
+"""The time from the arrival of all processes to the start, in addition to the time of the messages."""
 PINGS = 200
 _NUMBERS = struct.Struct("<qq")
 _HELLO = struct.Struct("<q64s")
@@ -92,7 +92,7 @@ class RemoteStartLine:
 
     @property
     def error_s(self) -> float:
-        """What `to_common` may be wrong by at most."""
+        """The largest possible error of `to_common`."""
         return max((reading.error_ns for reading in self.readings), default=0) / NS
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class _Peer:
             self._connection.send(content)
 
     def read(self, size: int, patience_s: float, otherwise: str) -> bytes:
-        """Raises `NotMeasured`, with `otherwise`, where so much does not come."""
+        """Raises `NotMeasured`, with `otherwise`, if fewer bytes come."""
         content, begun = b"", perf_counter_ns()
         while len(content) < size:
             try:

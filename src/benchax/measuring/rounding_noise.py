@@ -1,20 +1,20 @@
-"""How far rounding moves the result of a call: the call evaluated with every operation rounded by chance.
+"""Measures how far rounding moves the result of a call: evaluates the call with every operation rounded by chance.
 
 Monte Carlo arithmetic (Parker 1997, UCLA CSD-970002; Denis, de Oliveira Castro & Petit 2016, ARITH 23): the spread of a
-few such runs shows what the rounding of all operations does to the result, through all cancellation, conditioning and
-branching, without any analysis. Two programs that compute the same in another order are two such runs.
+few such runs shows the effect of all roundings on the result. It covers all cancellation, conditioning and branching,
+without any analysis. Two programs that compute the same in another order are two such runs.
 
 - Types of up to 16 bits are evaluated in float32 and rounded up or down by chance, in proportion (stochastic
   rounding), so that what is exact stays exact. Two further runs round everything up, and everything down.
-- In wider types, each result is off by at most NOISE_ULPS units in the last place. What moves values (gather, max,
-  sort, …) is exact.
-- Sums gather the error of their partial sums, u * sqrt(sum S_k²) for roundings that are independent (Higham, Accuracy
-  and Stability, 2nd ed., 4.2; Higham & Mary 2019, SIAM J. Sci. Comput. 41), products of matrices and convolutions
-  that of sqrt(n) terms, besides an error of each term.
+- In wider types, each result is off by at most NOISE_ULPS units in the last place. Operations that only move
+  values (gather, max, sort, …) are exact.
+- Sums gather the error of their partial sums, u * sqrt(sum S_k²) for independent roundings (Higham, Accuracy and
+  Stability, 2nd ed., 4.2; Higham & Mary 2019, SIAM J. Sci. Comput. 41). Products of matrices and convolutions gather
+  the error of sqrt(n) terms, besides an error of each term.
 - Factorisations are backward stable (Higham, ch. 10 and 19; LAPACK Users' Guide, ch. 4): their input is off by as many
-  units of its largest entry. Of eigenvectors and singular vectors a sign or phase is free: on request it is drawn too.
+  units of its largest entry. A sign or phase of eigenvectors and singular vectors is free: on request it is drawn too.
 
-Noise is made of the bits of the values themselves, so that nothing has to be carried through loops.
+Noise comes from the bits of the values themselves, so that loops need not carry a state.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

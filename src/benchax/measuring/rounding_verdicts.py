@@ -1,13 +1,13 @@
-"""Is a difference between two results of one function explained by rounding? Spread of runs rounded by chance decides.
+"""Does rounding explain a difference between two results of one function? The spread of runs rounded by chance decides.
 
-Allowed is what the runs of `rounding_noise.py` differ by, in two norms at once: the root mean square over a leaf, which
-finds what is wrong everywhere by a little, and the maximum, which finds what is wrong in one place.
+The allowed difference is the spread of the runs of `rounding_noise.py`, in two norms at once. The root mean square over
+a leaf finds small errors everywhere. The maximum finds errors in one place.
 
-The factor upon the spread follows from the number of runs and of elements that vary on their own: with one independent
-number it is about 12 for 8 runs and 68 for 4 runs, and with hundreds it is near 1. It is the square root of the
-quantile of the F distribution that an honest result exceeds once in 100 000 times. The number of independent elements
-is 1 / mean cos² of the angles between differences of disjoint pairs of runs, which for n independent elements is n and
-for a common factor 1.
+A factor multiplies the spread. It follows from the number of runs and of elements that vary on their own. With one
+independent number, it is about 12 for 8 runs and 68 for 4 runs; with hundreds it is near 1. It is the square root of
+the quantile of the F distribution that a correct result exceeds once in 100 000 times. The number of independent
+elements is 1 / mean cos² of the angles between differences of disjoint pairs of runs. This is n for n independent
+elements, and 1 for a common factor.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -79,9 +79,10 @@ def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = N
 def judge_with_free_signs(
     leaf: LeafComparison, plain: RoundingSpread, free: RoundingSpread, reference_error: Any = None
 ) -> LeafVerdict:
-    """As `judge`, where in the runs of `free` the signs of eigenvectors and singular vectors were drawn by chance.
+    """As `judge`, for runs of `free`, in which the signs of eigenvectors and singular vectors were drawn by chance.
 
-    What they explain is judged again with each column, or row, turned by the sign or phase that brings it nearest.
+    Differences that they explain are judged again, after each column, or row, is turned by the sign or phase that
+    brings it nearest.
     """
     found = judge(leaf, free, reference_error)
     if found.state != "undecided" or leaf.numerics.nonfinite or leaf.compiled.ndim < 2 or _is_exact(leaf.compiled):

@@ -26,7 +26,7 @@ from benchax.watching.compiles import watch_compiles
 
 
 class CaseSampler(Protocol):
-    """The contract. What is found out goes into the record; what the function raises passes through."""
+    """The contract. Results go into the record; exceptions of the function pass through."""
 
     @property
     def examines(self) -> bool:
@@ -42,7 +42,7 @@ class CaseSampler(Protocol):
         """Calls until times are steady.
 
         Args:
-            last_s: seconds of the call before; None where it is not known, or contains more than the call.
+            last_s: seconds of the call before; None if it is not known, or contains more than the call.
         """
         ...
 
@@ -119,7 +119,7 @@ class TimerSampler:
 def _sample_with(
     name: str, prepared: PreparedTimer, record: Record, options: Options, warmup: Warmup, calls: int | None
 ) -> None:
-    """Raises `NotMeasured` where what was read cannot be believed."""
+    """Raises `NotMeasured` if what was read cannot be believed."""
     with watch_compiles() as log:
         samples = collect(
             name,
@@ -136,7 +136,7 @@ def _sample_with(
 
 
 def _least_call_s(record: Record) -> float:
-    """The shortest call that was seen of the function itself; 0 where none was."""
+    """The shortest observed call of the function itself; 0 if there was no call."""
     floor, wall = record.stages.call_floor, next((s.summary for s in record.samples if s.timer == "wall"), None)
     seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall and wall.min_s else ())]
     return min(seen, default=0.0)

@@ -29,14 +29,14 @@ STEADY = 0.9
 """Warm when a window's median is at least this share of the one before: it has stopped getting faster."""
 WINDOW_NS = 5_000_000
 LEAST_OF = 5
-"""So many calls are enough to tell on which side of a limit a call is."""
+"""This many calls are enough to decide on which side of a limit a call is."""
 FAR = 10
-"""A call of so many times the limit is not preempted, it is long."""
+"""A call that takes this many times the limit is not preempted, but long."""
 CALLING_S = 200e-6
 """More than calling costs on a CPU (5 to 100 µs): a call that takes longer has work to do, or arrays to allocate."""
 CHECK_NS = 20_000_000
-"""How long samples are taken without looking at the time limit: looking costs as much as reading, and a timer that
-takes several at once copies its inputs each time."""
+"""The time for which samples are taken without a check of the time limit. A check costs as much as a reading, and a
+timer that takes several samples at once copies its inputs each time."""
 
 
 def collect(
@@ -112,15 +112,16 @@ def _take(
 
 
 def believable(samples: Samples, call_s: float = 0.0) -> Samples:
-    """`samples`, unless their interval reaches down to zero (a difference of two readings that hardly differ), or a
-    difference has none, or they are less than what was subtracted from them.
+    """Returns `samples` if they are believable. They are not in three cases. Their interval reaches down to zero (a
+    difference of two readings that hardly differ). A difference has no interval. Or they are less than the subtracted
+    cost.
 
     Args:
-        call_s: the shortest call of the function that was seen; 0 if none was. If it is far above what calling costs
-            anywhere, a reading of nothing says nothing about the function: its work is elsewhere.
+        call_s: the shortest observed call of the function; 0 if there was no call. If it is far above the usual cost of
+            a call, a reading near zero says nothing about the function: its work is elsewhere.
 
     Raises:
-        NotMeasured: then.
+        NotMeasured: they are not believable.
     """
     overhead_s = (samples.overhead_s or 0.0) / samples.iterations
     if samples.summary.median_s < overhead_s:
@@ -208,8 +209,8 @@ def call_again(
     limit_s: float,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> Warmup:
-    """`warmup` with a few more calls where its least one is not far above `limit_s`: on a busy machine each of two or
-    three calls may have been preempted, and which timers there are must not depend on that. None where it is below."""
+    """Returns `warmup` with a few more calls if its least call is not far above `limit_s`. On a busy machine, each of
+    two or three calls can be preempted, and the choice of timers must not depend on that. None if it is below."""
     least_s, timed = warmup.least_s, warmup.timed
     # Bounded on both sides: a call far above the limit is dear, and no preemption makes a short one ten times as long.
     while timed < LEAST_OF and limit_s <= least_s < FAR * limit_s:

@@ -1,12 +1,12 @@
-"""A function over 1, 2, 4 … devices: is more done in a second, and how much of what more devices could give?
+"""Measures a function over 1, 2, 4 … devices: the work in a second, and the share of the ideal speedup.
 
-One axis of the mesh grows. *Strong*: the same shapes on each count (Amdahl 1967). *Weak*: the dimensions that lie on
-that axis grow with it (Gustafson 1988), so that each device has as many rows as at the fewest. Not the same work where
-work is not in proportion to them: what is compared is rows in a second.
+One axis of the mesh grows. *Strong*: the same shapes on each count (Amdahl 1967). *Weak*: the dimensions on that axis
+grow with it (Gustafson 1988), so that each device has as many rows as with the fewest devices. The work differs if it
+is not proportional to the rows: the comparison is of rows in a second.
 
-All counts are timed in turns: a round is one sample by the `wall` timer of each, in random order; blocks of rounds have
-new data. So what disturbs one disturbs its neighbours, and the ratio of each pair of counts is read in each round, as
-`measuring/paired.py` reads that of two versions (interval: `stats.verdicts.ratio_of`).
+All counts are timed alternately: a round is one sample of each by the `wall` timer, in random order. Blocks of rounds
+have new data. So a disturbance affects neighboring samples equally. The ratio of each pair of counts is read in each
+round, as `measuring/paired.py` reads the ratio of two versions (interval: `stats.verdicts.ratio_of`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -62,15 +62,15 @@ def read_counts(given: Any) -> tuple[int, ...]:
 def measure_scaling(
     case: Case, counts: Sequence[int], *, max_time_s: float = 0.5, seed: int = 0, report: Callable[[str], None] = print
 ) -> Scaling:
-    """The case on so many devices each.
+    """Measures the case on each of these device counts.
 
     Args:
         max_time_s: of sampling, for each count.
-        report: told what begins.
+        report: receives each step that begins.
 
     Raises:
-        UsageError: its inputs name no axis that could grow, or several; or the counts are no multiples of what the
-            others take.
+        UsageError: its inputs name no axis that can grow, or several; or the counts are not multiples of the devices of
+            the other axes.
     """
     axis, rest = growing_axis(case)
     _check_counts(counts, axis, rest)

@@ -1,7 +1,7 @@
 """The versions that a paired run compares, as they can be built: functions on inputs that they share, or programs.
 
-Where all sides are cases they run as they are. Where one is an exported program, the others are exported too: then
-nothing but the programs differs. What a process exports is kept for those that follow it (`PairedRequest.programs`).
+If all sides are cases, they run as they are. If one is an exported program, the others are exported too: then only the
+programs differ. Later processes use the exports of earlier ones (`PairedRequest.programs`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -37,16 +37,16 @@ class Side:
     case: Case | None = None
     program: bytes | None = None
     leaves: tuple[Any, ...] | None = None
-    """What a program is to be given: arrays of JAX and numbers, as `exported.leaves_of` has them."""
+    """The inputs of a program: arrays of JAX and numbers, in the order of `exported.leaves_of`."""
 
 
 @dataclass(frozen=True)
 class PairedRequest:
-    """What one process is asked for."""
+    """The request to one process."""
 
     sides: tuple[Side, ...]
-    """The baseline first. The first case gives the inputs of all, without any the first side that has leaves; without
-    these they are random data, of the shapes that the first program wants."""
+    """The baseline first. The first case gives the inputs of all sides. Without cases, the first side that has leaves
+    gives them. Without both, they are random data, of the shapes that the first program wants."""
     blocks: int = 3
     seed: int = 0
     """The seed of the data, equal in all processes."""
@@ -59,8 +59,8 @@ class PairedRequest:
     compares_outputs: bool = True
     """Are the outputs compared with the baseline's? Once is enough: all processes run the same on the same data."""
     programs: str | None = None
-    """Folder of the programs and executables of this case. What has been compiled before is read from there: 20 ms in
-    place of 50 to 200 for as new an executable, as fast within 1 %. Only what was compiled is timed being built."""
+    """Folder of the programs and executables of this case. Earlier compilations are read from there. This takes 20 ms
+    instead of 50 to 200, and the executable is as fast within 1 %. Only new compilations count as build times."""
 
 
 class Unfit(Exception):
@@ -85,7 +85,7 @@ class BuildableVersion:
     case: Case | None = None
     """Runs as it is."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What one call gets done; empty where its author does not say it."""
+    """The work of one call; empty if the author does not state it."""
 
     @property
     def own_inputs(self) -> Inputs:
@@ -100,10 +100,10 @@ def _fit_inputs(case: Case, inputs: Inputs) -> Inputs:
 
 
 def make_versions(request: PairedRequest) -> tuple[list[BuildableVersion], list[str | None]]:
-    """The sides as versions, and per side why it runs natively beside a program.
+    """Returns the sides as versions, and per side why it runs natively next to a program.
 
-    Where all are cases they run as they are. Where one is a program, the others are exported too: then nothing but
-    the programs differs.
+    If all sides are cases, they run as they are. If one is a program, the others are exported too: then only the
+    programs differ.
     """
     giver = next((i for i, side in enumerate(request.sides) if side.case is not None), None)
     if giver is None:
@@ -237,6 +237,6 @@ def guarded(side: int, stage: str, call: Callable[[], Any]) -> Any:
 
 
 def are_one(versions: Sequence[BuildableVersion]) -> bool:
-    """Are all of them programs, and the same? What functions do in Python is in no program."""
+    """Are all of them programs, and the same program? The Python code of a function is in no program."""
     first, *others = (version.content for version in versions)
     return first is not None and all(each is not None and is_same_program(first, each) for each in others)

@@ -1,8 +1,9 @@
-"""What a call costs once: transfer in, trace, lower, compile, first run, dispatch, transfer out. Each apart.
+"""Measures the one-time costs of a call, each separately: transfer in, trace, lower, compile, first run, dispatch,
+transfer out.
 
 Trace, lower and compile are timed on the program's own AOT path, from nothing (`program.forget`). The first run goes
-through the ordinary call, which then finds the executable. The compile watch says what JAX's persistent cache did, and
-whether anything was compiled at all: a look-up is never reported as a compile.
+through the ordinary call, which then finds the executable. The compile watch reports the use of JAX's persistent cache,
+and whether anything was compiled at all. A look-up is never reported as a compile.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -35,7 +36,7 @@ DISPATCH_TIME_NS = 20_000_000
 
 @dataclass
 class BuiltProgram:
-    """What building left behind: the stages of JAX, the seconds each took, and why some are missing."""
+    """The results of building: the stages of JAX, the seconds of each, and the reasons for missing ones."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     absent: list[Absent] = field(default_factory=list)
@@ -52,7 +53,7 @@ class BuiltProgram:
         return bool(self.donated)
 
     def reach_trace(self) -> jax.stages.Traced:
-        """Raises `NotMeasured` where it cannot be reached."""
+        """Raises `NotMeasured` if it cannot be reached."""
         if self.traced is None:
             why = (absent.why for absent in self.absent if absent.what == "stages.trace_s")
             raise NotMeasured(next(why, "its trace cannot be reached"))
@@ -100,7 +101,7 @@ def build(program: CallableProgram, inputs: Inputs, enter: Callable[[str], None]
 
 
 def trace_only(program: CallableProgram, inputs: Inputs) -> BuiltProgram:
-    """What tracing tells, where compiling is of no interest."""
+    """Returns the results of tracing, for callers that do not compile."""
     built = BuiltProgram(static=inputs.static)
     traced = _step(built, "trace", lambda stage: None, lambda: programs.trace(program, *inputs.renewed(copy=False)))
     if traced is None:
@@ -163,8 +164,8 @@ def _is_info(leaf: Any) -> bool:
 def transfer_in(inputs: Inputs) -> Transfer | None:
     """Host to device, from fresh host copies; None if there is nothing to transfer.
 
-    On CPU `device_put` may alias the NumPy buffer (when it is aligned to 64 bytes) and copy nothing: told by the
-    pointers, since the time alone would be reported as an absurd bandwidth.
+    On CPU, `device_put` can alias the NumPy buffer (when it is aligned to 64 bytes) and copy nothing. The pointers show
+    this; the time alone would look like an absurd bandwidth.
     """
     leaves = [leaf for leaf in inputs.data if leaf.is_fully_addressable]
     host = [np.asarray(leaf) for leaf in leaves]

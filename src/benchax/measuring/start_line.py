@@ -1,9 +1,9 @@
-"""Where the processes of one host start together: a file in memory that all of them have mapped.
+"""Starts the processes of one host together: with a file in memory that all of them have mapped.
 
-Each writes the number of the start that it waits for. When all have, the first process writes a time a little later,
-and each of them waits for that time with its eyes open: the monotonic clock of a host is one for all its processes.
-So nobody is woken, and what is left is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS
-2016). Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
+Each writes the number of the start that it waits for. When all have done so, the first process writes a time a little
+later, and each process busy-waits until then. All processes of a host share one monotonic clock. So no process is
+woken, and the only difference is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS 2016).
+Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
 
 Over several hosts there is no such clock and no such memory: `remote_start.py`.
 
@@ -24,9 +24,9 @@ from benchax.units import seconds
 LEAD_NS = 50_000
 """From when all are there to the start: longer than it takes to read of it."""
 SPIN_NS = 3_000_000
-"""So long a process waits without offering its core to one that may not have any. Taken in turns on two
-busy cores (load 10), the median skew was 410 µs where the core is offered at once, and 0.05 to 0.08 µs after 0.3 and
-3 ms; nine of ten starts were within 4 to 6 ms, 3 to 5 ms, and 0.15 ms."""
+"""A process waits this long before it offers its core to a process that might not have one. The times were tried
+alternately on two busy cores (load 10). The median skew was 410 µs if the core is offered at once, and 0.05 to 0.08 µs
+after 0.3 and 3 ms. Nine of ten starts were within 4 to 6 ms, 3 to 5 ms, and 0.15 ms."""
 LINE = 8
 """Numbers of 64 bits in a line of a processor's cache: no two processes write to one line."""
 STOP = -1

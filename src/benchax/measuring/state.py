@@ -1,11 +1,11 @@
-"""Arguments that a call changes in place: how they are taken apart into values, and put together anew.
+"""Arguments that a call changes in place: takes them apart into values, and puts them together again.
 
-Two kinds are known: objects of Flax NNX (modules, optimizers, `Rngs`, variables) and references (`jax.new_ref`).
-What is measured is then the function of its values and its state: the new state is one of its outputs, every call
-starts from the same values, on objects of its own, and the user's objects are never given to a measured call.
+Two kinds are known: objects of Flax NNX (modules, optimizers, `Rngs`, variables) and references (`jax.new_ref`). The
+measured function is then a function of its values and its state, and the new state is one of its outputs. Every call
+starts from the same values, on its own objects. A measured call never gets the user's objects.
 
-NNX is asked by its public functions (`nnx.split`, `nnx.merge`, `nnx.iter_graph`; tried with flax 0.12.8), and only
-where the user has imported it. All objects of a call are one graph: a model inside an optimizer stays the same model.
+Only public functions of NNX are used (`nnx.split`, `nnx.merge`, `nnx.iter_graph`; tried with flax 0.12.8), and only if
+the user has imported it. All objects of a call are one graph: a model inside an optimizer stays the same model.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -25,7 +25,7 @@ from benchax.errors import NotMeasured
 from benchax.static_leaves import is_nnx_object
 
 Values = dict[str, Any]
-"""What mutable arguments hold, by a name such as `model.bn.mean`."""
+"""The values of mutable arguments, by a name such as `model.bn.mean`."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["outputs", "state"], meta_fields=[])
@@ -185,7 +185,7 @@ def _is_mutable(leaf: Any) -> bool:
 
 
 def _nnx() -> Any:
-    """None where the user has not imported it, and so cannot have objects of it."""
+    """None if the user has not imported it, and so cannot have objects of it."""
     return sys.modules.get("flax.nnx")
 
 

@@ -1,7 +1,7 @@
-"""When enough is enough: precision, time or count, and how many calls make one sample.
+"""Decides when to stop: by precision, time or count. Also decides how many calls make one sample.
 
 The rule looks at one stream of samples. No such rule can see a drift slower than the sampling itself, so there is a
-least time as well, and what is claimed is an interval for this run on this machine.
+least time as well. The result is only an interval for this run on this machine.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -123,11 +123,12 @@ def next_look(n: int) -> int:
 def calibrate(prepared: PreparedTimer, sample_time_s: float, call_s: float = 0.0) -> int:
     """Calls per sample so that a sample lasts about `sample_time_s` times the timer's own length.
 
-    Grows from the least number by what the readings say, at most tenfold a step. A reading that reaches the target
-    may be a preemption: it is believed when another reaches it too, or when it is far beyond (slow calls are dear).
+    The number grows from the smallest one according to the readings, at most tenfold a step. A reading that reaches the
+    target can be a preemption. It counts when another reading reaches the target too, or when it is far beyond (slow
+    calls are expensive).
 
     Args:
-        call_s: seconds of a warm call, as far as known; where it is far beyond, nothing needs to be read.
+        call_s: seconds of a warm call, as far as known; if it is far beyond the target, no reading is needed.
     """
     target_ns = sample_time_s * prepared.length * 1e9
     n = prepared.least_iterations

@@ -1,8 +1,9 @@
-"""What a function can reach beside its arguments, and whether it has changed: globals that it names, its closure, its
-object, and those of the user's functions that it calls by name.
+"""Finds the values that a function can reach besides its arguments, and whether they have changed. They are the globals
+that it names, its closure, and its object. The same values of the user's functions that it calls by name count, too.
 
 Values are compared by a fingerprint: numbers and texts by value, containers by their members three levels deep, small
-arrays by their bytes, all else by identity. A change that this cannot see (a file, a library's own state) is not told.
+arrays by their bytes, all else by identity. A change that this cannot see (a file, a library's own state) is not
+reported.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -39,7 +40,9 @@ def values_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def remember(fn: Callable[..., Any]) -> Callable[[], None]:
-    """How to put back what `fn` reaches now: names that are bound anew, and members of lists, dicts and sets."""
+    """Returns a function that restores all that `fn` reaches now: names that are bound again, and members of lists,
+    dicts and sets.
+    """
     kept = [(value, put, _members(value)) for _, value, put in _reached(fn, set())]
 
     def put_back() -> None:
@@ -57,7 +60,7 @@ def _members(value: Any) -> Any:
 
 
 def changes(before: State, after: State) -> dict[str, str]:
-    """What changed, in words, by name."""
+    """Describes the changes, by name."""
     return {
         name: _change(before.get(name), after[name])
         for name in after

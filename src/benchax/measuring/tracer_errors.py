@@ -1,7 +1,7 @@
-"""What an exception means that comes of a traced value: which value, in which expression, and the remedies that fit.
+"""Explains an exception that comes from a traced value: which value, in which expression, and the fitting remedies.
 
-JAX raises most of these as errors of its own, which name the argument; slices and repeated lists end in an IndexError
-and a TypeError, where the expression on the user's line tells which value it was (jax 0.6 to 0.10.2).
+JAX raises its own errors for most of these, which name the argument. Slices and repeated lists end in an IndexError and
+a TypeError. Then the expression on the user's line shows the value (jax 0.6 to 0.10.2).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -61,24 +61,24 @@ SELECTION_REMEDIES = (
 )
 
 TracedUse = Literal["value", "size", "selection", "library"]
-"""What the value was needed for: a decision of Python, the size of an array, how many elements a mask selects, or a
-function of NumPy and its like."""
+"""The purpose that needed the value: a decision of Python, or the size of an array. Or the number of elements that a
+mask selects, or a function of NumPy or a similar library."""
 
 
 @dataclass(frozen=True)
 class TracerError:
-    """What an exception means that comes of a traced value."""
+    """The meaning of an exception that comes from a traced value."""
 
     use: TracedUse
     argument: str
     """Whose value was needed: "the argument n", "k", "the argument" where it is not told."""
     expression: str
-    """Which needed it: "np.sin(x)"; empty where it is not told."""
+    """Which needed it: "np.sin(x)"; empty if it is not told."""
     advice: str
 
 
 def explain(error: BaseException) -> TracerError | None:
-    """What it means; None for what does not come of a traced value."""
+    """Returns the meaning; None for an exception that does not come from a traced value."""
     use = _use(error)
     if use is None:
         return None
@@ -129,7 +129,7 @@ def _library_advice(theirs: str, ours: str, argument: str) -> str:
 
 
 def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType] | None:
-    """(text, syntax tree, frame) of what was evaluated in the innermost frame of the user's own code."""
+    """(text, syntax tree, frame) of the expression that was evaluated in the innermost frame of the user's own code."""
     summaries = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     own = [pair for pair in zip(summaries, frames, strict=True) if not is_library(pair[0].filename)]
@@ -154,7 +154,7 @@ def _text_of(at: traceback.FrameSummary) -> str:
 
 
 def _size_name(node: ast.expr | None, frame: FrameType | None) -> str:
-    """Which traced value a slice or a repeated list needs; empty where that is not to be seen."""
+    """The name of the traced value that a slice or a repeated list needs; empty if it cannot be determined."""
     if node is None or frame is None:
         return ""
     values = frame.f_locals
@@ -186,7 +186,7 @@ def _is_traced(value: Any) -> bool:
 
 
 def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, str] | None:
-    """("np.sin", "jnp.sin") where a function of NumPy, SciPy or math was called of which JAX has its own."""
+    """("np.sin", "jnp.sin") if the call is of a function of NumPy, SciPy or math that JAX has, too."""
     if not isinstance(node, ast.Call) or frame is None:
         return None
     root, *path = ast.unparse(node.func).split(".")

@@ -1,8 +1,8 @@
-"""A case that is built once and then sampled on request, for two processes that take turns on one core.
+"""A case that is built once and then sampled on request, for two processes that alternate on one core.
 
-A sample is what it is in `paired.py`: calls back to back, each waited for, after an untimed one that wakes threads and
-refills the caches that the other process has used meanwhile. Buffers and executable stay: another pair of processes
-has others.
+A sample is the same as in `paired.py`: calls back to back, with a wait for each. An untimed call before them wakes
+threads and refills the caches, which the other process has used in between. Buffers and executable stay: another pair
+of processes has others.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -34,13 +34,13 @@ class Turns:
     subject: Subject
     timer: PreparedTimer
     facts: dict[str, Any]
-    """What building it told: signature, builds, plan, flops, inline_flops; and what compiled in samples: compiles."""
+    """Facts from building: signature, builds, plan, flops, inline_flops. And compilations during samples: compiles."""
     iterations: int
     """Calls in a sample, so that it takes `paired.SAMPLE_NS`."""
     call_ns: int
 
     def sample(self, iterations: int) -> int:
-        """Nanoseconds of so many calls."""
+        """Returns the nanoseconds of this many calls."""
         with watch_compiles() as log:
             if self.call_ns < paired.WAKING_NS:
                 jax.block_until_ready(self.subject.call())

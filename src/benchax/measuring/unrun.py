@@ -32,11 +32,11 @@ class Unrun:
     name: str
     """With its article."""
     made: type
-    """The type of what a call returns."""
+    """The type of a call's return value."""
     is_one: Callable[[Any], bool]
     """Tells whether a function is of this kind."""
     advice: str
-    """What to pass instead of the function {f}."""
+    """The object to pass instead of the function {f}."""
 
     def advise(self, name: str = "f") -> str:
         return self.advice.replace("{f}", name if name.isidentifier() else "f")
@@ -80,7 +80,7 @@ def refuse_function(fn: Any) -> None:
 
 
 def _is_wrapper_of_jax(fn: Any) -> bool:
-    """Other decorators, such as one that runs an event loop, may do the work of what they wrap."""
+    """Other decorators, such as one that runs an event loop, can do the work of the functions that they wrap."""
     file = getattr(getattr(fn, "__code__", None), "co_filename", "")
     return hasattr(fn, "__wrapped__") and (hasattr(fn, "lower") or owner_of(file) in ("jax", "benchax"))
 
@@ -98,7 +98,7 @@ def refuse_result(result: Any) -> Any:
 
 
 def advise(error: BaseException) -> str:
-    """What to pass instead, if JAX raised `error` because a jitted function returned such an object; else empty."""
+    """Says what to pass instead, if JAX raised `error` because a jitted function returned such an object."""
     named = _TYPE_IN_ERROR.search(str(error))
     kind = next((kind for kind in KINDS if named and named[1] == kind.made.__name__), None)
     if kind is None:

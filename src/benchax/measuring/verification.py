@@ -1,13 +1,13 @@
-"""Before anything is timed: does the compiled function compute what the eager one does?
+"""Checks, before any timing, that the compiled function computes the same as the eager one.
 
-A benchmark that does not look would time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
-a matmul by a constant-filled array. The reference is the same Python function, run operation by operation; on request
-also the call evaluated in float64. Both start from the same state, and what they change in place is
-compared as what they return is.
+A benchmark without this check could time garbage: XLA:CPU of jaxlib 0.10.2 returns wrong numbers for some reductions of
+a matmul by a constant-filled array. The reference is the same Python function, run operation by operation. On request,
+the call evaluated in float64 is a reference, too. Both start from the same state. Values that they change in place are
+compared in the same way as outputs.
 
-Nearly equal results need no explanation, and cost no more than the comparison. Of others it is measured what rounding
-does to this call (`rounding_noise.py`), and judged whether that explains the difference (`rounding_verdicts.py`): it
-agrees, or it is wrong, or it cannot be told, because rounding alone changes the result as much.
+Nearly equal results need no explanation, and cost no more than the comparison. For other results, `rounding_noise.py`
+measures the effect of rounding on this call, and `rounding_verdicts.py` judges whether it explains the difference. The
+result agrees, or it is wrong. Or it cannot be decided, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -112,7 +112,7 @@ def _x64() -> Iterator[None]:
 
 RUNS, LEAST_RUNS = 8, 4
 ENOUGH_S = 30.0
-"""After so many seconds of runs, LEAST_RUNS of them have to do."""
+"""After this many seconds of runs, LEAST_RUNS of them are enough."""
 _STATE = ".state["
 """Begins the path of what a call has changed, in an `CallOutcome`."""
 
@@ -153,7 +153,9 @@ def verify(
 
 
 def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Notes) -> Any:
-    """What the eager call gives; of a stateful one also what it left of that which the compiled one changes."""
+    """Returns the outputs of the eager call. For a stateful call, it also returns the eager state of the values that
+    the compiled call changes.
+    """
     # Outputs that are known say nothing of what a stateful call leaves in its arguments, so that one is run all the
     # same.
     if reference is not None and not subject.inputs.is_stateful:
@@ -180,7 +182,7 @@ def _run(ready: Ready) -> Any:
 
 
 def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
-    """What the eager call has changed and the compiled one leaves as it was."""
+    """The values that the eager call has changed and the compiled one leaves unchanged."""
     before: Values = subject.inputs.parts.values
     now = {name: value for name, value in ready.state().items() if name not in subject.outputs.state}
     return [name for name, value in now.items() if name not in before or not _is_same(value, before[name])]
@@ -194,7 +196,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 class _Roundings:
-    """What rounding does to a call; run when first asked for."""
+    """The effects of rounding on a call; measured at the first request."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -308,7 +310,7 @@ def _plain(leaf: Any) -> np.ndarray:
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:
-    """Where nothing is known of the roundings: wrong where fewer than half of the digits agree."""
+    """Judges without rounding data: a result is wrong if fewer than half of the digits agree."""
     again = [_by_digits(leaf) for leaf in leaves]
     if all(leaf.numerics.agrees for leaf in again):
         far = max(leaf.numerics.max_rel or 0.0 for leaf in leaves)

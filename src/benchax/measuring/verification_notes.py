@@ -1,4 +1,4 @@
-"""What a row keeps of its result besides the verdict. All rows are made of this, so it is separate from
+"""The notes of a row about its result, besides the verdict. All rows use this, so it is separate from
 `verification.py`, which takes 0.1 s to load.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
@@ -12,15 +12,15 @@ from benchax.errors import NotMeasured
 
 
 class Undecided(NotMeasured):
-    """The outputs were compared, and whether they are right cannot be told."""
+    """The outputs were compared, and whether they are right cannot be decided."""
 
 
 @dataclass
 class Notes:
-    """What was seen of the result of a function, besides its verdict. State is listed by name."""
+    """Observations about the result of a function, besides its verdict. State is listed by name."""
 
     dropped: list[str] = field(default_factory=list)
-    """What the eager call changes in place and the compiled one does not."""
+    """State that the eager call changes in place and the compiled one does not."""
     undetermined: list[str] = field(default_factory=list)
     """New state that rounding alone decides, and that the verdict does not speak of."""
     nonfinite: str = ""

@@ -1,4 +1,5 @@
-"""What one call gets done, as the author of a case says: amounts by name, or a function of the inputs that gives them.
+"""The work of one call, as the author of a case states it: amounts by name, or a function of the inputs that gives
+them.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -15,10 +16,10 @@ from benchax.static_leaves import reveal
 
 
 def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
-    """Returns the work of one call on these inputs; empty where nothing is said.
+    """Returns the work of one call on these inputs; empty if the author states no work.
 
     Raises:
-        NotMeasured: the function that should say it does not. Only the rates are lost by that, not the row.
+        NotMeasured: the function for it fails. Only the rates are lost by that, not the row.
     """
     if not callable(case.work):
         return case.work or {}

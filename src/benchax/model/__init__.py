@@ -4,21 +4,21 @@
     CaseId        which case a row belongs to
     Environment   where it ran
     Program       the measured function, kept so that it can run again
-    WorkPerCall   what one call gets done, as its author says
-    Stages        what happens once: transfer, trace, lower, compile, ...              readings.py
+    WorkPerCall   the work of one call, as its author states it
+    Stages        the one-time steps: transfer, trace, lower, compile, ...             readings.py
     Samples       raw clock readings of one timer
-    Census        the operations in a timer's interval beside those of the function's own executable
+    Census        the operations in a timer's interval, and those of the function's own executable
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
-    Noise         what else the machine did at the same time
-    EarlierRuns   what earlier runs of the same program read
+    Noise         the machine's load by other processes at the same time
+    EarlierRuns   readings of earlier runs of the same program
     Devices       on how many devices a program ran, and how busy each was             parallel.py
-    Ranks         the processes of a program, and what each took
-    Remark        a sentence that belongs beside the numbers                           measurement.py
+    Ranks         the processes of a program, and the time of each
+    Remark        a sentence that explains the numbers                                 measurement.py
     Failure       why there is no number
     Rate          how much work is done in a second
     Measurement   one case, one environment, one run: one row
-    Block         samples of two versions, taken in turns                              comparison.py
+    Block         samples of two versions, taken alternately                           comparison.py
     Comparison    two versions of a case, judged by one metric
 
 Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Measurement.not_measured` says why.

@@ -1,4 +1,4 @@
-"""Two versions of a case beside each other, and the samples that they were judged by."""
+"""Two versions of a case, and the samples that judged them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchax.units import number
 
 Metric = Literal["run", "compile", "peak", "constants", "flops"]
 METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constants": "B", "flops": "FLOP"}
-"""What versions are compared by, and its unit."""
+"""The metrics of comparisons, with their units."""
 Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Samples of two versions on the same buffers, taken in turns: pair i is `baseline_s[i]`, `candidate_s[i]`. The
+    """Samples of two versions on the same buffers, taken alternately: pair i is `baseline_s[i]`, `candidate_s[i]`. The
     next block has new buffers and new executables."""
 
     process: int
@@ -31,7 +31,7 @@ class Block:
     """Seconds per call."""
     candidate_s: tuple[float, ...] = field(repr=False)
     baseline_cpu_s: tuple[float, ...] = field(default=(), repr=False)
-    """Processor time of all threads of the process, beside each sample; empty where it was not read."""
+    """Processor time of all threads of the process, for each sample; empty if it was not read."""
     candidate_cpu_s: tuple[float, ...] = field(default=(), repr=False)
 
     @property
@@ -40,7 +40,7 @@ class Block:
 
     @property
     def cpu_log_ratios(self) -> tuple[float, ...]:
-        """The logarithms of the ratios of processor times; empty where they were not read, or one of them is none."""
+        """The logarithms of the ratios of processor times; empty if they were not read, or one is not positive."""
         known = all(self.baseline_cpu_s) and all(self.candidate_cpu_s)
         return _log_ratios(self.baseline_cpu_s, self.candidate_cpu_s) if known else ()
 
@@ -51,14 +51,14 @@ def _log_ratios(baseline: tuple[float, ...], candidate: tuple[float, ...]) -> tu
 
 @dataclass(frozen=True)
 class Version:
-    """One side of a comparison. Unknown is `None`."""
+    """One side of a comparison. `None` means unknown."""
 
     label: str
     commit: str | None = None
     is_dirty: bool | None = None
     jax: str | None = None
     program: str | None = None
-    """sha256 of the program that ran; None where the function itself did."""
+    """sha256 of the program that ran; None if the function itself did."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Comparison:
     blocks: tuple[Block, ...] = ()
     method: Method = "one process"
     confirmed: bool | None = None
-    """Did a second, independent measurement say the same? None where none was taken."""
+    """Did a second, independent measurement give the same word? None if there was no second measurement."""
     numerics: Numerics | None = None
     """The agreement of the candidate's outputs against the baseline's."""
     failure: Failure | None = None
@@ -102,17 +102,17 @@ class Comparison:
     compared_at: str = ""
     """UTC, ISO 8601."""
     signature: str = ""
-    """Shapes and dtypes of the inputs of both; empty where nothing ran, and in what was stored before this was."""
+    """Shapes and dtypes of the inputs of both; empty if nothing ran, and in what was stored before this was."""
     resolution: float = 0.05
     """ "same" means within this share."""
     cpu_ratio: float | None = None
-    """The ratio of the processor times of the process, with its interval; None where that witness was not asked."""
+    """The ratio of the processor times of the process, with its interval; None if that witness was not asked."""
     cpu_low: float | None = None
     cpu_high: float | None = None
     is_by_cpu_time: bool = False
     """Has the processor time decided, where the wall time left it open?"""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What one call of the candidate gets done, as its author says (`WorkPerCall.amounts`)."""
+    """The work of one call of the candidate, as its author states it (`WorkPerCall.amounts`)."""
 
     def __repr__(self) -> str:
         around = "" if self.low is None or self.high is None else f" ({number(self.low)}–{number(self.high)})"

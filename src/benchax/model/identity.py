@@ -28,17 +28,18 @@ class Options:
     """
 
     timer: str
-    """Names separated by commas, the first of which is the headline: in_graph, wall, pipelined, loop, device; or
-    "auto". On CPU that is the first three for calls below 10 ms (the least of several), wall alone above, and loop
-    where in_graph cannot serve or reads below 0.5 µs. On GPU and TPU it is device, wall, pipelined and loop for calls
-    below 1 ms, wall, device and pipelined up to 10 ms, wall above. What is left out says why in `not_measured`."""
+    """Names separated by commas: in_graph, wall, pipelined, loop, device; or "auto". The first one is the headline. On
+    CPU, "auto" is in_graph, wall and pipelined for calls below 10 ms (the least of several), and wall alone above. It
+    takes loop if in_graph does not work or reads below 0.5 µs. On GPU and TPU it is device, wall, pipelined and loop
+    for calls below 1 ms; wall, device and pipelined up to 10 ms; wall above. `not_measured` says why a timer is left
+    out."""
     max_time_s: float
     """Sampling of one timer stops after this long, in all requested processes together. With processes="auto" each one
     takes a twenty-fifth of it."""
     min_time_s: float
     """... and not before this long: a shorter look cannot see the machine change its pace."""
     max_samples: int
-    """... or after so many."""
+    """The maximum number of samples."""
     relative_width: float | None
     """Sampling in a process ends, and no process is added, once half the width of the 95 % interval is below this share
     of the median. None: sampling ends at 1 %, adding processes at 17.5 % for whole calls and 7.5 % for the rest."""
@@ -47,8 +48,8 @@ class Options:
     max_warmup_s: float
     """Warming up ends when times and compile events are steady, or after this long."""
     verify: str
-    """"eager", "float64" or "off": what the compiled outputs are compared with. Allowed is what the rounding of the
-    operations explains; a result that is made of rounding is "not verified", with the reason."""
+    """"eager", "float64" or "off": the reference for the compiled outputs. The limit is the rounding error that the
+    operations can produce. A result that consists of rounding is "not verified", with the reason."""
     memory: bool
     """Observe the peak of resident memory in an extra, untimed pass."""
     cold_process: bool
@@ -71,7 +72,9 @@ class Options:
     of `benchax run`, adds processes while the interval is too wide, up to 5. A call above 0.1 s, a build above 1 s, and
     an accelerator take one process. A row says how many it has."""
     nprocs: int | None = None
-    """So many processes make one program (`jax.distributed`); None: one, as usual. No argument of `bench`."""
+    """This many processes make one program (`jax.distributed`); None: one process, as usual. It is not an argument of
+    `bench`.
+    """
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,12 @@ def param_text(value: Any) -> str:
 
 
 NOT_COMPARED = frozenset({"commit", "branch", "is_dirty", "benchax"})
-"""What may differ between environments whose times may be put side by side."""
+"""Fields that can differ between environments whose times are compared."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where it ran. Unknown is `None`.
+    """Where it ran. `None` means unknown.
 
     Example:
         >>> row = benchax.bench(abs, "f32[8]", stages="build", store="off")
@@ -165,22 +168,22 @@ class Environment:
 @dataclass(frozen=True)
 class Program:
     """The measured function as StableHLO, exported by `jax.export`: a function of its array leaves alone. A baseline is
-    kept as such a program and run again beside the candidate; stored times are not compared."""
+    kept as such a program, and runs again together with the candidate; stored times are not compared."""
 
     sha256: str
     size_bytes: int
     content: bytes | None = field(default=None, repr=False, compare=False, metadata={"is_stored_apart": True})
     """Only where it was just made; a store keeps it once for all rows that have it."""
     source: str = field(default="", repr=False, compare=False, metadata={"is_stored_apart": True})
-    """Digest of what it was exported from, by which a store finds it again; empty where that is not known."""
+    """Digest of the program's source. A store finds the program again by it; empty if it is not known."""
 
 
 @dataclass(frozen=True)
 class WorkPerCall:
-    """What one call gets done, as its author says, and the rate of this machine that it stands beside."""
+    """The work of one call, as its author states it, and the rate of this machine to compare it with."""
 
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
     """The work of one call, by name: {"samples": 32, "tokens": 4096, "bytes": 1e6}; each above 0."""
     peak_bytes_per_s: float | None = None
-    """The most that a program was seen to reach here with as much memory (`machine/peaks.py`); None where that was
-    never measured, or no bytes are known."""
+    """The highest rate that a program reached here with as much memory (`machine/peaks.py`). None if it was never
+    measured, or the bytes are not known."""

@@ -95,8 +95,8 @@ class Measurement(SelfRendering):
     failure: Failure | None = None
     """Kind, stage, message, advice, and traceback, if there are no numbers."""
     stages: Stages = Stages()
-    """What a call costs once: transfer_in, trace_s, lower_s, compile_s, first_run_s, dispatch_s, call_floor (of calls
-    below 1 ms), transfer_out; cache and cold say what was compiled already."""
+    """The one-time costs of a call: transfer_in, trace_s, lower_s, compile_s, first_run_s, dispatch_s, call_floor (of
+    calls below 1 ms), transfer_out. The fields cache and cold say which parts were compiled already."""
     samples: tuple[Samples, ...] = ()
     """One for each timer and process, with every reading, which of them were disturbed, and why sampling stopped."""
     memory: Memory = Memory()
@@ -106,7 +106,7 @@ class Measurement(SelfRendering):
     numerics: Numerics | None = None
     """How far the result is from the reference."""
     noise: Noise = Noise()
-    """What else the machine did."""
+    """The machine's load by other processes."""
     earlier_runs: EarlierRuns = EarlierRuns()
     """Earlier runs of the same program, which intervals take into account."""
     program: Program | None = None
@@ -118,7 +118,7 @@ class Measurement(SelfRendering):
     ranks: Ranks | None = None
     """None for a program of one process."""
     remarks: tuple[Remark, ...] = ()
-    """What a reader must know, each with a stable `code`."""
+    """Notes that a reader must know, each with a stable `code`."""
     not_measured: tuple[Absent, ...] = ()
     """The reason for each missing number."""
 

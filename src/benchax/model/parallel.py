@@ -8,7 +8,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """What one device did in one call, as a recording says."""
+    """The activity of one device in one call, from a recording."""
 
     name: str
     """cpu:0, gpu:3"""
@@ -28,9 +28,9 @@ class Devices:
     is_fake: bool
     """One processor pretends to be all of them: counts, bytes and results are those of several, times are not."""
     meshes: tuple[str, ...] = ()
-    """data=4,model=2 of each mesh that its inputs lie on."""
+    """data=4,model=2 for each mesh that holds its inputs."""
     shares: tuple[DeviceShare, ...] = ()
-    """By device; empty where it was not recorded."""
+    """By device; empty if it was not recorded."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was read of one case: stages, samples, memory, operations, how far outputs are off, and noise."""
+"""The readings of one case: stages, samples, memory, operations, distance from the reference, and noise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Transfer:
 
     @property
     def bandwidth_bytes_per_s(self) -> float | None:
-        """None where nothing was copied: a bandwidth of a view is not a bandwidth."""
+        """None if nothing was copied: a bandwidth of a view is not a bandwidth."""
         return None if self.is_zero_copy or not self.median_s else self.size_bytes / self.median_s
 
 
@@ -50,7 +50,7 @@ class CallFloor:
     elapsed_s: tuple[float, ...] = field(repr=False)
     """The seconds of each call that does next to nothing."""
     call_s: tuple[float, ...] = field(repr=False)
-    """The seconds of each call of the measured program, in turns with those."""
+    """The seconds of each call of the measured program, taken alternately with the calls above."""
 
     @property
     def median_s(self) -> float:
@@ -68,7 +68,7 @@ class CallFloor:
 
 @dataclass(frozen=True)
 class Stages(SelfRendering):
-    """What a call costs once. Each is one reading, but for transfers, `dispatch_s` (a median) and the floor."""
+    """The one-time costs of a call. Each is one reading, except transfers, `dispatch_s` (a median) and the floor."""
 
     transfer_in: Transfer | None = None
     trace_s: float | None = None
@@ -78,13 +78,13 @@ class Stages(SelfRendering):
     dispatch_s: float | None = None
     """Time until the call returns, when everything is warm. Where XLA:CPU runs inline it contains the work."""
     call_floor: CallFloor | None = None
-    """What a call costs whatever the program does; of calls below a millisecond."""
+    """The cost of a call that does not depend on the program; only for calls below a millisecond."""
     transfer_out: Transfer | None = None
     cache: Cache | None = None
     """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
     cold: Cold | None = None
-    """What had never been compiled before: anything in this "process", some of the "operations" of this function, as
-    far as functions were measured here, or just this "function"."""
+    """Says what was compiled for the first time: anything in this "process", some of the "operations" of this function,
+    or just this "function". Only functions that were measured here count."""
 
     @property
     def transfer_in_s(self) -> float | None:
@@ -113,14 +113,17 @@ class Stages(SelfRendering):
 
 @dataclass(frozen=True)
 class Census:
-    """What one run of the function does inside a timer's interval, and by itself: the proof that both are one work."""
+    """Counts the work of one run of the function inside a timer's interval, and by itself. Equal counts prove that both
+    do the same work.
+    """
 
     form: Form
-    """How the function stands in the timer's program: as it is, or as the branch of a conditional, from which XLA moves
-    nothing away."""
+    """How the timer's program contains the function: directly, or as the branch of a conditional. XLA moves nothing out
+    of such a branch."""
     operations: tuple[tuple[str, float, float], ...]
-    """(operation, in the interval, by itself), dearest first: how many of it one call executes, bodies of loops times
-    their trip counts; elements for what moves data, calls for custom calls."""
+    """(operation, in the interval, by itself), the most expensive first. A count says how often one call executes the
+    operation: bodies of loops count times their trip counts. Data movement counts elements; custom calls count calls.
+    """
 
 
 @dataclass(frozen=True)
@@ -133,22 +136,22 @@ class Samples:
     elapsed_s: tuple[float, ...] = field(repr=False)
     """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
     disturbed: tuple[bool, ...] | None = field(default=None, repr=False)
-    """Per sample: was the process preempted meanwhile? None where the system does not tell."""
+    """Per sample: was the process preempted during it? None if the system does not report this."""
     resolution_s: float | None = None
     """Smallest step of the clock that was seen."""
     overhead_s: float | None = None
-    """What each reading contains of the timer itself, as measured beside it; None where nothing is known of it."""
+    """The timer's own share of each reading, measured together with it; None if it is not known."""
     clock_tier: str | None = None
     """Which clock inside compiled code was read: "prebuilt", "built" or "python"."""
     regime: str | None = None
-    """What the interval contains, where a timer has several regimes (loop: "thunks" or "single kernel")."""
+    """The contents of the interval, if a timer has several regimes (loop: "thunks" or "single kernel")."""
     stop: Stop | None = None
     process: int = 0
     """Counted from 0, which is the process that measured everything else of the row."""
     answers: str = ""
     """The question that this timer's number answers, in a few words."""
     census: Census | None = None
-    """The census of the timer's own program; None where the timer runs the function's own executable."""
+    """The census of the timer's own program; None if the timer runs the function's own executable."""
     trials: tuple[int, ...] | None = None
     """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
 
@@ -195,7 +198,7 @@ class Memory:
     method: str | None = None
     """How the two rises were observed."""
     devices: int = 1
-    """The plan is of one device of so many, and the rises are of all of them."""
+    """The plan is for one device out of this many; the rises are for all of them."""
 
     @property
     def observed_peak_bytes(self) -> int | None:
@@ -224,7 +227,7 @@ class Numerics:
     agrees: bool
     worst: str = ""
     max_abs: float | None = None
-    """Largest absolute difference; None where a structure, shape or dtype differs already."""
+    """Largest absolute difference; None if a structure, shape or dtype differs already."""
     max_rel: float | None = None
     """Largest difference over the largest magnitude of the reference leaf."""
     max_ulp: float | None = None
@@ -232,15 +235,15 @@ class Numerics:
     nonfinite: int = 0
     """Elements that are finite on one side only, or NaN on one side only."""
     tolerance: float | None = None
-    """The bound on max_rel in force for the worst leaf; beside it one on the root mean square, where rounding was
-    measured."""
+    """The bound on max_rel in force for the worst leaf. If rounding was measured, there is also a bound on the root
+    mean square."""
     why: str = ""
     """What disagreed, in a sentence; empty when it agrees."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What else the machine did while this row was measured. Shares are of all cores together, 0 to 1."""
+    """The machine's other work while this row was measured. Shares are of all cores together, 0 to 1."""
 
     load_1m: float | None = None
     others_share: float | None = None
@@ -254,7 +257,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """What earlier runs of the same program read on the same machine, with the same settings."""
+    """Readings of earlier runs of the same program on the same machine, with the same settings."""
 
     source: str = ""
     """Digest of the traced and lowered program; empty if it isn't known, and then there are no earlier runs."""

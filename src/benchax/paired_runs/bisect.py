@@ -15,12 +15,12 @@ from benchax.stats.verdicts import Verdict
 Judge = Callable[[str], Verdict]
 """The verdict on one of the row, compared with its first."""
 NEIGHBOURS = 4
-"""Asked in place of one that is unclear. Each may take a minute."""
+"""The number of commits to try instead of an unclear one. Each can take a minute."""
 
 
 @dataclass(frozen=True)
 class Bisected:
-    """What is left of the row."""
+    """The result of a bisection: the remaining part of the row."""
 
     last_good: str
     left: tuple[str, ...]
@@ -30,7 +30,7 @@ class Bisected:
 
     @property
     def first_bad(self) -> str | None:
-        """None where several are left."""
+        """None if several are left."""
         return self.left[0] if len(self.left) == 1 else None
 
 

@@ -43,21 +43,22 @@ def compare(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Comparisons:
-    """Runs all functions side by side, on the same inputs, and says which are faster, and how sure that is.
+    """Runs all functions side by side on the same inputs. Reports the faster ones, and how certain that is.
 
-    Samples of all functions alternate in random order, in fresh processes one after the other (2 to 8, and up to 24
-    where changes below 5 % are to be seen), until every
-    verdict is clear; a change is called one only if a second measurement, in processes of its own, confirms it. An
-    unchanged function is called slower in less than 1 % of comparisons (docs/explanations/trust.md).
+    Samples of all functions alternate in random order, in fresh processes one after the other, until every verdict is
+    clear. There are 2 to 8 processes, and up to 24 to find changes below 5 %. A change is reported only if a second
+    measurement, in separate processes, confirms it. An unchanged function is called slower in less than 1 % of
+    comparisons (docs/explanations/trust.md).
 
-    Functions that fail, and those whose results differ from the baseline's by more than rounding (`numerics`), have
-    their lines and no place in the ranking. If the baseline itself fails, the next function is the baseline instead.
+    Some functions have a line but no place in the ranking: those that fail, and those whose results differ from the
+    baseline's by more than rounding (`numerics`). If the baseline itself fails, the next function is the baseline
+    instead.
 
     Args:
         functions: by label, or in a list (labels are their names). At least two, called with the same arguments.
         args, kwargs: arrays, pytrees, specs such as "f32[1024,1024]".
         baseline: the label that the others are compared with; default: the first.
-        name: of the case; default: of the baseline's function.
+        name: of the case; default: the name of the baseline's function.
         static, donate, jit: as for `bench`, for all functions.
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
         max_time_s: begin no further process after this long (2.5, "500ms"); half of it is for confirming changes.
@@ -66,8 +67,8 @@ def compare(
         progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.
 
     Raises:
-        UsageError: fewer than two functions, two of one label, a baseline that is none of them, a resolution that
-            is no share between 0.5 % and 20 %, a time that cannot be read.
+        UsageError: fewer than two functions, two of one label, a baseline that is not one of them, a resolution that is
+            not a share between 0.5 % and 20 %, a time that cannot be read.
 
     Example:
         >>> r = benchax.compare({"loop": lambda x: sum(x), "sum": lambda x: x.sum(axis=0)}, "f32[8,8]", max_time_s=1)
@@ -130,7 +131,7 @@ def _run_test(paired_run: PairedRun, effort: Effort, report: Listener) -> Sequen
 
 
 def _baseline_failed(samples: PairedSamples) -> bool:
-    """By itself, that is: a crash of which no side is named may be that of any, and spoils all comparisons."""
+    """Did it fail by itself? A crash without a named side can come from any side, and spoils all comparisons."""
     return 0 in samples.failures and names(samples.failures[0], samples.paired_run.versions[0].label)
 
 
@@ -139,7 +140,7 @@ def _replaced(failed: str, baseline: str) -> Remark:
 
 
 def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str, Failure]) -> Comparisons:
-    """With a comparison for each baseline that failed, and for what failed beside it."""
+    """Adds a comparison for each baseline that failed, and for each other failure."""
     found, samples = test.comparisons(), test.first.samples
     contexts = {label: replace(samples.context(0), candidate=Version(label)) for label in failures}
     failed = [
@@ -175,11 +176,11 @@ def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
 
 
 def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[Comparison]) -> tuple[Rank, ...]:
-    """Ranks the versions that ran and gave the baseline's result. Where a difference from the baseline was not
-    confirmed, they share a place.
+    """Ranks the versions that ran and gave the baseline's result. They share a place if a difference from the baseline
+    was not confirmed.
 
     Args:
-        second: what the second stage has measured, where there was one.
+        second: the results of the second stage, if there was one.
         found: the comparisons with the baseline.
     """
     if not samples.answers or 0 in samples.failures:

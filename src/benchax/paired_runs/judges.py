@@ -1,7 +1,8 @@
-"""Judges for `bisect`: of commits by their programs side by side in one process, of versions of JAX by process pairs.
+"""Judges for `bisect`. Commits are judged by their programs, side by side in one process; versions of JAX by process
+pairs.
 
-A commit whose programs are those of one that was judged needs no measurement: the same StableHLO under the same JAX is
-the same work. What a commit changes in Python alone is not seen.
+A commit needs no measurement if another judged commit has the same programs: the same StableHLO under the same JAX is
+the same work. Changes of a commit in Python alone are not seen.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def list_releases(first: str, last: str) -> list[str]:
 def make_commit_judge(
     good: str, selection: Selection, effort: Effort, report: Listener = quiet
 ) -> Generator[Judge, None, None]:
-    """A judge that compares commits with `good`. One that cannot be built is unclear, and `report` is told why."""
+    """A judge that compares commits with `good`. A commit that cannot be built is unclear, and `report` gets the
+    reason.
+    """
     options, known = resolve(), dict[tuple[str, ...], Verdict]()
     with build_checkout(good, selection) as baseline:
         cases = _with_programs(baseline)
@@ -94,7 +97,7 @@ def make_commit_judge(
 
 
 def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
-    """Raises `UsageError` where no case has one."""
+    """Raises `UsageError` if no case has a program."""
     found = [case for case in baseline.rows if _content(baseline, case) is not None]
     if not found:
         reasons = [row.why_absent("program") or "it failed" for row in baseline.rows.values()]
@@ -104,7 +107,7 @@ def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
 
 
 def _digest_programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
-    """What runs there of these cases; empty texts where there is nothing."""
+    """The programs of these cases in that build, as digests; an empty text if a case has no program."""
     rows = [built.rows.get(case) for case in cases]
     return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
 
@@ -143,7 +146,9 @@ def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, r
 
 
 def verdict_of(found: Sequence[Comparison]) -> Verdict:
-    """Gives one word for the run times of several cases: slower if one is, else unclear if one is, or there is none."""
+    """Returns one word for the run times of several cases: slower if one is slower. Else it is unclear if one is
+    unclear, or if there are no cases.
+    """
     verdicts: list[Verdict] = [c.verdict for c in found if c.metric == "run"]
     if "slower" in verdicts or "unclear" in verdicts or not verdicts:
         return "slower" if "slower" in verdicts else "unclear"

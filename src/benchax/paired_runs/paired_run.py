@@ -47,12 +47,14 @@ class PairedRun:
     options: Options
     remarks: tuple[Remark, ...] = ()
     ranks: bool = False
-    """Do the versions have places? Then those on which a place rests are compared beside those with the baseline."""
+    """Do the versions have places? Then the comparisons that decide a place run together with the comparisons with the
+    baseline.
+    """
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one process gave."""
+    """The samples of one process."""
 
     process: int
     iterations: int
@@ -61,7 +63,7 @@ class Answer:
     sides: Sequence[dict[str, Any] | None]
     """None of those that did not run, whose samples are zero."""
     cpu_ns: np.ndarray | None = None
-    """As `ns`, of processor time; None where it was not read."""
+    """As `ns`, of processor time; None if it was not read."""
 
     def facts(self, side: int) -> dict[str, Any]:
         return self.sides[side] or {}
@@ -91,7 +93,7 @@ class PairedSamples:
     notes: tuple[Remark, ...] = ()
     signature: str = ""
     noise: list[Noise] = field(default_factory=list[Noise])
-    """Of each process."""
+    """The noise of each process."""
     resolution: float = SAME_WITHIN
     is_same_program: bool = False
     """The sides are one program, so that nothing was timed."""
@@ -212,8 +214,8 @@ class PairedSamples:
         return replace(comparison, remarks=(*comparison.remarks, remark)) if remark else comparison
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
-        """The comparisons of run times on which places rest and that are none with the baseline; none where there are
-        no places. Of the same rounds: all versions ran in each."""
+        """The comparisons of run times that decide places and are not with the baseline. Empty if there are no places.
+        They use the same rounds: all versions ran in each."""
         if not self.paired_run.ranks or not self.answers or self.failures.get(0):
             return []
         asked: list[tuple[str, str]] = []
@@ -289,7 +291,9 @@ def block_of_builds(group: int, one: Mapping[str, float], other: Mapping[str, fl
 
 
 def counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:
-    """What the compiler plans for two sides, by metric, out of what a worker told of each; empty where it does not."""
+    """Returns the compiler's plans for two sides, by metric, from a worker's report of each; empty if there are no
+    plans.
+    """
     if "plan" not in one or "plan" not in other:
         return {}
     return {

@@ -1,6 +1,6 @@
-"""One of two processes that take turns: it loads the cases in its own environment, and does what it is told.
+"""One of two processes that take turns: it loads the cases in its own environment, and answers requests.
 
-Asked over its standard input, which is a socket; what the user's code prints goes elsewhere and disturbs nothing.
+Requests come over its standard input, which is a socket. Output of the user's code goes elsewhere and disturbs nothing.
 
                                  unasked   ⇒   {"cases", "broken", "environment", "jax"} or {"refused"}
     {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "iterations", "call_ns"} or {"failure"}
@@ -8,7 +8,7 @@ Asked over its standard input, which is a socket; what the user's code prints go
     {"do": "outputs"}                      ⇒   {"leaves"} with their bytes, or {"failure"}
     {"do": "agree", "leaves"} with bytes   ⇒   {"agreement"} or {"failure"}
 
-It ends when the connection ends, or whoever started it.
+It ends when the connection ends, or when the process that started it ends.
 """
 
 from __future__ import annotations

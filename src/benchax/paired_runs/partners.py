@@ -45,7 +45,7 @@ class Listing:
 
 
 class Lost(Exception):
-    """What was asked for did not come; the failure says why."""
+    """The requested answer did not come; the failure gives the reason."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -53,7 +53,7 @@ class Lost(Exception):
 
 
 class Partner:
-    """A process that takes its turns. Use `start_partners`."""
+    """A process that alternates with another. Use `start_partners`."""
 
     def __init__(self, launch: Launch, selection: Selection, core: int | None) -> None:
         self.version = launch.version
@@ -82,7 +82,7 @@ class Partner:
         return not self.channel.is_closed
 
     def listing(self) -> Listing:
-        """What it says of itself when it has started."""
+        """Returns the process's first message about itself."""
         try:
             document = self._answer(None, lambda stage: None).document
         except Lost as lost:
@@ -188,7 +188,7 @@ def _make_argument(selection: Selection) -> dict[str, Any]:
 
 
 def _other_jax(label: str, found: str) -> UsageError:
-    """Beside a user's own file `jax.py`, say."""
+    """An error if another JAX was imported, for example because of a user's own file `jax.py`."""
     return UsageError(f"{label} was asked for, and jax {found} was imported", "no other module called jax in the way")
 
 

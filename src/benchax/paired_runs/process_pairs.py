@@ -2,13 +2,13 @@
 
     pair:  two new processes, pinned to one core → each builds and warms up a case → short samples, strictly in turn
 
-Never do both compute at the same time: one runs, the other waits to be asked. Two processes on cores of their own
-disagreed by 4 to 10 % on unchanged code, since each stays on its core for seconds while the cores are not equally
-busy. Sharing one core divides that out; what is left varies from process to process. So the pair is the unit: a block
-is a pair, verdicts are asked for after 8, 12 and 16 of them (`comparing/sequential.py`), and a change is called one
-only if new pairs confirm it.
+The two never compute at the same time: one runs, and the other waits for its request. Two processes on separate cores
+disagreed by 4 to 10 % on unchanged code. Each stays on its core for seconds while the cores are not equally busy.
+Sharing one core divides that out; the rest varies from process to process. So the pair is the unit: a block is a pair,
+and verdicts are made after 8, 12 and 16 of them (`comparing/sequential.py`). A change is reported only if new pairs
+confirm it.
 
-What this cannot see is how fast the versions are on more than one core; that is said beside every result.
+This method cannot see how fast the versions are on more than one core. Every result says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import plural
 
 ROUNDS = ((WAKING_NS, 60), (10_000_000, 25), (200_000_000, 8), (1 << 62, 3))
-"""The rounds of a pair, for calls up to so many nanoseconds. Next to starting two processes they cost nothing."""
+"""The rounds of a pair, for calls up to this many nanoseconds. They cost little in comparison with starting two
+processes.
+"""
 UNUSED_ROUNDS = 2
 """The first ones, in which the processes get used to each other."""
 ONE_CORE = Remark(
@@ -71,7 +73,7 @@ def compare_launches(
 
 @dataclass
 class ProcessPairSamples:
-    """What the pairs of one stage have told about one case."""
+    """The results of the pairs of one stage for one case."""
 
     case: CaseId
     versions: tuple[Version, Version]
@@ -275,6 +277,6 @@ class Pairs:
 
 
 def common(one: Environment, other: Environment) -> Environment:
-    """What holds for both; None where they differ, as their versions of JAX do."""
+    """The values that both share; None if they differ, as their versions of JAX do."""
     differing = {name: None for name in ("jax", "jaxlib", "numpy") if getattr(one, name) != getattr(other, name)}
     return replace(other, **differing)

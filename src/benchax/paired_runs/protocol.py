@@ -1,10 +1,10 @@
-"""How often is benchax wrong on this machine? Comparisons whose right answer is known: `benchax doctor --aa`.
+"""How often is benchax wrong on this machine? Runs comparisons whose right answer is known: `benchax doctor --aa`.
 
-    a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more turns · 10 % more turns
+    a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more iterations · 10 % more
 
-The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, looks in between,
-confirmation; but programs that are one are timed all the same. It is finished or does not count, since verdicts that
-are cut short would be others.
+The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, interim analyses,
+confirmation. The only difference is that identical programs are timed, too. A round counts only if it is finished,
+because an early end would change the verdicts.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def measure_rounds(
     judge: Judge = session.compare_runs,
     clock: Callable[[], float] = monotonic,
 ) -> Iterator[ErrorRates]:
-    """What is known after each round. The first one is always made; another only if it can be expected to end in time.
+    """Yields the error rates after each round. The first round is always made. Another one begins only if it will
+    probably end in time.
 
     Raises:
-        KeyboardInterrupt: passes through; what the rounds before it found has been given.
+        KeyboardInterrupt: passes through; the results of earlier rounds have been yielded.
     """
     begun, machine = clock(), noise.start()
     trials: list[Trial] = []

@@ -1,4 +1,4 @@
-"""What belongs beside a comparison: where it is not like with like."""
+"""Remarks on a comparison that is not of like with like."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, number, seconds
 
 ALONE_APART = 1.1
-"""How far a ratio in a row lies outside of the interval in turns, from where it is worth a word."""
+"""A remark is made if a ratio in a row is this far outside of the interval of the alternating samples."""
 
 
 def remarks(document: Mapping[str, Any], labels: Sequence[str]) -> tuple[Remark, ...]:
-    """Makes remarks of what a process said about the sides (`measuring.paired.take_blocks`)."""
+    """Makes remarks from a process's report about the sides (`measuring.paired.take_blocks`)."""
     sides = list(zip(labels, document["sides"], strict=True))
     found = (*_disagreements(sides), *_results(sides), *_unlike(document, labels))
     return tuple(r for r in (*found, _inline(document, sides), _one_operation(sides)) if r)
 
 
 def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
-    """What spoils the times.
+    """Lists the disturbances of the times.
 
     Args:
         compiles: programs that were compiled while a version was timed, by its label.
-        noise: what else the machine did, in each process; the busiest is told of.
+        noise: the load by other processes, for each process; the remark names the busiest.
     """
     busiest = max(noise, key=lambda each: (each.others_share or 0.0) + (each.steal_share or 0.0), default=Noise())
     found = [*(describe_recompiling(n, label) for label, n in compiles.items()), describe_busy(busiest)]
@@ -37,11 +37,11 @@ def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark,
 
 
 def alone(run: Comparison, alone_s: Sequence[tuple[float, float]]) -> Remark | None:
-    """Both figures, where versions that are called in a row take another multiple of one another than in turns.
+    """States both ratios if versions called in a row have another ratio than versions called alternately.
 
     Args:
-        run: of run times, in turns.
-        alone_s: in each process, seconds of a call of the baseline and of the candidate, each in a row of its own.
+        run: of run times, taken alternately.
+        alone_s: for each process, seconds of a call of the baseline and of the candidate, each in its own row of calls.
     """
     if not run.ratio or not run.low or not run.high or not run.baseline_value or len(alone_s) < 2:
         return None

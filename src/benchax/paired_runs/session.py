@@ -1,7 +1,7 @@
 """Takes paired runs to their verdicts: fresh processes one after the other, until each sequential test has ended.
 
-Each process runs all paired runs that still need it, in random order: what is undecided beside what is measured again
-(`comparing/sequential.py`).
+Each process runs all paired runs that still need it, in random order: undecided runs together with runs that are
+measured again (`comparing/sequential.py`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Start = Callable[[], AbstractContextManager[Pool]]
 
 @contextmanager
 def fresh_processes(jax_config: Mapping[str, Any] | None = None) -> Generator[Start, None, None]:
-    """What starts one process after the other, each for as long as its context lasts.
+    """Yields a function that starts one process after the other, each for as long as its context lasts.
 
     Args:
-        jax_config: settings of JAX that they have on top of those of this process.
+        jax_config: settings of JAX for the processes, on top of the settings of this process.
 
-    They are forks of one process that has imported JAX and run nothing of it: 10 ms in place of 1 s. Backend,
-    executables and buffers are each one's own, behind paddings of random size. Forks scatter as far as processes of a
-    new Python do, and those of one parent do not lean to one side (benchmarks/forks.py).
+    They are forks of one process that has imported JAX and run nothing of it: 10 ms instead of 1 s. Each process has
+    its own backend, executables and buffers, behind paddings of random size. Forks scatter as much as processes of a
+    new Python. Forks of one parent do not deviate in a common direction (benchmarks/forks.py).
     """
     with Pool(preload=PRELOAD, jax_config=jax_config) as pool:
 
@@ -59,7 +59,7 @@ def fresh_processes(jax_config: Mapping[str, Any] | None = None) -> Generator[St
 
 @contextmanager
 def shared_programs() -> Generator[Path | None, None, None]:
-    """A folder of executables; None where there is no room for one: then each process compiles its own."""
+    """A folder of executables; None if there is no room for one. Then each process compiles its own."""
     try:
         folder = TemporaryDirectory(prefix="benchax-programs-")
     except OSError:
@@ -131,13 +131,17 @@ def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monot
 def report_process(
     report: Listener, process: int, undecided: int, total: int, case: str, doing: str, left_s: float | None = None
 ) -> None:
-    """How far a comparison is: nobody knows how many processes it will take, so that there is no share to be told."""
+    """Reports the progress of a comparison. The number of processes is not known, so no share of the whole can be
+    reported.
+    """
     item = f"process {process + 1}: {undecided} of {total} undecided"
     report(ProgressEvent(item, f"{case} · {doing}", left_s=left_s, is_most=True))
 
 
 def report_ended(report: Listener, tests: Sequence[SequentialTest[PairedSamples]], told: set[int]) -> None:
-    """What has become of those that ended since it was last asked, where others go on; `told` keeps which."""
+    """Reports the results of comparisons that ended since the last call, if others go on; `told` holds the reported
+    ones.
+    """
     for i, test in enumerate(tests):
         if test.has_ended and i not in told:
             told.add(i)
@@ -149,8 +153,8 @@ def report_ended(report: Listener, tests: Sequence[SequentialTest[PairedSamples]
 def most_left_s(
     tests: Sequence[SequentialTest[PairedSamples]], processes: int, elapsed_s: float, effort: Effort
 ) -> float | None:
-    """The time that the processes take which may still come, or what is left of the limit if that is less; None before
-    the first process."""
+    """The time of the processes that can still follow, or the rest of the limit if that is less. None before the first
+    process."""
     if not processes:
         return effort.max_time_s
     most = max((test.most_groups_left for test in tests), default=0)

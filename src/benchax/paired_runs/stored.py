@@ -1,4 +1,4 @@
-"""Paired runs with a stored baseline: its program runs again, beside the candidate's function or program.
+"""Paired runs with a stored baseline: its program runs again, together with the candidate's function or program.
 
 No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
 """
@@ -40,11 +40,11 @@ def pair_with_cases(
     here: Environment,
     command_line: Mapping[str, object] | None = None,
 ) -> Pairing:
-    """Stored rows beside the functions of now.
+    """Pairs stored rows with the current functions.
 
     Args:
-        label: of the baseline.
-        here: where the candidate runs.
+        label: the label of the baseline.
+        here: the environment of the candidate.
         command_line: options, as for `api.run`.
     """
     found = Pairing()
@@ -75,7 +75,7 @@ def pair_with_rows(
     here: Environment,
     options: Options,
 ) -> Pairing:
-    """Two stored versions beside each other, on random data of their shapes."""
+    """Pairs two stored versions, on random data of their shapes."""
     found = Pairing()
     for id, row in candidate.items():
         if id not in baseline:

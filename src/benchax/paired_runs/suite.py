@@ -1,5 +1,5 @@
-"""A suite of benchmarks that two versions of it are compared by: what `compare_ref`, `compare_jax` and `compare_stored`
-have in common, from their arguments to the store in which the comparisons are kept."""
+"""A suite of benchmarks, for comparing two versions of it. `compare_ref`, `compare_jax` and `compare_stored` share this
+code, from their arguments to the store that keeps the comparisons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNSTORED = "the comparisons were not stored"
 
 @dataclass(frozen=True)
 class BenchmarkSuite:
-    """Which benchmarks are compared, with which options, and who is told."""
+    """The benchmarks to compare, their options, and the listener for progress."""
 
     selection: Selection
     store: str
@@ -44,7 +44,7 @@ class BenchmarkSuite:
         self.report(ProgressEvent(text, is_lasting=is_lasting))
 
     def opened(self) -> DatabaseStore:
-        """Raises `UsageError` where nothing is stored."""
+        """Raises `UsageError` if nothing is stored."""
         if self.store == OFF:
             problem = "there are no rows: storing is switched off here"
             raise UsageError(problem, "a folder", "name it with --store, or store=")
@@ -65,7 +65,7 @@ class BenchmarkSuite:
         return found
 
     def environment(self) -> Environment:
-        """The store lies in the repository as a rule, and makes no tree dirty."""
+        """The environment. The store is usually in the repository, and does not count as a change of the tree."""
         is_elsewhere = self.store == OFF or "://" in self.store
         return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
 
@@ -76,7 +76,9 @@ class BenchmarkSuite:
         return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
 
     def keep(self, found: Comparisons) -> Comparisons:
-        """For `benchax history`. What cannot be kept is still returned: it took minutes to measure."""
+        """Keeps the comparisons for `benchax history`. If that fails, they are still returned: they took minutes to
+        measure.
+        """
         if self.store == OFF or not found:
             return found
         try:
@@ -96,7 +98,7 @@ def open_suite(
     store: Store,
     progress: Progress,
 ) -> Generator[BenchmarkSuite]:
-    """A suite, for as long as its progress is shown. What can be refused before something is built is refused here."""
+    """A suite, for as long as its progress is shown. Invalid requests are refused here, before any build."""
     words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not words:
         raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")

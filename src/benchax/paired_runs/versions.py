@@ -1,10 +1,10 @@
-"""`compare_ref`, `compare_jax`, `compare_stored`: a suite of benchmarks as two versions have it, side by side.
+"""`compare_ref`, `compare_jax`, `compare_stored`: compare two versions of a suite of benchmarks.
 
-    another commit, built in a git worktree    ┐  its programs beside the functions of now,
+    another commit, built in a git worktree    ┐  its programs against the functions of now,
     stored rows                                ┘  in one process after the other              → session.py
     another JAX, or a commit and its Python    pairs of whole processes                       → process_pairs.py
 
-What comes out is kept in the store, for `benchax history`. `benchax compare` is the same on the command line.
+The store keeps the results, for `benchax history`. `benchax compare` does the same on the command line.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ def compare_ref(
     store: Store = None,
     progress: Progress = None,
 ) -> Comparisons:
-    """Benchmarks as they are now, beside what they were at another commit of this repository.
+    """Compares the current benchmarks with those at another commit of this repository.
 
-    The other commit is built in a git worktree, which is removed afterwards; its programs then run beside the
-    functions of now, as `compare` does it. The repository is that of the working folder. "Now" is what this process
-    has: benchmark files are read anew, and modules that were imported before an edit are not.
+    benchax builds the other commit in a git worktree, which it removes afterwards. The programs of that commit then run
+    alternately with the current functions, as in `compare`. The repository is the one that holds the working folder.
+    "Now" is the state of this process: benchmark files are read again, but modules that were imported before an edit
+    are not.
 
     Args:
         ref: a commit, branch or tag: the baseline.
         paths: folders and files with benchmarks, or a function and its inputs: ["jax.numpy:sort", "f32[1000]"].
-        benchmarks: whose benchmark files run at `ref`: those of "now" (those of `ref` where these do not run there;
-            `notes` says which), or those of "ref".
-        process_pairs: whole processes in turns on one core, so that time in Python is compared as well.
-        filter: cases whose name contains this, or matches it where it has * or ?.
-        params: values in place of a parameter's own: ["n=128,256"].
+        benchmarks: whose benchmark files run at `ref`: the files of "now" or of "ref". Files of now that do not run at
+            `ref` are replaced by those of `ref`; `notes` names them.
+        process_pairs: runs whole processes alternately on one core, so that time in Python is compared as well.
+        filter: cases whose name contains this, or matches it if it has * or ?.
+        params: values instead of a parameter's own: ["n=128,256"].
         resolution: "same" means within this share, such as 0.01 or "1%"; the finer, the longer it takes.
         metrics: go on until these are clear, and confirm their changes: "run", "compile". Pairs of processes always
             judge both.
@@ -72,8 +73,8 @@ def compare_ref(
         progress: a function of `ProgressEvent`s, True, False, or None: at a terminal, after two seconds.
 
     Returns:
-        Comparisons: also of cases that cannot be compared, which say why. `new` and `missing` are cases of one version
-            only, `broken` files that cannot be imported now.
+        Comparisons: also for cases that cannot be compared, with the reason. `new` and `missing` are cases of one
+        version only. `broken` are files that cannot be imported now.
 
     Raises:
         UsageError: no git repository, no such commit, benchmarks that cannot be built there, nothing to compare, or
@@ -98,7 +99,7 @@ def compare_ref(
 
 
 def _compare_builds(suite: BenchmarkSuite, ref: str, benchmarks: str, effort: Effort) -> Comparisons:
-    """The programs of a worktree beside the functions of now."""
+    """Compares the programs of a worktree with the functions of now."""
     suite.tell(f"building {ref} in a worktree")
     with build_checkout(ref, suite.selection, benchmarks == "ref") as other:
         label = label_commit(ref, other.commit)
@@ -121,19 +122,19 @@ def compare_jax(
     store: Store = None,
     progress: Progress = None,
 ) -> Comparisons:
-    """Benchmarks under several versions of JAX, each in an environment of its own: all of them with the first.
+    """Compares benchmarks under several versions of JAX with the first one. Each version has its own environment.
 
-    Whole processes run in turns on one core. Such pairs differ by 1 to 10 % on unchanged code, so there is no
+    Whole processes run alternately on one core. Such pairs differ by 1 to 10 % on unchanged code, so there is no
     `resolution`: "same" means within 5 %.
 
     Args:
-        versions: of JAX, in a list or as "0.9.2,0.10.2"; the first is the baseline. One that is named twice is
+        versions: of JAX, in a list or as "0.9.2,0.10.2"; the first is the baseline. A version that is named twice is
             compared with itself. Environments are made once, and kept in the user's cache folder.
         paths, filter, params, timeout_s, seed, store, progress: as for `compare_ref`.
-        max_time_s: of each version with the first, begin no further pair of processes after this long.
+        max_time_s: for each version: begin no further pair of processes after this long.
 
     Raises:
-        UsageError: fewer than two versions, one that does not exist, nothing to compare, or an option that is not
+        UsageError: fewer than two versions, a version that does not exist, nothing to compare, or an option that is not
             permitted.
         NotAvailable: a version cannot be installed.
 
@@ -177,23 +178,23 @@ def compare_stored(
     store: Store = None,
     progress: Progress = None,
 ) -> Comparisons:
-    """Stored programs beside the benchmarks of now, or beside those of another stored version.
+    """Compares stored programs with the current benchmarks, or with the programs of another stored version.
 
     No stored time is compared: the programs run again. Two stored versions run on random data of their shapes.
 
     Args:
         baseline: a name given by `benchax baseline`, "last" (the newest run), a run, a commit, or the first digits of
             one.
-        candidate: such a word, too; default: the benchmarks of now, which are in `paths`.
+        candidate: such a name, too; default: the current benchmarks, which are in `paths`.
         paths, params: as for `compare_ref`; not with a stored candidate.
         store: folder of the database that has the rows, and in which the comparisons are kept.
         filter, resolution, metrics, max_time_s, timeout_s, seed, progress: as for `compare_ref`.
 
     Returns:
-        Comparisons: as of `compare_ref`.
+        Comparisons: as for `compare_ref`.
 
     Raises:
-        UsageError: a word that means nothing in this store, nothing to compare, or an option that is not permitted.
+        UsageError: a name that means nothing in this store, nothing to compare, or an option that is not permitted.
         StoreError: there is no database, or it cannot be read.
 
     Example:

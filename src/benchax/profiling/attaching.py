@@ -36,15 +36,15 @@ def attach(
     limit_s: float | None = None,
     begun: Callable[[StartOfRecording], None] = lambda begun: None,
 ) -> Attached:
-    """Has the program behind `port` recorded, and keeps the files in `folder`.
+    """Asks the program behind `port` to record, and keeps the files in `folder`.
 
     Args:
-        limit_s: longest wait for the recording to come back. None: as long as the program lives.
-        begun: called as soon as the program has said that it records.
+        limit_s: longest wait for the recording to come back. None: until the program ends.
+        begun: called as soon as the program reports that it records.
 
     Raises:
-        UsageError: nobody listens there, or somebody else does; or `folder` cannot be written to.
-        NotMeasured: the program refuses, or ended; `problem` says why.
+        UsageError: nothing listens there, or another service does; or `folder` cannot be written to.
+        NotMeasured: the program refuses, or ended; `problem` gives the reason.
     """
     wire.check_duration(ask.duration_s)
     with _connect(port) as connection, files.recording_folder(folder) as place:

@@ -1,19 +1,21 @@
-"""How long a device spoke with others, and how much of that nothing else hid.
+"""How long a device communicated with others, and how much of that time nothing else hid.
 
-*Communication* is the time in which some collective was under way on the device: the union of their intervals. An
-asynchronous one is under way from the beginning of its `-start` to the end of its `-done`, so at most so long: what it
-brings may have arrived before somebody waited for it. On GPU only the `-start` is in the trace, as the kernel that
-communicates. *Exposed* is the part of it in which no other operation of the device was under way: the exposed
-communication of Rashidi et al. (ISCA 2021), and what Holistic Trace Analysis leaves when it takes off the overlap.
+*Communication* is the time in which some collective was in progress on the device: the union of their intervals. An
+asynchronous collective is in progress from the start of its `-start` to the end of its `-done`. This time is an upper
+bound, because the data might have arrived before an operation waited for it. On GPU only the `-start` is in the trace,
+as the kernel that communicates. *Exposed* is the part of the communication in which no other operation of the device
+was in progress. It is the exposed communication of Rashidi et al. (ISCA 2021). Holistic Trace Analysis computes the
+same: it subtracts the overlap.
 
-On CPU the marker that ends an operation of several threads is late: it stands behind what the same thread began when it
-was done, which may be the collective that waited for it (a product "ran" 1.9 ms longer, jax 0.10.2). So there what is
-exposed is counted twice, with the earliest and the latest end of each operation, and told where the two agree.
+On CPU, the marker that ends an operation of several threads is late. It comes after the work that the same thread began
+next, and that work can be the collective that waited for the operation. For example, a product "ran" 1.9 ms longer (jax
+0.10.2). So on CPU, benchax counts the exposed time twice, with the earliest and the latest end of each operation. It
+reports the time if the two agree.
 
-Waiting for the other devices counts: one that comes to a collective early communicates until the last has come, too.
-An operation that others ran inside of, such as a loop, is no work of its own. A fusion with a collective inside counts
-as one; `send` and `recv`, which may also speak with the host, do not. CPU was tried on traces of jax 0.10.2; GPU and
-TPU are written from the source of XLA and tried on made traces only.
+Waiting for other devices counts: a device that reaches a collective early communicates until the last device has
+reached it, too. An operation with others inside it, such as a loop, does not count as work. A fusion with a collective
+inside counts as a collective; `send` and `recv`, which can also communicate with the host, do not. The CPU path was
+tried on traces of jax 0.10.2. The GPU and TPU paths follow the source of XLA, and were tried on made-up traces only.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from benchax.results.profile import Device
 
 PS = 1e12
 MOST_DOUBT = 0.01
-"""The share of the communication by which the two ways of counting what is exposed may differ."""
+"""The two counts of the exposed time can differ by up to this share of the communication."""
 COPIES = ("Memcpy", "Memset")
-"""What CUPTI calls device time that no program need say anything about."""
+"""CUPTI's names for device time that belongs to no operation of a program."""
 
 
 class Role(NamedTuple):
-    """What an operation does for a communication."""
+    """The role of an operation in a communication."""
 
     kind: Literal["unknown", "none", "whole", "start", "done"]
     start: str = ""
@@ -71,9 +73,10 @@ def exchange(found: Operations, known: Mapping[int, CompiledModule]) -> Exchange
 
 
 def of_device(found: Operations, said: Exchange, index: int) -> tuple[float | None, float | None]:
-    """(seconds of communication, of these exposed).
+    """Returns (seconds of communication, how much of it is exposed).
 
-    None for both where of some operation it is not known what it is; for the second also where what ran beside is not.
+    Returns None for both if the role of some operation is unknown, and for the second if it is unknown what ran at the
+    same time.
     """
     mine = found.device == index
     if not said.is_known[mine].all():

@@ -1,8 +1,8 @@
-"""What each function cost to trace, lower and compile, and which pass of XLA took longest.
+"""The time to trace, lower and compile each function, and the passes of XLA that took longest.
 
-From the marks that `program_recorder.py` leaves for each event of `jax.monitoring`, also for what was compiled before
-the recording; passes are in the trace only for what was compiled while it was recorded. A pass belongs to the function
-during whose compilation it ran; where two threads compile at once, to both.
+The times come from the marks that `program_recorder.py` leaves for each event of `jax.monitoring`. They include
+compilations before the recording. The trace has passes only for compilations during the recording. A pass belongs to
+the function that was compiling when it ran. If two threads compile at once, it belongs to both functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class PlaceInFile(NamedTuple):
-    """What is around a line."""
+    """The code around a line."""
 
     function: str
     """The innermost one; empty: it is of the module."""
@@ -48,7 +48,7 @@ class PlaceInFile(NamedTuple):
 
 
 def place_of(source: str) -> PlaceInFile | None:
-    """Of file.py:12; None where the file cannot be read."""
+    """Finds the code around file.py:12. Returns None if the file cannot be read."""
     file, _, line = source.rpartition(":")
     tree = _tree(file)
     if tree is None or not line.isdigit():
@@ -65,7 +65,7 @@ def place_of(source: str) -> PlaceInFile | None:
 
 
 def _inside(node: ast.AST) -> Iterable[ast.AST]:
-    """Decorators and defaults are no part of what a function repeats."""
+    """Yields the parts that a function repeats. Decorators and defaults are not among them."""
     if isinstance(node, ast.Lambda):
         return [node.body]
     return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
@@ -76,7 +76,7 @@ def _name(function: Function) -> str:
 
 
 def _repeats(loop: ast.AST, line: int) -> bool:
-    """What is iterated over is computed once."""
+    """Returns whether a loop repeats a line. A loop computes its iterable only once."""
     once = [loop.iter] if isinstance(loop, ast.For) else []
     once += loop.orelse if isinstance(loop, ast.For | ast.While) else []
     return not any(_holds(part, line) for part in once) or (isinstance(loop, ast.For) and _is_on(loop.body, line))
@@ -115,7 +115,7 @@ _SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 
 
 def program_size(modules: Iterable[CompiledModule]) -> ProgramSize | None:
-    """Of the largest of several programs of one name; None where there is none."""
+    """Returns the size of the largest of several programs with one name, or None if there is no program."""
     return max(map(_size_of, modules), key=lambda size: size.instructions, default=None)
 
 
@@ -138,7 +138,8 @@ def _size_of(module: CompiledModule) -> ProgramSize:
 
 
 def _loop_of(module: str, stack: tuple[str, ...]) -> str:
-    """Where the innermost loop begins that these frames are in: file.py:12. Empty: there is none, or nobody knows."""
+    """Returns where the innermost loop around these frames begins: file.py:12. Empty if there is no loop, or if it is
+    unknown."""
     places = [(source, place_of(source)) for source in stack]
     ends = [i for i, (_, place) in enumerate(places) if place and program_name(place.function) == module]
     # Frames further out are of who called the compiled function, in a loop or not.

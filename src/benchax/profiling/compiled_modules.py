@@ -45,12 +45,12 @@ class ModuleInstruction(NamedTuple):
     called: tuple[str, ...]
     """Computations that it runs, such as the body of a loop."""
     stack: tuple[str, ...] = ()
-    """file:line of the user's frames, innermost first, `source` among them; empty where that is not told."""
+    """file:line of the user's frames, innermost first, including `source`; empty if the program has no frames."""
 
 
 @dataclass(frozen=True)
 class CompiledModule:
-    """A compiled module: its instructions by name, those of all its computations."""
+    """A compiled module: the instructions of all its computations, by name."""
 
     name: str
     instructions: Mapping[str, ModuleInstruction]
@@ -95,7 +95,7 @@ def programs(space: Space) -> dict[int, CompiledModule]:
 
 
 def _ids_of_programs(space: Space) -> set[int]:
-    """Of all that some event belongs to."""
+    """Returns the ids of all programs that have an event."""
     numbers = [line.number("program_id") for plane in space.planes for line in plane.lines]
     return {int(number) for values, has in numbers for number in np.unique(values[has])}
 
@@ -207,7 +207,7 @@ def _origin(data: bytes, metadata: Field, stacks: Stacks) -> tuple[str, tuple[st
 
 
 class _Frames:
-    """Where frames lie: JAX 0.7 and newer write the place once and refer to it by number (StackFrameIndexProto)."""
+    """The places of frames: JAX 0.7 and newer write the place once and refer to it by number (StackFrameIndexProto)."""
 
     def __init__(self, data: bytes, index: Field) -> None:
         self.files: list[str] = []
@@ -259,7 +259,7 @@ def _shape(data: bytes, shape: Field) -> str:
 
 
 def _numbers(data: bytes, part: Field) -> list[int]:
-    """A repeated number, which is packed into bytes or stands alone."""
+    """Reads a repeated number, either packed into bytes or single."""
     if part.wire == VARINT:
         return [signed(part.value)]
     found: list[int] = []

@@ -43,7 +43,7 @@ class Coverage:
         return np.searchsorted(self.start, times, side="right") - 1
 
     def gaps(self, begin: int, end: int) -> Coverage:
-        """What the spans leave of one stretch."""
+        """Returns the parts of a stretch that the spans do not cover."""
         start, stop = np.clip(self.start, begin, end), np.clip(self.end, begin, end)
         starts, ends = np.concatenate([[begin], stop]), np.concatenate([start, [end]])
         chosen = ends > starts

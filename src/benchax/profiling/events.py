@@ -1,11 +1,10 @@
 """Reads an XSpace, the profiler's own format, into the columns of `space.py`.
 
-Not through `jax.profiler.ProfileData`, which JAX 0.6.0 and 0.6.1 do
-not have, which gives one Python object after another (`benchmarks/profiles.py`), and without which a trace is read
-where there is no JAX.
+It does not use `jax.profiler.ProfileData`, for three reasons. JAX 0.6.0 and 0.6.1 do not have it. It gives one Python
+object after another (`benchmarks/profiles.py`). Without it, benchax can read a trace on a machine without JAX.
 
-The numbers of the fields are those of xplane.proto (openxla/xla, xla/tsl/profiler/protobuf), as JAX 0.6 to 0.10.2
-write it; unknown fields are passed over, as protobuf does.
+The numbers of the fields come from xplane.proto (openxla/xla, xla/tsl/profiler/protobuf), as JAX 0.6 to 0.10.2 write
+it. The reader skips unknown fields, as protobuf does.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LONGEST_PS = 10**18
 _EVENT = 4 << 3 | BYTES
 """The tag of an event inside its line."""
 CHUNK = 100_000
-"""Events that are read at once: bounds the memory of what is not kept."""
+"""The number of events to read at once. It limits the memory for events that are not kept."""
 _STAT_KINDS = {2: REAL, 3: NUMBER, 4: NUMBER, 5: TEXT, 6: TEXT, 7: TEXT}
 
 
@@ -58,7 +57,7 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
 
 
 def _of(data: bytes, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-    """Where the messages lie that field `number` of this message holds."""
+    """Finds the positions of the messages in field `number` of this message."""
     return ((f.start, f.end) for f in fields(data, start, end) if f.number == number and f.wire == BYTES)
 
 
@@ -110,7 +109,7 @@ class _PlaneReader:
         return Plane(name, lines, names, display, blobs, numbers, words)
 
     def _metadata(self, entries: list[tuple[int, int]]) -> Iterator[tuple[int, _Named]]:
-        """(id, metadata) of a map from ids to messages, that of events or that of stats."""
+        """Yields (id, metadata) from a map from ids to messages, for events or for stats."""
         for start, end in entries:
             for at in _of(self.data, start, end, 2):
                 yield self._read_named(*at)
@@ -218,7 +217,8 @@ class _PlaneReader:
     def _events(
         self, start: Ints, end: Ints, first: int, stat_names: Mapping[int, int]
     ) -> tuple[Ints, Ints, Ints, Stats]:
-        """(name ids, offsets, durations, stats) of the events that lie there; `first` is the index of the first."""
+        """Returns (name ids, offsets, durations, stats) of the events at these positions; `first` is the index of the
+        first."""
         columns = np.zeros((4, len(start)), np.int64)
         owners: list[Ints] = []
         starts: list[Ints] = []
@@ -278,7 +278,7 @@ class _PlaneReader:
 
 
 class _Named(NamedTuple):
-    """What the plane says about the events, or the stats, of one id."""
+    """The plane's data about the events, or the stats, of one id."""
 
     name: str
     display_name: str

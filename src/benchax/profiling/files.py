@@ -77,7 +77,7 @@ def _unwritable(folder: Path, error: OSError | ValueError) -> UsageError:
 
 
 def find_run(place: Path) -> Path | None:
-    """The folder of the one run below `place`; None where nothing was written."""
+    """Returns the folder of the one run below `place`, or None if nothing was written."""
     found = sorted(place.glob("plugins/profile/*/*.xplane.pb"))
     return found[0].parent if found else None
 
@@ -116,9 +116,10 @@ def list_files(run: Path) -> dict[str, Path]:
 
 
 def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
-    """Beside `<host>.trace.json.gz` its copy for Perfetto, piece by piece: a trace may not fit into memory.
+    """Writes a copy for Perfetto next to `<host>.trace.json.gz`, piece by piece, because a trace might not fit into
+    memory.
 
-    With `timeline` each of its columns is a counter there.
+    With `timeline`, each of its columns is a counter in the copy.
     `jax.profiler.start_trace(create_perfetto_trace=True)` does the same by loading all of it.
     """
     for trace in sorted(run.glob("*.trace.json.gz"))[:1]:
@@ -150,7 +151,7 @@ _MADE_AT = "made_at_bytes"
 
 
 def write_timeline(run: Path, timeline: Timeline) -> Path:
-    """The readings beside the trace, and as counters in its file for Perfetto."""
+    """Writes the readings next to the trace, and as counters into its file for Perfetto."""
     file = run / TIMELINE
     file.write_text(timeline_csv(timeline), encoding="utf-8")
     write_perfetto(run, timeline)
@@ -170,7 +171,7 @@ def timeline_csv(timeline: Timeline) -> str:
 
 
 def read_timeline(file: Path) -> Timeline:
-    """What `write_timeline` has written.
+    """Reads a file that `write_timeline` wrote.
 
     Raises:
         FormatError: another file of that name, or one that was cut.

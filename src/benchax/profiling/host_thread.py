@@ -1,8 +1,8 @@
-"""What the thread that begins the programs was doing: compiling, moving data, JAX's own work, or something else.
+"""The work of the thread that begins the programs: compiling, moving data, JAX's own work, or something else.
 
-Out of the events that JAX and XLA leave on the lines of the host; their names are those of jax 0.6.2 and 0.10.2, and
-what another version calls otherwise counts as Python of the program's, which the samples of the stack then put right
-as far as they can. Names that a program gives its own annotations are passed over.
+It comes from the events that JAX and XLA leave on the lines of the host. Their names are the names in jax 0.6.2 and
+0.10.2. If another version names an event differently, its time counts as the program's own Python. The stack samples
+then correct this as far as they can. benchax ignores the names that a program gives to its own annotations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StackSamples:
     """Processor time of the thread since the sample before; -1 where it is not known."""
     since_us: Ints
     used_us: int | None
-    """What all of them took. None: the trace does not say."""
+    """The total time of all of them. None: the trace does not have it."""
     wall_us: int | None
 
     @property
@@ -57,11 +57,11 @@ class StackSamples:
 
 @dataclass(frozen=True, eq=False)
 class CompileMarks:
-    """What JAX said to have traced, lowered or compiled."""
+    """The tracing, lowering and compiling that JAX reported."""
 
     start_ps: Ints
     end_ps: Ints
-    """Of those in the recording."""
+    """The ends of those in the recording."""
     stack_of: dict[str, tuple[SampledFrame, ...]]
     """The name of a program → the stack on which it was compiled last."""
     before_us: int | None
@@ -73,7 +73,7 @@ class HostThread:
     """The thread that begins the programs."""
 
     names: tuple[str, ...]
-    """Of the functions that it calls, by `call_name`."""
+    """The names of the functions that it calls, by `call_name`."""
     call_name: Ints
     call_start: Ints
     call_end: Ints
@@ -130,7 +130,7 @@ def _stack(text: str) -> tuple[SampledFrame, ...]:
 
 
 def read_compile_marks(space: Space) -> CompileMarks:
-    """What the listener in `program_recorder.py` has left in the trace."""
+    """Reads the marks that the listener in `program_recorder.py` left in the trace."""
     starts, ends = list[Ints](), list[Ints]()
     stack_of: dict[str, tuple[SampledFrame, ...]] = {}
     before_us: int | None = None
@@ -161,7 +161,7 @@ def program_name(name: str) -> str:
 
 
 def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
-    """The thread with most calls; one without any where nothing was called."""
+    """Returns the thread with the most calls, or a thread without calls if there were no calls."""
     lines = _lines(space)
     none = np.zeros(0, np.int64)
     transfers = [_chosen(line, _TRANSFERS) for line in lines]
@@ -221,7 +221,7 @@ def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints
 
 
 def _compiling(line: TraceLine, marks: CompileMarks, start: Ints, end: Ints) -> Coverage:
-    """A call that compiles is compiling from its beginning to its end: tracing has no event of its own."""
+    """Counts a call that compiles as compiling from its beginning to its end, because tracing has no separate event."""
     begins, ends = _chosen(line, _COMPILES)
     begins, ends = np.concatenate([begins, marks.start_ps]), np.concatenate([ends, marks.end_ps])
     middle = (begins + ends) // 2

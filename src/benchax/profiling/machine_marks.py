@@ -21,7 +21,7 @@ def mark_machine() -> None:
 
 
 def machine_of(space: Space) -> str | None:
-    """The fingerprint; None where nobody left one."""
+    """Returns the fingerprint, or None if the trace has none."""
     plane = space.plane(HOST)
     names = plane.names.values() if plane else ()
     return next((name.removeprefix(MACHINE) for name in names if name.startswith(MACHINE)), None)

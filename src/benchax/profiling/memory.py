@@ -1,19 +1,20 @@
-"""Which arrays are alive: before and after some code, and again and again while something else runs.
+"""The arrays that are alive: before and after some code, or repeatedly while other code runs.
 
-`jax.live_arrays()` sees what Python holds and what waits to be freed; temporaries inside programs are not in it, nor
-any peak. For peaks see `measuring/memory.py`.
+`jax.live_arrays()` sees arrays that Python holds or that wait to be freed. It does not see temporaries inside programs,
+nor any peak. For peaks see `measuring/memory.py`.
 
-A `Sampler` reads in a thread of its own. A reading holds Python's lock for as long as it takes, so that much is lost to
-the program: 0.1 ms with a hundred arrays, 2 ms with 2000 (jax 0.10.2, two cores). The lines at which arrays were made
-cost more, 0.3 ms with a hundred and 2 ms with 1000, and are asked for less often. Between readings the thread sleeps
-for as long as keeps all of them below 2 % of the time, lines below 0.5 %. A program that holds the lock, as one long
-call of C code may, is not read meanwhile: the times say so.
+A `Sampler` reads in a separate thread. A reading holds Python's lock for its whole duration, and the program loses that
+time: 0.1 ms with a hundred arrays, 2 ms with 2000 (jax 0.10.2, two cores). The lines at which arrays were made cost
+more: 0.3 ms with a hundred and 2 ms with 1000. So the sampler asks for them less often. Between readings the thread
+sleeps long enough to keep all readings below 2 % of the time, and lines below 0.5 %. If a program holds the lock, for
+example in one long call of C code, no reading is possible during that time. The recorded times show this.
 
-Its readings are of arrays that Python holds on the default backend, of what the allocator of an accelerator says, and
-of the resident memory of the process. Not seen are peaks between two readings; temporaries of a running program are in
-resident memory on CPU and in `in_use` on an accelerator, and never in the arrays. Resident memory holds the profiler's
-events, too: it rose by 173 MiB in a first recording of one second, and the next one used that again. Two arrays that
-share a buffer count twice. Garbage is not collected for it: that would change the program.
+Its readings cover the arrays that Python holds on the default backend, the allocator statistics of an accelerator, and
+the resident memory of the process. They miss peaks between two readings. Temporaries of a running program are in
+resident memory on CPU and in `in_use` on an accelerator, and never in the arrays. Resident memory includes the
+profiler's events, too. It rose by 173 MiB in a first recording of one second, and the next recording reused that
+memory. Two arrays that share a buffer count twice. The sampler does not collect garbage, because that would change the
+program.
 
 The backend must have been started: a reading would start it.
 """
@@ -49,7 +50,7 @@ from benchax.source_files import NOT_YOURS, owner_of
 # programs are in the profile, too, and are left out.
 
 MOST_LINES = 20
-"""So many are kept, those that held most at some time; the others are one together."""
+"""The sampler keeps this many lines, those that held most at some time. The others are combined into one."""
 OTHERS = "(other lines)"
 
 
@@ -160,7 +161,8 @@ Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
 """(shape, dtype) → (how many, bytes of all of them)."""
 
 MOST_PROFILE_BYTES = 16 * 2**20
-"""So much of what JAX says of lines is kept until the end; a reading has 1 kB, and more where there are many stacks."""
+"""The sampler keeps up to this much of JAX's data on lines until the end. A reading has 1 kB, or more if there are many
+stacks."""
 INTERVAL_S = 0.01
 MOST_SHARE = 0.02
 """The share of the time that readings may take."""
@@ -178,7 +180,7 @@ def live_arrays() -> list[jax.Array]:
 
 
 def live() -> Live:
-    """What is alive now. Collects garbage first: what only a cycle holds is no leak."""
+    """Returns the arrays that are alive now. It collects garbage first: arrays that only a cycle holds are no leak."""
     gc.collect()
     counts: Counter[tuple[tuple[int, ...], str]] = Counter()
     sizes: Counter[tuple[tuple[int, ...], str]] = Counter()
@@ -194,7 +196,7 @@ def live_bytes(arrays: Live) -> int:
 
 
 def left_over(before: Live, after: Live) -> tuple[LiveBuffers, ...]:
-    """Arrays of a shape and dtype of which there are more now, largest first."""
+    """Returns the shapes and dtypes with more arrays now than before, largest first."""
     found: list[LiveBuffers] = []
     for (shape, dtype), (count, size) in after.items():
         more = count - before.get((shape, dtype), (0, 0))[0]
@@ -223,7 +225,7 @@ class Sampler:
         self._next_profile_s = 0.0
         """When the lines may be asked for again."""
         self._sizes_s = 0.0
-        """What the sizes of the last reading took."""
+        """The time that the sizes of the last reading took."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="benchax-memory", daemon=True)
 
@@ -332,7 +334,7 @@ def device_name(device: Any) -> str:
 
 
 def _stats(device: Any) -> dict[str, int]:
-    """What the allocator says; nothing on CPU, and where the backend cannot tell."""
+    """Returns the allocator's statistics. They are empty on CPU, and if the backend has no statistics."""
     try:
         return device.memory_stats() or {}
     except Exception:  # UNIMPLEMENTED, in whatever type this JAX has for it: not known, and said in the table

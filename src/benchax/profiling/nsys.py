@@ -31,12 +31,12 @@ _FLAG = NO_COMMAND_BUFFERS.removesuffix("=")
 
 @dataclass(frozen=True)
 class NsysPlan:
-    """A command, and what is set in its environment beside what is set already."""
+    """A command, and the variables to add to its environment."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     report: Path
-    """What nsys writes."""
+    """The file that nsys writes."""
 
     def __str__(self) -> str:
         """As one types it into a shell."""
@@ -111,10 +111,11 @@ def run(it: NsysPlan) -> int:
 
 @contextlib.contextmanager
 def region(name: str) -> Iterator[None]:
-    """What happens inside is what nsys captures (`by_region`), under an NVTX range of this name if `nvtx` is installed.
+    """Marks a block of code that nsys captures (`by_region`). The block has an NVTX range of this name if `nvtx` is
+    installed.
 
     Raises:
-        NotAvailable: there is no CUDA runtime, or it refuses, so that nsys cannot be told anything.
+        NotAvailable: there is no CUDA runtime, or it refuses, so benchax cannot start nsys's capture.
     """
     cuda = _cuda_runtime()
     if cuda is None:
@@ -138,7 +139,7 @@ def annotation(name: str) -> contextlib.AbstractContextManager[Any]:
 
 
 def _cuda_runtime() -> Any:
-    """That of JAX's own CUDA wheels first: another copy would have a profiler state of its own."""
+    """Loads the runtime of JAX's own CUDA wheels if it exists: another copy would have a separate profiler state."""
     names = [str(path) for folder in _wheel_folders() for path in sorted(folder.glob("libcudart.so*"))]
     names += [found for found in [ctypes.util.find_library("cudart")] if found]
     for name in names:
@@ -148,7 +149,7 @@ def _cuda_runtime() -> Any:
 
 
 def _wheel_folders() -> list[Path]:
-    """Of the wheels for CUDA 13 and those for CUDA 12."""
+    """Returns the folders of the wheels for CUDA 13 and for CUDA 12."""
     try:
         specs = [importlib.util.find_spec(name) for name in ("nvidia.cu13", "nvidia.cuda_runtime")]
     except ModuleNotFoundError:  # there is no package nvidia at all

@@ -1,7 +1,8 @@
 """The work of the operations of a trace: FLOPs and bytes of a call, counted in the program that the trace carries.
 
-Counted as everywhere here (`program/counts.py`), from the text of the optimised program. A loop has no work of its own
-where the trace shows what ran inside it: that is counted call by call, and no trip count has to be known.
+The counts use the text of the optimised program, as everywhere in benchax (`program/counts.py`). If the trace shows the
+operations inside a loop, the loop itself has no work. Its operations count call by call, so no trip count has to be
+known.
 """
 
 from __future__ import annotations

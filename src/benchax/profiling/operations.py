@@ -1,15 +1,16 @@
 """Finds the operations of compiled programs among the events of a trace: one row per call of an operation.
 
-Where they are: on CPU on the threads of the host, in events that have the stat `hlo_op`, whether the program ran on
-the calling thread or in the pool; on GPU on the streams of `/device:GPU:N`; on TPU on the line `XLA Ops` of
-`/device:TPU:N`. CPU was tried on traces of jax 0.10.2, GPU on those of an H100 with jax 0.11.2. TPU is written from the
-source of XLA and tried on made traces only.
+On CPU, operations are on the threads of the host, in events that have the stat `hlo_op`. This holds whether the program
+ran on the calling thread or in the pool. On GPU, they are on the streams of `/device:GPU:N`. On TPU, they are on the
+line `XLA Ops` of `/device:TPU:N`. The CPU path was tried on traces of jax 0.10.2, the GPU path on traces of an H100
+with jax 0.11.2. The TPU path follows the source of XLA, and was tried on made-up traces only.
 
-An operation that XLA:CPU hands to other threads ends when the marker "end: <operation>" says so, and its own event ends
-when it has been handed over: a product of matrices of 870 µs showed 250 µs without its marker (jax 0.10.2).
+If XLA:CPU hands an operation to other threads, the marker "end: <operation>" shows when it ends. Its own event ends
+when the hand-over is complete. For example, a product of matrices of 870 µs showed 250 µs without its marker (jax
+0.10.2).
 
-Operations are nested: a `while` lasts as long as all that runs inside it. `self_ps` is without that, `depth` says how
-deep. `spans.py` finds out what is inside what, when it is asked for.
+Operations are nested: a `while` lasts as long as everything that runs inside it. `self_ps` excludes the inner
+operations, and `depth` is the level of nesting. `spans.py` computes the nesting on demand.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Operations:
-    """Columns of one length, by device, thread and start. Texts are indices into `texts`, -1 where there is none."""
+    """Columns of one length, by device, thread and start. Texts are indices into `texts`, or -1 for a missing text."""
 
     devices: tuple[str, ...]
     texts: Sequence[str]
@@ -61,7 +62,7 @@ class Operations:
     is_ended: Flags
     """The trace says when it ended: on CPU its marker does."""
     is_open: Flags
-    """Its end is not in the trace: it took at least what is said here. An operation of CPU that was not handed over is
+    """Its end is not in the trace, so it took at least the recorded time. A CPU operation that was not handed over is
     neither ended nor open."""
     start_ps: Ints
     end_ps: Ints
@@ -237,7 +238,8 @@ def _cpu_devices(line: TraceLine, chosen: NDArray[np.bool_], devices: list[str])
 
 
 def _names(plane: Plane, line: TraceLine) -> Ints:
-    """The names of events as texts: the short one where there is one (on TPU the other is a whole line of HLO)."""
+    """Returns the names of events as texts. It uses the short name if there is one: on TPU the other is a whole line of
+    HLO."""
     different, where = np.unique(line.name_id, return_inverse=True)
     words = [plane.display_names.get(int(i)) or plane.names.get(int(i), "") for i in different]
     codes = {text: code for code, text in enumerate(line.texts)}

@@ -1,11 +1,11 @@
-"""A thread that looks at another one every few milliseconds, at a bounded cost.
+"""A thread that samples another thread every few milliseconds, at a bounded cost.
 
-It reads `sys._current_frames()`. Between two samples it sleeps for as long as keeps it below its share of the time, by
-its own processor time.
+It reads `sys._current_frames()`. Between two samples it sleeps long enough to stay below its share of the time,
+measured by its own processor time.
 
-Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`), so a sample that is due in a short
-piece of Python would be taken behind it, in whatever lets go of the lock next. While it samples, the interval is 0.5
-ms. A piece of C that holds the lock is not seen meanwhile: `sample` is told by how much it was late.
+Python gives the lock to another thread only every 5 ms (`sys.getswitchinterval`). So a sample that is due in a short
+piece of Python would be late: it would see the next code that releases the lock. While this thread samples, the
+interval is 0.5 ms. It cannot see a piece of C that holds the lock. `sample` gets the delay as `late_s`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import FrameType
 
 INTERVAL_S = 0.005
 MOST_SHARE = 0.003
-"""The share of the time that samples may take, if nobody says otherwise. On a busy machine the program loses about
-twice as much again: it gives Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor
-time (RESULTS.md)."""
+"""The default share of the time that samples can take. On a busy machine the program loses about twice as much again:
+it gives Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time
+(RESULTS.md)."""
 FIRST_COST_S = 1e-4
-"""What a sample is expected to cost before one was taken: from nothing, the first ones would come too often."""
+"""The expected cost of a sample before the first one. If it were 0, the first samples would come too often."""
 RECENT = 0.1
 """The weight of the last sample in what the next one is expected to cost."""
 SWITCH_S = 0.0005
@@ -45,7 +45,8 @@ class PacedSampler(ABC):
 
     @abstractmethod
     def sample(self, frame: FrameType, late_s: float) -> None:
-        """Told of the frame that the thread is in. What it raises is lost: the program must not notice."""
+        """Receives the frame that the thread is in. Its exceptions are lost, because the program must not notice
+        them."""
 
     def follow(self, thread: int) -> None:
         """Takes effect with the next sample."""

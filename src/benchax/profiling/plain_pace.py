@@ -1,12 +1,12 @@
 """How long the steps of a loop take while nothing is recorded, without a hook in the loop.
 
-An event costs 0.1 to 3 µs on CPU, so that a step of many short operations takes several times as long while it is
-recorded: one of 0.12 ms with 1,800 events took 0.40 to 0.70 ms. XLA numbers the runs of each program in a row. Two
-recordings of a few milliseconds so tell how many runs there were between them, when nothing was recorded, and a clock
-how long that took.
+An event costs 0.1 to 3 µs on CPU, so a step of many short operations takes several times as long during a recording.
+For example, a step of 0.12 ms with 1,800 events took 0.40 to 0.70 ms. XLA numbers the runs of each program
+consecutively. So two recordings of a few milliseconds show how many runs there were between them, while nothing was
+recorded. A clock measures how long that took.
 
-The numbers follow each other on CPU with jax 0.8.3 to 0.12.0; on GPU a trace has none. Where a recording shows that
-they do not, nothing is told.
+The numbers are consecutive on CPU with jax 0.8.3 to 0.12.0; on GPU a trace has no numbers. If a recording shows that
+the numbers are not consecutive, benchax reports no pace.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from benchax.protobuf import Ints
 
 CLOCK = "benchax clock: "
 WINDOWS = 3
-"""At most, of which the middle one counts: an evaluation, or a neighbour on the machine, spoils one."""
+"""The largest number of windows. The middle result counts, because an evaluation, or a neighbour on the machine, can
+spoil one window."""
 WINDOW_STEPS, WINDOW_GLANCES, SHORTEST_S, LONGEST_S = 5, 10, 0.2, 5.0
-"""A window is so many steps, and so many times what the recordings at its ends take, which slow the program down; its
-least and most seconds."""
+"""The length of a window: this many steps, but also this many times the duration of the recordings at its ends. Those
+recordings slow the program down. The last two are the least and most seconds of a window."""
 LEAST_RUNS = 2
 GLANCE_S = 2e-3
-"""What a recording between two windows lasts, at least; otherwise two steps."""
+"""The least duration of a recording between two windows; otherwise it takes two steps."""
 GLANCES = 4
 """Each twice as long as the one before, until a run is in one."""
 
@@ -60,13 +61,13 @@ def measure_plain_pace(
     """Returns the seconds from one run of a program to the next while nothing is recorded.
 
     Args:
-        program: its name, as jit_step.
-        step_s: how far apart its runs were while they were recorded.
-        record: records for so many seconds, with `mark_clock`, and returns the trace.
-        wait: waits for so many seconds.
+        program: its name, such as jit_step.
+        step_s: the time between its runs during a recording.
+        record: records for the given seconds, with `mark_clock`, and returns the trace.
+        wait: waits for the given seconds.
 
     Raises:
-        NotMeasured: the program is no longer run, or its runs are not numbered in a row.
+        NotMeasured: the program no longer runs, or its run numbers are not consecutive.
     """
     began_ns = perf_counter_ns()
     before = _glance(program, step_s, record)
@@ -93,10 +94,10 @@ def _glance(program: str, step_s: float, record: Callable[[float], bytes]) -> Ru
 
 
 def read_run_numbers(xspace: bytes, program: str) -> RunNumbers | None:
-    """The numbers of the runs of one program in a trace; None where there is none.
+    """Returns the run numbers of one program in a trace, or None if it did not run.
 
     Raises:
-        NotMeasured: they are not numbered in a row, or several programs have that name.
+        NotMeasured: they are not consecutive, or several programs have that name.
     """
     space = read(xspace, KEEP)
     found = operations(space, {}, TPU_RUNS)

@@ -1,8 +1,8 @@
-"""Before profiling: will there be anything in the trace, and can it be written?
+"""Checks before profiling: will there be anything in the trace, and can benchax write it?
 
-A trace without device events looks like success. What can be known beforehand is looked at here and said as remarks: an
-error means that profiling must not begin, a warning that the table may be incomplete. Nothing is started but JAX's
-backend, which the profiled call needs anyway.
+A trace without device events looks like success. So this module checks in advance whatever it can, and reports it as
+remarks. An error means that profiling must not begin; a warning means that the table can be incomplete. The checks
+start nothing except JAX's backend, which the profiled call needs anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CAP_SYS_ADMIN = 21
 
 @dataclass(frozen=True)
 class Here:
-    """What the checks look at. Tests pass their own."""
+    """The facts that the checks use. Tests pass their own."""
 
     platform: str
     platform_version: str = ""
@@ -91,7 +91,7 @@ def here() -> Here:
 
 
 def running(environment: Mapping[str, str]) -> str:
-    """What profiles this process already: "jax.profiler", "Nsight Systems", or nothing."""
+    """Returns the profiler that already records this process: "jax.profiler", "Nsight Systems", or an empty text."""
     # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these, and
     # 0.12.0.1 the second; without them, that error of JAX is what the user sees.
     state = getattr(_private_profiler(), "_profile_state", None)
@@ -122,7 +122,7 @@ def _may_administrate() -> bool:
 
 
 def about(found: Here) -> list[Remark]:
-    """What follows from what was found."""
+    """Returns the remarks that follow from the facts."""
     remarks: list[Remark] = []
     if found.running == "jax.profiler":
         text = (

@@ -2,10 +2,11 @@
 
     p = benchax.profile(f, x)                  # f is warmed up, then run often enough for its times to mean something
     with benchax.profile("traces") as p: ...   # whatever runs inside; files are kept in the folder
-    p = benchax.profile(f, x, memory_s=0.01)   # and what is alive meanwhile, read every 10 ms
+    p = benchax.profile(f, x, memory_s=0.01)   # and reads live memory every 10 ms
 
-The numbers are of a program that runs under the profiler, where each operation on CPU costs up to a microsecond more
-than without (`benchmarks/profiles.py`). What that makes of a call is measured beside it (`Profile.recording_cost`).
+The numbers belong to a program under the profiler. There, each operation on CPU costs up to a microsecond more than
+without it (`benchmarks/profiles.py`). benchax also measures how this changes the time of a call
+(`Profile.recording_cost`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from benchax.specs import is_spec
 from benchax.units import read_duration
 
 LEAST_S = 0.05
-"""What is recorded of a function without `runs`: at least so much, so that rare disturbances weigh little."""
+"""The least recording time for a function without `runs`, so that rare disturbances weigh little."""
 LEAST_RUNS, MOST_RUNS = 3, 1000
 STEP = "benchax"
 """Name of the annotation around each run."""
@@ -77,23 +78,24 @@ def profile(
     progress: Progress = None,
     **kwargs: Any,
 ) -> Profile | Recording:
-    """Where the time goes: operations by self time, idle devices, the compiler, and arrays that stay alive.
+    """Shows where the time goes: operations by self time, idle devices, the compiler, and arrays that stay alive.
 
     Args:
-        fn: a function, which is called as it stands: give `jax.jit(f)` to see one program rather than one for each
+        fn: a function, which benchax calls unchanged. Pass `jax.jit(f)` to see one program rather than one for each
             operation. Or a folder, or nothing: then this is a context manager for `with`.
         args, kwargs: its inputs.
         dir: folder for the files: `plugins/profile/<run>/`, as TensorBoard and Perfetto open them. None: no files.
-        runs: how often `fn` is called under the profiler, after a first call without. None: for at least 50 ms, 3 to
-            1000 times, and before that for 50 ms without it, so that it is known what recording adds.
+        runs: how often to call `fn` under the profiler, after a first call without it. None: for at least 50 ms, 3 to
+            1000 times. In this case benchax first calls `fn` for 50 ms without the profiler, to know how much recording
+            adds.
         options: of the profiler: host_tracer_level, python_tracer_level, device_tracer_level, enable_hlo_proto,
             advanced_configuration.
-        memory_s: seconds between two readings of what is alive, for `Profile.timeline`; further apart where readings
-            would take more than 2 % of the time; "10ms" is one, too. None: no readings.
-        progress: as for `bench`. While it records, nothing is told, which would be recorded too.
+        memory_s: seconds between two readings of live memory, for `Profile.timeline`; "10ms" works, too. Readings are
+            further apart if they would take more than 2 % of the time. None: no readings.
+        progress: as for `bench`. There is no progress during the recording, because it would be recorded, too.
 
     Returns:
-        Profile: read at once. Where nothing was recorded, its `ops` are empty and a remark says why.
+        Profile: read at once. If nothing was recorded, its `ops` are empty and a remark gives the reason.
 
     Raises:
         UsageError: a spec among the inputs, an unknown option, a folder that cannot be written to, a profiler that is
@@ -125,7 +127,7 @@ def profile(
 
 
 class Recording:
-    """What `with benchax.profile() as p:` gives: after the block all that a `Profile` has."""
+    """The object that `with benchax.profile() as p:` gives. After the block it has everything that a `Profile` has."""
 
     def __init__(
         self,
@@ -241,7 +243,8 @@ def _read(
     before: memory.Live,
     timelines: Sequence[Timeline],
 ) -> Profile:
-    """The recording as a profile, with what is known beside the trace. `timelines` holds the one there is, or none."""
+    """Returns the recording as a profile, with the facts that are not in the trace. `timelines` has one timeline, or is
+    empty."""
     after = memory.live()
     timeline = timelines[0] if timelines else None
     if recorded.run is not None:

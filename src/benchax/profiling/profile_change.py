@@ -1,8 +1,9 @@
-"""Two profiles: which operations take longer in the second.
+"""Two profiles: the operations that take longer in the second.
 
-Names of operations change with every compile (fusion.3 becomes fusion.4), so operations are matched by where they come
-from: scope below the program, opcode and shape; those of one origin are added up. What comes from nowhere (the
-compiler's own copies) is matched by name without its number. Two recordings are two samples, so there is no verdict.
+Names of operations change with every compilation (fusion.3 becomes fusion.4), so benchax matches operations by their
+origin: scope below the program, opcode and shape. It sums operations with the same origin. The compiler's own copies
+have no origin, so benchax matches them by name without its number. Two recordings are two samples, so there is no
+verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NO_VERDICT = Remark(
 
 
 def compare_profiles(before: Profile, after: Profile) -> ProfileChange:
-    """What changed from `before` to `after`, per run of the programs where both profiles know their runs."""
+    """Returns the changes from `before` to `after`, per run of the programs if both profiles know their runs."""
     per: Per = "run" if before.runs and after.runs else "call"
     old, new = _by_origin(before), _by_origin(after)
     other = _of_another_type(old, new)
@@ -46,7 +47,7 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileChange:
 
 
 def _count_runs(before: Profile, after: Profile) -> dict[str, int]:
-    """Of each program, where there are several."""
+    """Counts the runs of each program, if there are several."""
     if all(len({op.module for op in p.ops}) <= 1 for p in (before, after)):
         return {}
     old, new = (Counter(run.module for run in p.runs) for p in (before, after))
@@ -54,10 +55,11 @@ def _count_runs(before: Profile, after: Profile) -> dict[str, int]:
 
 
 def _by_line(changes: Sequence[OpChange], runs: Mapping[str, int]) -> tuple[LineChange, ...]:
-    """A line that has moved counts as the one it is now, where its operations are known again by their scope.
+    """A line that has moved counts under its new number if benchax recognises its operations by their scope.
 
     Args:
-        runs: of each program; none where there is one, of which two versions may have two names.
+        runs: runs of each program. It is empty if there is only one program, whose name can differ between two
+            versions.
     """
     groups: dict[tuple[str, str], list[OpChange]] = {}
     for change in changes:
@@ -107,9 +109,10 @@ Origin = tuple[str, ...]
 
 
 def _of_another_type(old: Mapping[Origin, Sequence[Op]], new: Mapping[Origin, Sequence[Op]]) -> dict[Origin, Origin]:
-    """Origins that are new → the one that is gone from the same scope and opcode, of the same sizes in another dtype.
+    """Maps each new origin to the one that disappeared from the same scope and opcode, with the same sizes in another
+    dtype.
 
-    Where there is one of each only.
+    It maps an origin only if there is one of each.
     """
     gone, come = [key for key in old if key not in new], [key for key in new if key not in old]
     found: dict[Origin, Origin] = {}
@@ -143,7 +146,7 @@ def _change(old: Sequence[Op], new: Sequence[Op], before: Profile, after: Profil
 
 
 def _time(ops: Sequence[Op], p: Profile, per: Per) -> float | None:
-    """Self time of these together; None where there are none."""
+    """Returns the self time of these operations together, or None if there are no operations."""
     if not ops:
         return None
     if per == "call":

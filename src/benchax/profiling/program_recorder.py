@@ -1,17 +1,17 @@
-"""Inside a program of the user's: records a trace of it, from the first compiled program on, for a limited time.
+"""Runs inside a program of the user: records a trace of it, from the first compiled program on, for a limited time.
 
-`begin` is the hook that `hooks/command.py` has called as soon as the program has imported jax, and returns what is
-called at its end. Nothing is started then: JAX's profiler starts the backend, and the program may still want to choose
-it. The end of the first compilation is the sign that the backend is there. The recording stops by itself `duration_s`
-after the last compilation (a program that compiles for a minute would not be seen running otherwise), or when the
-program begins a trace of its own, so that long programs leave traces that can be opened. The files are written then,
-beside the running program, and outlive a SIGKILL that comes later.
+`begin` is the hook that `hooks/command.py` calls as soon as the program has imported jax. It returns a function to call
+at the program's end. `begin` starts nothing: JAX's profiler starts the backend, and the program might still want to
+choose the backend. The end of the first compilation shows that the backend exists. The recording stops by itself
+`duration_s` after the last compilation. Otherwise, benchax would not see a program run that compiles for a minute. The
+recording also stops when the program begins its own trace. So long programs leave traces that users can open. The
+recorder then writes the files while the program runs, and they survive a later SIGKILL.
 
-Where steps of a loop are wanted, `steady.py` looks at each recording when its time is over, and another one follows
-until there are enough of them. The first recording is kept, for the first step, and the one in whose steps the
-device did most; where none has steps, the newest.
+If the user wants steps of a loop, `steady.py` checks each recording when its time is over. Another one follows until
+there are enough steps. The recorder keeps the first recording, for the first step, and the one in whose steps the
+device did most. If no recording has steps, it keeps the newest.
 
-Nothing here may raise into the program, nor wait longer than the profiler needs to write.
+This module must never raise into the program, nor wait longer than the profiler needs to write.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILED = "/jax/core/compile/backend_compile_duration"
 _MARKS = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
 MOST_MARKS = 1000
-"""So many compilations before the recording are remembered for it."""
+"""The recorder remembers this many compilations from before the recording."""
 MOST_TIMES = 12
-"""A program that is still compiling is recorded for longer, up to so many times what was asked for."""
+"""A program that is still compiling is recorded for longer, up to this many times the requested duration."""
 LOOK_EVERY_S = 0.25
 _THEIRS = ("start_trace", "trace")
 
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """What is to be recorded."""
+    """The settings of a recording."""
 
     folder: str
     start_after_s: float = 0.0
@@ -70,23 +70,25 @@ class ProgramRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     """As `session` takes them."""
     keeps_memory: bool = False
-    """Beside the trace: readings of memory while it is recorded, and what is alive on the device when it ends."""
+    """In addition to the trace, the recorder reads memory during the recording, and the live values on the device at
+    its end."""
     samples_stack: bool = False
     """In the trace: at which line of Python the program is, and what JAX compiles."""
     least_steps: int = 0
-    """Recordings follow one another until one holds so many steps of a loop. 0: there is one, of whatever there is."""
+    """Recordings follow one another until one holds this many steps of a loop. 0: there is one recording, whatever it
+    holds."""
     told_in: str = ""
     """The folder in which this process tells in a file how far it is; empty: nowhere."""
 
 
 @dataclass
 class Recorded:
-    """What came of it. Goes through JSON."""
+    """The result of a recording. It goes through JSON."""
 
     xplane: str | None = None
-    """The trace; None: there is none, and `remarks` say why."""
+    """The trace. None: there is no trace, and `remarks` give the reason."""
     first_xplane: str | None = None
-    """The first one, where that is another."""
+    """The first trace, if it is a different one."""
     began_s: float | None = None
     """After the import of jax."""
     recorded_s: float | None = None
@@ -97,7 +99,8 @@ class Recorded:
     attempts: int = 0
     """How many recordings there were."""
     unrecorded_step_s: float | None = None
-    """What a step takes while nothing is recorded. None: not measured; where that matters, because …"""
+    """The time of a step while nothing is recorded. None: not measured. If the time matters, `why_no_pace` has the
+    reason."""
     why_no_pace: str = ""
     is_full: bool = False
     """The recording was ended before its time, for it held many events, and enough steps or as many as can be read."""
@@ -131,7 +134,7 @@ class Recorder:
         self.sampler: Sampler | None = None
         self.stacks: StackSampler | None = None
         self.earlier_marks: list[tuple[str, int]] = []
-        """What was compiled while nothing was recorded: names of events, and microseconds."""
+        """The compilations while nothing was recorded: names of events, and microseconds."""
         self.compiling_thread = threading.main_thread().ident or 0
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
@@ -141,7 +144,7 @@ class Recorder:
         """The recording under way is looked at before its time is over, because the process has grown."""
         self.most_steps = 0
         self.best = (-1.0, 0.0)
-        """Of the recording that is kept: how long devices worked in its steps, and in all of it."""
+        """For the kept recording: how long devices worked in its steps, and in all of it."""
         self.is_wanted = threading.Event()
         """Set when the program ends, or traces itself: nothing may be waited for any more."""
         self.kept: steady.SeenSteps | None = None
@@ -166,7 +169,7 @@ class Recorder:
             setattr(jax.profiler, name, self._after_ours(function))
 
     def on_event(self, event: str, duration_secs: float, **details: Any) -> None:
-        """Called for all that JAX times; never for calls of what is compiled already."""
+        """JAX calls this for everything that it times, but never for calls of compiled programs."""
         # JAX sends an event at the end of a step only, so a compilation is under way from the end of its lowering on.
         self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
         if event == COMPILED:
@@ -249,10 +252,11 @@ class Recorder:
                 Path(self.wish.told_in, f"{self.pid}.txt").write_text(text, encoding="utf-8")
 
     def look_if_grown(self, recording: int) -> None:
-        """A loop of very short steps has shown enough long before the time is over, and more could not be read.
+        """Ends a recording early. A loop of very short steps has shown enough long before the time is over, and benchax
+        could not read more.
 
         Args:
-            recording: which one, by number: another may have begun meanwhile.
+            recording: which one, by number: another might have begun since.
         """
         if self.found.stopped_by or self.found.attempts != recording:
             return

@@ -1,6 +1,6 @@
-"""What recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side.
+"""The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side.
 
-Only where there are so many events that they could matter.
+It exists only if there are enough events to matter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from benchax.results.profile import MANY_EVENTS_PER_S, Profile, RecordingCost
 
 
 def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
-    """Of calls that are each marked as a step, by what such calls took before.
+    """Returns the cost for calls that are each marked as a step, from the time of such calls without a recording.
 
     Args:
         found: the profile of the calls.
@@ -26,7 +26,8 @@ def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost |
 
 
 def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
-    """Of the steps of a program, by the pace that was measured beside the recording; `why` it was not."""
+    """Returns the cost for the steps of a program, from their pace between recordings; `why` is the reason if there is
+    no pace."""
     split = found.split
     if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
         return None

@@ -1,8 +1,8 @@
-"""Does a recording hold so many events that it should end before its time? By the memory of its process.
+"""Whether a recording holds enough events to end before its time, judged by the memory of its process.
 
-JAX does not tell how many events there are until the recording is written. An event takes 126 bytes until then (jax
-0.10.2): a quarter of a million, which take 2 s to write, may hold enough steps of a loop already, and 1.3 million are
-all that can be read. Of steps of 5 µs, 5 s took 6 GB and a minute.
+JAX does not report the number of events until it has written the recording. Until then, an event takes 126 bytes (jax
+0.10.2). A quarter of a million events can hold enough steps of a loop, and take 2 s to write. benchax can read at most
+1.3 million. With steps of 5 µs, a recording of 5 s took 6 GB and a minute.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ FIRST_GROWTH, MOST_GROWTH = 32 << 20, 160 << 20
 FIRST_EVENTS = 50_000
 """With fewer it was the program itself that has grown."""
 LEAST_GROWTH, STEADILY = 2 << 20, 3
-"""Events come steadily: at each of so many looks there is so much more. A program itself grows in leaps."""
+"""Events come steadily if each of this many checks finds at least this much more memory. A program itself grows in
+leaps."""
 GROWN = 2 * FIRST_GROWTH
 """At least, before a program is looked at again that has grown by itself, as it may do so again."""
 
 
 class RecordingGrowth:
-    """Of the recordings of this process, one after another."""
+    """Tracks the recordings of this process, one after another."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()

@@ -1,9 +1,9 @@
 """How long each run of a compiled program kept its device busy, out of a trace.
 
-A run is the union of its operations' intervals, on whatever threads they ran, so that nothing counts twice: the body of
-a loop inside the loop, nor what several threads do at once. Where operations begin and end is found in `operations.py`.
-The last markers of a recording may be missing, since they are written after the caller has been told; then the run is
-not whole. On TPU a run is the event of its module; read from documents, not tried.
+A run is the union of its operations' intervals, on whatever threads they ran. So nothing counts twice: neither the body
+of a loop inside the loop, nor simultaneous work of several threads. `operations.py` finds where operations begin and
+end. The last markers of a recording can be missing, because XLA writes them after it notifies the caller. Then the run
+is not whole. On TPU a run is the event of its module. The TPU rule comes from documents and was not tried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchax.protobuf import Ints
 from benchax.results import profile
 
 STATS = ("hlo_op", "run_id", "_p", "_c")
-"""What of the events `device_runs` needs: `events.read(xspace, keep=STATS)`."""
+"""The stats of the events that `device_runs` needs: `events.read(xspace, keep=STATS)`."""
 PS = 1e12
 
 
@@ -36,7 +36,7 @@ class ProgramRun(NamedTuple):
     outer: int
     """Operations that began when no other of this run was under way."""
     inner: int
-    """The others: in loops, or beside others."""
+    """The other calls: in loops, or concurrent with others."""
     is_whole: bool = True
     """Is it known of each of its operations when it ended?"""
 
@@ -124,7 +124,7 @@ def _runs(start: Ints, end: Ints, is_ended: Flags, group: Ints, begin: Ints) -> 
 
 
 def _latest(end: Ints, group: Ints) -> Ints:
-    """The latest of the ends so far, in each group anew."""
+    """Returns the latest end so far, separately for each group."""
     order = np.argsort(end)
     rank = np.empty(len(end), np.int64)
     rank[order] = np.arange(len(end))

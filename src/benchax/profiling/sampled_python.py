@@ -1,7 +1,8 @@
-"""What samples of the stack say of a program's own Python: which lines, waiting for what, on a processor or not.
+"""The stack samples of a program's own Python: its lines, what they wait for, and whether they are on a processor.
 
-A piece of Python lies between two calls of JAX. One that is too short to be sampled has the lines of the others between
-the same two calls, which are the same lines of the loop. Where none of these was sampled, its time is unseen.
+A piece of Python is the time between two calls of JAX. A piece that is too short for a sample gets the lines of other
+pieces between the same two calls. These are the same lines of the loop. If no such piece has a sample, its time is
+unseen.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ ON_PROCESSOR = 0.5
 LATE_PS = int(0.002 * PS)
 """A sample that comes later than this may be of another piece of the program than the one in which it was due."""
 MOST_PIECES = 8
-"""So many pieces of Python between the same two calls are told apart."""
+"""Up to this many pieces of Python between the same two calls are distinguished."""
 LOADERS = ("queue.py", "connection.py", "selectors.py", "socket.py", "dataloader.py", "prefetch.py")
 """Files in which a thread that is off the processor waits for input."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampledPython:
-    """What samples say of the program's own Python: their shares of it, and what they stand for."""
+    """The samples of the program's own Python: their shares of it, and the time that each represents."""
 
     weight_ps: NDArray[np.float64]
     """How much of the Python inside the steps each sample stands for."""
     kinds: list[PartKind]
     on_processor: NDArray[np.float64]
-    """The share of the time since the sample before; NaN where that is not of one piece of Python."""
+    """The share of the time since the previous sample. NaN if that time is not in one piece of Python."""
     unseen_ps: float
 
 
@@ -59,7 +60,7 @@ def sample_python(
     """Spreads the Python of the steps over the samples in it, piece by piece.
 
     Args:
-        on_average: how much of it was on the processor, for lines of which no two samples say so.
+        on_average: the average share on the processor, for lines without two samples that show it.
     """
     pieces = layers.united[-1].gaps(int(begin[0]), int(end[-1]))
     if not len(pieces):
@@ -98,7 +99,7 @@ def _spread(
 
 
 def _between(pieces: Coverage, host: HostThread) -> tuple[Ints, Ints]:
-    """Two numbers for each piece of Python: at which place between which two calls it lies, and between which calls."""
+    """Returns two numbers for each piece of Python: its position between two calls, and the pair of calls around it."""
     before = np.searchsorted(host.call_end, pieces.start, side="right") - 1
     after = np.searchsorted(host.call_start, pieces.end, side="left")
     name = np.concatenate([host.call_name, [len(host.names)]])
@@ -117,7 +118,7 @@ def _between(pieces: Coverage, host: HostThread) -> tuple[Ints, Ints]:
 def _kinds(
     samples: StackSamples, on_processor: NDArray[np.float64], anchor: tuple[SampledFrame, ...], on_average: float
 ) -> list[PartKind]:
-    """What each sample's stretch of Python was."""
+    """Returns the kind of each sample's stretch of Python."""
     by_stack: dict[int, list[float]] = defaultdict(list)
     for i in np.flatnonzero(~np.isnan(on_processor)).tolist():
         by_stack[int(samples.stack[i])].append(float(on_processor[i]))
@@ -150,9 +151,9 @@ def _kind(stack: tuple[SampledFrame, ...], on_processor: float, anchor: tuple[Sa
 
 
 def _shared(own: Sequence[SampledFrame], anchor: Sequence[SampledFrame]) -> int:
-    """How many frames, from the outermost on, stand at the same call as when a step begins.
+    """Counts the frames, from the outermost on, that are at the same call as when a step begins.
 
-    The loop's own frame, in which the two part, is not among them: there the line differs.
+    The loop's own frame does not count: its line differs.
     """
     theirs = [frame for frame in anchor if frame.owner == "user"]
     same = 0
@@ -211,9 +212,10 @@ def list_lines(
 
 
 def busy_in_python(samples: StackSamples, lengths: NDArray[np.int64], begin: Ints, end: Ints) -> float:
-    """The share of all Python of the program's in which the thread was on the processor; NaN where it is not known.
+    """Returns the share of the program's own Python in which the thread was on the processor. It is NaN if unknown.
 
-    What it used in the steps, without that of JAX's own work, which is taken to be on the processor all the time.
+    The function takes the thread's processor time in the steps and subtracts JAX's own work. It assumes that JAX's own
+    work is always on the processor.
     """
     inside = (samples.time_ps >= begin[0]) & (samples.time_ps < end[-1]) & (samples.cpu_us >= 0)
     since = float(samples.since_us[inside].sum())

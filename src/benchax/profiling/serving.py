@@ -1,10 +1,10 @@
-"""A server in a running program: records the program when it is asked to, as often as it is asked.
+"""A server in a running program that records the program on request, any number of times.
 
-Listens on 127.0.0.1 only, which any user of this machine can reach, and nobody from outside
-(`jax.profiler.start_server` listens on all addresses, jax 0.10.2). Costs a thread that waits in the kernel until
-somebody connects; nothing is recorded before. The recording is the one of `program_recorder.py`: it starts no backend,
-and ends where the program begins a trace of its own. Its files are made in a temporary folder and sent to who asked, so
-nothing is written where a request says. Nothing here raises into the program.
+It listens on 127.0.0.1 only. Any user of this machine can connect, but no other machine can.
+(`jax.profiler.start_server` listens on all addresses, jax 0.10.2.) It costs a thread that waits in the kernel for a
+connection, and records nothing before a request. The recording is the one of `program_recorder.py`: it starts no
+backend, and ends when the program begins its own trace. The server makes the files in a temporary folder and sends them
+to the client, so a request cannot choose where to write. Nothing here raises into the program.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ MOST_CONNECTIONS = 8
 LOOK_S = 0.1
 """While recording, how often it is looked whether the client is still there."""
 WORD, WORDS = 200, 20
-"""So much of the command of the process is told: an answer has a greatest length."""
+"""The longest word, and the number of words, that an answer contains of the process's command: an answer has a maximum
+length."""
 DELIVER_S = 10.0
-"""What `close` leaves a recording that it ended for being sent."""
+"""The time that `close` leaves for sending a recording that it ended."""
 
 
 def serve(port: int = 0) -> ProfileServer:
@@ -221,9 +222,9 @@ def _sentence(error: BenchaxError) -> str:
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
-    """The hook of `benchax profile --serve`. Listens in the first process only: `owner` is the file that says which.
+    """The hook of `benchax profile --serve`. It listens in the first process only: the file `owner` names that process.
 
-    What keeps it from listening is told on stderr at once, and the program runs.
+    If it cannot listen, it reports the reason on stderr at once, and the program runs.
     """
     try:
         served = _serve(settings["port"], Path(settings["owner"]))

@@ -1,11 +1,14 @@
-"""One recording by JAX's profiler: started, stopped, and its files where they belong.
+"""One recording by JAX's profiler: it starts, stops, and puts the files where they belong.
 
-Only public JAX: `jax.profiler.start_trace` and `stop_trace`, which write files; the bytes of the trace are read back
-from there. What this adds to them: options are checked by name (JAX takes any attribute in silence, jax 0.6.2 to
-0.10.2), a second recording is refused with a reason, a folder that cannot be written to is seen before anything
-runs, and a recording whose files could not be written does not block the next one.
+It uses only public JAX: `jax.profiler.start_trace` and `stop_trace`, which write files. It reads the bytes of the trace
+from these files. It adds four things:
 
-Never `create_perfetto_link`: it waits until a browser has fetched the trace, which in CI is for ever.
+- It checks options by name (JAX silently takes any attribute, jax 0.6.2 to 0.10.2).
+- It refuses a second recording with a reason.
+- It finds a folder that cannot be written to before anything runs.
+- If it cannot write the files of a recording, the next recording still works.
+
+It never uses `create_perfetto_link`, which waits until a browser has fetched the trace. In CI that would be forever.
 """
 
 from __future__ import annotations

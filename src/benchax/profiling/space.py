@@ -1,8 +1,7 @@
 """A trace as columns of NumPy: planes, their lines, and the events of each line.
 
-A plane is a device or the host, a line is a thread or a stream, an event has a name, a start, a duration and
-statistics ("stats") such as `hlo_op` and `run_id`. `events.py` reads it; what the events mean is the business of
-`trace.py`.
+A plane is a device or the host. A line is a thread or a stream. An event has a name, a start, a duration and statistics
+("stats") such as `hlo_op` and `run_id`. `events.py` reads the trace, and `trace.py` interprets the events.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Arithmetic on spans of time: what they cover together, what lies between, and what runs inside what.
+"""Arithmetic on spans of time: the time that they cover together, the gaps between them, and their nesting.
 
-What runs inside what says how long each call of an operation took by itself. There are two ways to tell. Where the
-program is known, an operation is inside a loop if the program says so and the loop is under way in that run, on
-whatever thread: XLA:CPU goes on with the body of a loop on another one, and runs independent operations beside each
-other. Where it is not known, an operation is inside another one of its thread if it begins there.
+The nesting shows how long each call of an operation took by itself. There are two ways to find it. If the program is
+known, an operation is inside a loop under two conditions. The program says so, and the loop is in progress in that run,
+on any thread. XLA:CPU continues the body of a loop on another thread, and runs independent operations at the same time.
+If the program is not known, an operation is inside another one of its thread if it begins there.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _by_thread(
 def self_times(group: list[int], start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
     """(self time, depth) of intervals that are sorted by group, start, and end backwards.
 
-    An interval is inside another one of its group if it begins there; what of it reaches further, as rounded clocks
-    may have it, is not taken off the outer one.
+    An interval is inside another one of its group if it begins there. Rounded clocks can make it end after the outer
+    one. The part after that end is not subtracted from the outer one.
     """
     own = [b - a for a, b in zip(start, end, strict=True)]
     depth = [0] * len(own)

@@ -1,7 +1,7 @@
-"""Writes into the trace, every few milliseconds, what line of Python the user's thread is at.
+"""Writes the current Python line of the user's thread into the trace, every few milliseconds.
 
-`paced_sampler.py` reads its stack, and this leaves an event whose name is the stack (`stack_samples.py`); its stats say
-how much processor time the thread had since the last sample, and how late the sample came.
+`paced_sampler.py` reads its stack, and this module leaves an event whose name is the stack (`stack_samples.py`). The
+event's stats hold the thread's processor time since the last sample, and the delay of the sample.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame
 from benchax.source_files import is_generated, owner_of
 
 MOST_FRAMES = 16
-"""So many of the user's innermost frames are kept."""
+"""This many of the user's innermost frames are kept."""
 
 
 class StackSampler(PacedSampler):
@@ -60,7 +60,7 @@ class StackSampler(PacedSampler):
         self._clock, self._before = None, None
 
     def _processor_time(self) -> dict[str, int]:
-        """What the thread had since the last sample, and how long that is ago."""
+        """Returns the thread's processor time since the last sample, and the time since that sample."""
         if self._clock is None:
             self._clock = _ThreadClock(self.thread)
         used, now = self._clock.read(), time.perf_counter_ns()
@@ -69,9 +69,11 @@ class StackSampler(PacedSampler):
 
 
 class _ThreadClock:
-    """Nanoseconds in which a thread ran or was ready to, where the system says so; else in which it ran.
+    """Nanoseconds in which a thread ran or was ready to run, if the system reports it; otherwise nanoseconds in which
+    it ran.
 
-    On a busy machine a thread that computes is off the processor for a part of the time; it waits for nobody.
+    On a busy machine, a thread that computes is off the processor for a part of the time, although it waits for
+    nothing.
     """
 
     def __init__(self, thread: int) -> None:
@@ -134,7 +136,8 @@ class _Place(NamedTuple):
 
 
 def _is_of_command_line(frame: FrameType) -> bool:
-    """Of `python -c "..."`, whose code has the same name of a file as what dataclasses make: <string>."""
+    """Returns whether a frame belongs to `python -c "..."`. Its code has the same file name as code that dataclasses
+    make: <string>."""
     main = sys.modules.get("__main__")
     is_main = main is not None and frame.f_globals is main.__dict__ and not hasattr(main, "__file__")
     return is_main and "__create_fn__" not in frame.f_code.co_qualname

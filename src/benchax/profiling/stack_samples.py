@@ -1,10 +1,10 @@
-"""What a thread of Python was doing at one moment, as the name of an event in the trace.
+"""The stack of a Python thread at one moment, as the name of an event in the trace.
 
-`stack_sampler.py` writes samples into the trace itself, so that they have its clock, travel with its file, and stand in
-Perfetto beside the operations; `step_split.py` reads them there. A sample holds the frames of the user's own files and
-the innermost frame, whoever's that is. All in between is folded beneath the user's frame.
+`stack_sampler.py` writes samples into the trace itself. So they have its clock, travel with its file, and appear next
+to the operations in Perfetto; `step_split.py` reads them there. A sample holds the frames of the user's own files, and
+the innermost frame, whatever file it is in. The sample omits all frames between them.
 
-The name of an event may hold any text but '#', which begins its stats.
+The name of an event can hold any text but '#', which begins its stats.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def encode(frames: tuple[SampledFrame, ...]) -> str:
 
 
 def decode(text: str) -> tuple[SampledFrame, ...]:
-    """What `encode` has written.
+    """Reads a text that `encode` wrote.
 
     Raises:
-        FormatError: anything else.
+        FormatError: the text has another form.
     """
     try:
         return tuple(_frame(*part.split(_FIELDS)) for part in text.split(BETWEEN) if part)

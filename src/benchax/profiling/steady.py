@@ -1,8 +1,8 @@
-"""Has a recording seen enough of a loop that runs steadily, or should another one follow, and how long?
+"""Whether a recording has seen enough of a loop that runs steadily, or how long another recording should be.
 
-A program that begins by loading data shows nothing but its initialisation at first. So a recording ends when its time
-is over, is looked at beside the running program, and is followed by another one where the same program was not called
-often enough, or was no longer being called at its end.
+A program that begins by loading data shows only its initialisation at first. So a recording ends when its time is over,
+and benchax checks it while the program runs. Another recording follows if the same program was not called often enough,
+or was no longer being called at the end.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from benchax.results.profile import Run
 LONGEST_S = 60.0
 """No recording of several is longer, so that steps of ten minutes are seen in part."""
 PATIENCE_S = 1800.0
-"""After so long without steps it ends."""
+"""Recording ends after this time without steps."""
 MOST_EVENTS = 1_000_000
-"""So many can be read in seconds, and opened in Perfetto."""
+"""benchax can read this many events in seconds, and Perfetto can open them."""
 STILL = 0.2
-"""The last step may have begun so long before the end, as a part of the recording; or by so many steps:"""
+"""The last step can begin up to this share of the recording before its end, or up to this number of steps:"""
 STILL_STEPS = 3
 
 
 @dataclass(frozen=True)
 class SeenSteps:
-    """What a recording holds of a loop."""
+    """The steps of a loop in a recording."""
 
     count: int
     """Whole steps, the first one among them; 0 where the loop was over before the recording was."""
@@ -44,13 +44,13 @@ class SeenSteps:
     """The median. None: no two beginnings were seen."""
     n_events: int
     worked_s: float = 0.0
-    """What the busiest device did from the first step on, also of a loop that is over."""
+    """The time that the busiest device worked from the first step on, also for a loop that is over."""
     in_all_s: float = 0.0
-    """What it did in the whole recording. 0: no compiled program ran."""
+    """The time that it worked in the whole recording. 0: no compiled program ran."""
     program: str = ""
     """The one that it was busy with most. Empty: no steps, or the runs of programs are not known, as on GPU."""
     runs_per_step: float = 0.0
-    """Of that program."""
+    """Runs of that program per step."""
     events_per_s: float = 0.0
     """While there were steps."""
 

@@ -1,14 +1,15 @@
-"""Finds the steps of a training loop in a trace: where each begins.
+"""Finds the steps of a training loop in a trace, and where each begins.
 
-The program's own marks come first: `jax.profiler.StepTraceAnnotation`. Without them a step is a call of the program
-that most of the time goes into, of those that are called again and again; where a loop calls that several times in a
-round (eager operations, gradients that are accumulated), a step is the round: the calls are a sequence that repeats,
-and the call that has a history of its own in it begins the step.
+The program's own marks come first: `jax.profiler.StepTraceAnnotation`. Without them, a step is a call of one program.
+Among the programs that are called repeatedly, it is the one that takes most of the time. A loop can call that program
+several times per round (eager operations, accumulated gradients). Then a step is the round: the calls are a sequence
+that repeats, and the call with a unique history in it begins the step.
 
-Where the loop runs ahead of the device, the device's runs of that program begin the steps, for they are when it works.
+If the loop runs ahead of the device, the device's runs of that program begin the steps, because they show when it
+works.
 
-What sets a program up repeats, too: `jnp.zeros` three times is three calls of one program, a second apart. So a device
-must do the same work in most steps, and in all of them a good part of what it did in the recording.
+Code that sets a program up repeats, too: `jnp.zeros` three times is three calls of one program, a second apart. So a
+device must do the same work in most steps. All steps together must hold a good part of its work in the recording.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ from benchax.results.profile import Run
 from benchax.results.steps import ProgramsPerStep, StepMark
 
 LAST, LAST_CALLS = 0.2, 1.5
-"""The last call of a step may lie so far before the end, as a part of the recording, or by so many steps."""
+"""The last call of a step can be this far before the end, as a share of the recording, or as a number of steps."""
 
 SAME_INSIDE, SAME_IN_ALL = 1 / 3, 0.1
-"""What most steps do must be so much of a device's work in all steps, and in the recording. Of 109 programs that others
-wrote, loops had 0.58 and 0.1 or more, and what only set them up 0.26, or 0.09, and less."""
+"""The work that most steps share must be at least these shares of a device's work in all steps, and in the recording.
+In a test of 109 third-party programs, loops had 0.58 and 0.1 or more. Code that only set them up had 0.26, or 0.09, and
+less."""
 MOST_TRIED = 8
 """Programs that may begin the steps."""
 
 LEFT_WAITING = 3
-"""Calls that the device has not begun when the recording ends: the loop has run ahead, though the first steps, as the
-one that compiles, may have been waited for."""
+"""If the device has not begun this many calls when the recording ends, the loop runs ahead. This holds even if the
+program waited for the first steps, such as the one that compiles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class StepBounds:
 
 
 def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBounds:
-    """The steps; `mark` is "none" where nothing repeats."""
+    """Returns the steps; `mark` is "none" if nothing repeats."""
     marked = _of_annotations(space)
     if marked is not None:
         name, begin = marked
@@ -124,7 +126,7 @@ def _is_called_until_the_end(host: HostThread, call: int) -> bool:
 
 
 def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
-    """What a call takes on the host and on devices; the first ones compile."""
+    """Returns the usual time of a call on the host and on devices. The first calls compile."""
     own = float(np.quantile((host.call_end - host.call_start)[host.call_name == call], 0.25))
     module = program_name(host.names[call])
     device = [run.device_s * PS for run in runs if run.module == module]

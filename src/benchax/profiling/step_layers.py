@@ -1,7 +1,7 @@
-"""What is topmost at each moment of a recording: a device at work, a compilation, a transfer, or JAX's own work.
+"""The topmost layer at each moment of a recording: a device at work, a compilation, a transfer, or JAX's own work.
 
-Each layer takes what those above it leave, so that a moment counts once. What none of them covers is the program's own
-Python, which `sampled_python.py` tells apart.
+Each layer takes the time that the layers above it leave, so that a moment counts once. Time without a layer is the
+program's own Python, which `sampled_python.py` splits further.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ COPIES = "Memcpy"
 
 @dataclass(frozen=True, eq=False)
 class StepLayers:
-    """What is topmost when."""
+    """The topmost layer at each time."""
 
     united: tuple[Coverage, ...]
-    """Of each layer and those above it."""
+    """The time of each layer together with the layers above it."""
     own: tuple[Coverage, ...]
 
     def lengths(self, begin: Ints, end: Ints) -> NDArray[np.int64]:

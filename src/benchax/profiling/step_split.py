@@ -169,7 +169,7 @@ def _place(stack: tuple[SampledFrame, ...]) -> str:
 
 
 def _hottest(found: Operations, sources: Sequence[str], begin: Ints, end: Ints) -> tuple[str, float]:
-    """(line, its share of what devices did in the steady steps, with what no line is known of)."""
+    """Returns (line, its share of the devices' work in the steady steps, including work without a known line)."""
     if not sources:
         return "", 0.0
     spent = Counter[str]()

@@ -1,8 +1,8 @@
-"""A trace becomes a table: operations by self time, devices by busy and idle time, runs by device time.
+"""Turns a trace into a table: operations by self time, devices by busy and idle time, runs by device time.
 
-`operations.py` finds the calls, `compiled_modules.py` says where each comes from, `runs.py` and `communication.py` add
-them up; here they are put together, with what the threads of the host say: steps that the program marked, and what the
-compiler did, pass by pass. A trace without operations gives no empty table: a remark says what is there instead, and
+`operations.py` finds the calls, `compiled_modules.py` finds their source, and `runs.py` and `communication.py` add them
+up. This module puts them together with data from the host's threads: steps that the program marked, and the work of the
+compiler, pass by pass. A trace without operations gives no empty table. A remark states what the trace has instead, and
 what to do.
 """
 
@@ -37,12 +37,12 @@ from benchax.units import plural
 # What a reader of a trace must know: why there are no operations, what was dropped, what the numbers leave out.
 
 VIEWER_EVENTS = 1_000_000
-"""JAX writes about so many events into `<host>.trace.json.gz` and leaves out the others (jax-ml/jax#21295)."""
+"""JAX writes about this many events into `<host>.trace.json.gz` and omits the others (jax-ml/jax#21295)."""
 _DROPPED = re.compile(r"drop|truncat|overflow|too many|exceed", re.IGNORECASE)
 
 
 def remark_dropped(space: Space) -> tuple[Remark, ...]:
-    """What the profiler itself says to have left out of the trace."""
+    """Returns a remark if the profiler itself reports that it omitted events from the trace."""
     return tuple(
         Remark("events-dropped", "error", f"events are missing from this trace, so all sums are too small: {text}")
         for text in (*space.errors, *space.warnings)
@@ -125,7 +125,7 @@ def _is_of_tpu(found: Operations) -> bool:
 # What ran when: the calls of a trace by device and thread, the longest of them, for a timeline.
 
 MOST_CALLS = 3000
-"""So many of the longest are kept of a recording: what is shorter cannot be seen beside them."""
+"""A recording keeps this many of the longest calls. Shorter ones would be invisible next to them."""
 
 
 def lanes_of(space: Space, found: Operations) -> tuple[Lane, ...]:
@@ -159,7 +159,7 @@ def _lane(found: Operations, threads: list[str], device: int, thread: int, is_ke
 
 
 GAPS = 5
-"""So many of the longest are kept per device."""
+"""The number of longest gaps that are kept per device."""
 
 _COMPILES = re.compile(r".*Client::Compile(AndLoad)?|.*Compiler::Compile|XlaCompile|TfrtCpuClient::Compile")
 _OF_MODULE = re.compile(r" \(.*\)$", re.DOTALL)
@@ -171,7 +171,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     Args:
         xspace: the bytes of `<host>.xplane.pb`.
         title: what was profiled.
-        options: those of the recording, for the explanation where it is empty.
+        options: options of the recording, for the explanation if it is empty.
 
     Raises:
         FormatError: not a trace, or one that was cut.
@@ -327,10 +327,11 @@ def steps(space: Space) -> tuple[Step, ...]:
 
 
 def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
-    """(seconds inside the compiler, its passes with most self time first); (None, ()) where nothing was compiled.
+    """Returns (seconds inside the compiler, its passes with most self time first), or (None, ()) if nothing was
+    compiled.
 
-    What the compiler does on other threads than the one that it was called on (code generation in parts) runs inside
-    those seconds, and stands under the name of the call that waits for it.
+    The compiler also works on threads other than the one that called it (code generation in parts). This work runs
+    inside those seconds, under the name of the call that waits for it.
     """
     calls: dict[str, int] = {}
     own_ps: dict[str, int] = {}

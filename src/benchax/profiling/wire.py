@@ -1,9 +1,9 @@
-"""What the server in a running program and its client say to each other, over loopback.
+"""The messages between the server in a running program and its client, over loopback.
 
-The client sends one line of JSON, `Ask`. The server answers with one line at once: it records, or it says why not; and,
-once it has recorded, with a second line that names the files, and their bytes, one after the other. Nothing that
-arrives is trusted: lines have a greatest length and a time in which to come, keys and types are checked, and names of
-files are only looked at for their kind, so that neither side writes where the other says.
+The client sends one line of JSON, `Ask`. The server answers with one line at once: it records, or it gives a reason why
+not. After the recording, it sends a second line that names the files, and then their bytes, one file after the other.
+Neither side trusts the data that arrives. Lines have a maximum length and a time limit, and keys and types are checked.
+A file's name determines only its kind, so neither side chooses where the other writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_S, MOST_S = 0.001, 60.0
 """The limits of one recording. A second of small programs on CPU is 300,000 events, in memory until it ends."""
 LONGEST_LINE = 1 << 16
 MOST_BYTES = 1 << 32
-"""The most that one file may hold."""
+"""The maximum size of one file."""
 PATIENCE_S = 10.0
 """For a line that is due at once."""
 _PIECE = 1 << 20
@@ -39,11 +39,11 @@ _NAME = re.compile(r"[\w.-]{1,255}")
 
 @dataclass(frozen=True)
 class Ask:
-    """What is to be recorded."""
+    """The settings of a requested recording."""
 
     duration_s: float
     memory: bool = False
-    """Readings of memory beside it."""
+    """Also take readings of memory."""
     benchax: int = VERSION
 
 
@@ -68,7 +68,7 @@ class EndOfRecording:
 
 @dataclass(frozen=True)
 class Refused:
-    """The first or second line, where there is no recording."""
+    """The first or second line if there is no recording."""
 
     refused: str
     """Why, as a sentence without its full stop."""
@@ -79,11 +79,11 @@ def send(connection: socket.socket, said: Ask | StartOfRecording | EndOfRecordin
 
 
 def parse_request(line: bytes) -> Ask:
-    """What a client wants.
+    """Reads a client's request.
 
     Raises:
-        FormatError: this is no request of ours.
-        UsageError: a value that cannot be.
+        FormatError: the line is not a benchax request.
+        UsageError: a value is invalid.
     """
     given = _document(line)
     if given.get("benchax") != VERSION:
@@ -105,10 +105,10 @@ def check_duration(value: Any) -> float:
 
 
 def answer(line: bytes) -> StartOfRecording | EndOfRecording | Refused:
-    """What the server said.
+    """Reads a server's answer.
 
     Raises:
-        FormatError: it is not one of ours.
+        FormatError: the line is not a benchax answer.
     """
     given = _document(line)
     for kind in (StartOfRecording, EndOfRecording, Refused):

@@ -1,8 +1,8 @@
 """Asks xprof, if it is installed, about a trace: its tools know more about accelerators than our table does.
 
-xprof is never required. It runs in a process of its own, on copies of the files: it logs a hundred lines, writes its
-own files beside what it reads, and an error inside it must not take us along. Tried with xprof 2.24.2. On traces of
-a CPU most of its tables are empty, which `rows` tells.
+xprof is never required. It runs in a separate process, on copies of the files. It logs a hundred lines and writes its
+own files next to its input, and an error inside it must not affect benchax. Tried with xprof 2.24.2. On traces of a CPU
+most of its tables are empty, which `rows` shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ with open(out, "wb") as file:
 
 
 def ask(tool: str, files: Sequence[Path], python: str = sys.executable) -> Any:
-    """What `tool` says about the `.xplane.pb` files of one run: JSON, read.
+    """Returns the output of `tool` for the `.xplane.pb` files of one run, as parsed JSON.
 
     Raises:
         UsageError: there is no such tool.

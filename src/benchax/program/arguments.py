@@ -70,7 +70,7 @@ def spec(shape: Sequence[int], dtype: Any) -> str:
 
 
 def size_bytes(shape: Sequence[int], dtype: Any) -> int:
-    """Bytes of the elements side by side; a typed key has the size of what it is made of."""
+    """Returns the bytes of the contiguous elements. A typed key has the size of its base array."""
     count = 1
     for size in shape:
         count *= size
@@ -121,15 +121,17 @@ def _sharding(sharding: jax.sharding.Sharding) -> str:
 
 
 def find_kept(compiled: jax.stages.Compiled, leaves: Sequence[ArgumentLeaf], parameters: int) -> tuple[int, ...] | None:
-    """Positions in `leaves` of what the compiled program really takes: parameter i of the HLO is `leaves[kept[i]]`.
+    """Returns the positions in `leaves` of the inputs that the compiled program really takes: parameter i of the HLO is
+    `leaves[kept[i]]`.
 
-    JAX drops inputs that a program does not use, and tells which only privately (tried on jax 0.6.2 to 0.12.0.1).
+    JAX drops inputs that a program does not use, and only a private interface shows which (tried on jax 0.6.2 to
+    0.12.0.1).
 
     Args:
-        parameters: how many the HLO has.
+        parameters: number of parameters of the HLO.
 
     Returns:
-        None where some were dropped and this JAX does not tell which.
+        None if JAX dropped some and this version does not show which.
     """
     if parameters == len(leaves):
         return tuple(range(parameters))

@@ -16,13 +16,13 @@ from benchax.results.memory import BufferKind
 
 
 class AssignedValue(NamedTuple):
-    """A value in an allocation, for as long as it is needed; others may have the same bytes before and after."""
+    """A value in an allocation, for as long as it is needed. Others can have the same bytes before and after."""
 
     offset: int
     """Its first byte, from the beginning of the allocation."""
     size_bytes: int
     name: str
-    """Of the instruction that makes it; empty where the program does not tell."""
+    """The name of the instruction that makes it; empty if the program does not have it."""
     index: tuple[int, ...]
     """Which part of a result that is a tuple, or a tuple of tuples."""
 
@@ -92,8 +92,9 @@ def _varints(packed: bytes) -> list[int]:
 
 
 def _allocation(read: list[tuple[int, Any]], made_by: dict[int, tuple[str, tuple[int, ...]]]) -> Allocation | None:
-    """BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12 constant,
-    13 a parameter whose memory an output takes over; of what is assigned: 1 number of the value, 2 offset, 3 size."""
+    """Reads a BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12
+    constant, 13 a parameter whose memory an output reuses. An assigned value has: 1 number of the value, 2 offset, 3
+    size."""
     last = dict(read)
     if last.get(3):
         return None

@@ -1,14 +1,15 @@
-"""The compiler's memory plan, buffer by buffer: what each is for, what it holds, which line made that.
+"""The compiler's memory plan, buffer by buffer: the purpose of each, its content, and the line that made it.
 
-From the buffer assignment (`buffer_assignment.py`). Where that is missing, damaged or other than expected, the text of
-the program still tells arguments, outputs and constants (`method` says so), and the rest of the plan is listed as not
+It comes from the buffer assignment (`buffer_assignment.py`). If that is missing, damaged or unexpected, the text of the
+program still shows arguments, outputs and constants, and `method` says so. The rest of the plan is then listed as not
 attributed.
 
-The sums per kind are held against `memory_plan`: what no buffer here accounts for is told, never spread out.
+The sums per kind are compared with `memory_plan`. benchax reports a part that no buffer accounts for, and never spreads
+it out.
 
-The line of the user's that an instruction comes from is read from the text, without JAX: jax 0.6 writes
-`source_file="…" source_line=7` into an instruction's metadata; later versions write `stack_frame_id=3` and four tables
-at the head of the module (tried on 0.10.2 to 0.12.0.1). What is not told is an empty text.
+The user's line of an instruction comes from the text, without JAX. jax 0.6 writes `source_file="…" source_line=7` into
+an instruction's metadata. Later versions write `stack_frame_id=3` and four tables at the head of the module (tried on
+0.10.2 to 0.12.0.1). An unknown line is an empty text.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def _sort(found: list[Buffer]) -> tuple[Buffer, ...]:
 
 
 def _find_unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -> tuple[tuple[BufferKind, int], ...]:
-    """What the plan has and the buffers do not, by kind. An output in a donated argument's memory is in both sums."""
+    """Returns the parts of the plan that no buffer accounts for, by kind. An output in a donated argument's memory is
+    in both sums."""
     planned: dict[BufferKind, int | None] = {
         "argument": memory.argument_bytes,
         "output": None if memory.output_bytes is None else memory.output_bytes - reused_bytes,

@@ -1,17 +1,17 @@
-"""A census of a program's work: which operations it executes and how many of each. From its text, without JAX.
+"""A census of a program's work: its operations and how many of each it executes. From its text, without JAX.
 
-A timer that builds a program around a function must show that the function's work is inside the interval: XLA moves
-out of a loop what does not change there, deletes what nobody uses, and may fuse the rest otherwise. So the operations
-inside the timed region of the optimised program are counted beside those of the function's own executable.
+A timer that builds a program around a function must show that the function's work is inside the interval. XLA moves
+loop-invariant operations out of a loop, deletes unused ones, and can fuse the rest differently. So this module counts
+the operations inside the timed region of the optimised program, and those of the function's own executable.
 
     counted    arithmetic by opcode, as `instruction_work` counts it; elements that are gathered, sorted, transposed or
-               copied; custom calls by target; fusions count what is inside of them, once more where XLA:CPU shares
-               it among threads
-    loops      bodies times their trip counts; where that is decided at run time the body counts once, and the loop too
+               copied; custom calls by target; fusions count their inner operations, again if XLA:CPU shares them
+               among threads
+    loops      bodies times their trip counts; a body with a trip count from run time counts once, and the loop too
     branches   the most that any branch of a conditional does of each operation
 
-Fusing may compute a cheap producer twice, so the two need not agree to the last operation: `compare` weighs what is
-missing and what is added by a rough price of each operation.
+Fusing can compute a cheap producer twice, so the two need not agree to the last operation. `compare` weighs missing and
+added operations by a rough price of each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _MOVES = frozenset({
     "gather", "pad", "reverse", "scatter", "select-and-scatter", "sort", "transpose", "triangular-solve",
 })  # fmt: skip
 _FREE = frozenset({"iota", "convert"})
-"""What costs next to nothing, and yet is other code where it is gone: an exponent that is read is no constant."""
+"""Operations that cost almost nothing. Still, a program without them is other code: an exponent that it reads is not a
+constant."""
 _CALL = "custom call "
 _OURS = "benchax_"
 
@@ -63,9 +64,9 @@ class ProgramDifference(NamedTuple):
     missing: float
     """Share of the function's work, by price, that the region does not do."""
     added: float
-    """What it does beyond that, as a share of the function's work."""
+    """The additional work, as a share of the function's work."""
     operations: tuple[tuple[str, float, float], ...]
-    """(operation, in the region, by itself) where they differ, dearest difference first."""
+    """(operation, in the region, by itself) for each difference, the most expensive difference first."""
 
     @property
     def is_same(self) -> bool:
@@ -73,15 +74,15 @@ class ProgramDifference(NamedTuple):
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What the function does and the region not at all, however cheap."""
+        """The operations of the function that the region lacks completely, however cheap."""
         return tuple(name for name, timed, alone in self.operations if not timed and alone and name not in COPIES)
 
 
 def take_census(module: Module, computation: Computation | None = None) -> Tally:
-    """The operations of one run of `computation`, those that it calls included.
+    """Returns the operations of one run of `computation`, including the computations that it calls.
 
-    Default: the entry. What it copies from inputs to outputs as they are has a name of its own: around it nobody needs
-    these copies, and XLA may make them.
+    Default: the entry. Unchanged copies from inputs to outputs have a separate name: inside a larger program nothing
+    needs these copies, and XLA can omit them.
     """
     if computation is not None:
         return _Counting(module).computation(computation)
@@ -100,7 +101,7 @@ def _passed_on(entry: Computation) -> int:
 
 
 def compare(timed: Tally, alone: Tally) -> ProgramDifference:
-    """What the timed region lacks and what it adds, weighed by price."""
+    """Returns the work that the timed region lacks and the work that it adds, weighed by price."""
     alone = _with_passed_on(alone, timed["copy"])
     total = sum(price(name) * amount for name, amount in alone.items())
     names = [name for name in {**alone, **timed} if timed[name] != alone[name]]
@@ -143,7 +144,8 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
 
 
 def counted_body(module: Module) -> Computation | None:
-    """The body of the outermost loop of the entry whose trip count is an operand; of several the dearest."""
+    """Returns the body of the outermost loop of the entry whose trip count is an operand. If there are several, it
+    returns the most expensive."""
     if module.entry is None:
         return None
     outermost = [
@@ -157,19 +159,19 @@ def counted_body(module: Module) -> Computation | None:
 
 
 def describe_missing(difference: ProgramDifference) -> str:
-    """ "0 of its 32.8 k sine, 2 of its 3 dot": what the region lacks, dearest first."""
+    """Describes the missing operations, such as "0 of its 32.8 k sine, 2 of its 3 dot", most expensive first."""
     lacking = [each for each in difference.operations if each[1] < each[2]]
     return ", ".join(f"{count(timed)} of its {count(alone)} {name}" for name, timed, alone in _dearest(lacking))
 
 
 def describe_added(difference: ProgramDifference) -> str:
-    """ "205 k instead of 4.10 k sine": what the region does beyond, dearest first."""
+    """Describes the additional operations, such as "205 k instead of 4.10 k sine", most expensive first."""
     beyond = [each for each in difference.operations if each[1] > each[2]]
     return ", ".join(f"{count(timed)} instead of {count(alone)} {name}" for name, timed, alone in _dearest(beyond))
 
 
 def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """At most three, and none that is nothing beside the first."""
+    """Returns at most three, and only those that matter compared with the first."""
     dearness = [price(name) * abs(timed - alone) for name, timed, alone in differences]
     return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
 

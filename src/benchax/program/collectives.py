@@ -1,7 +1,7 @@
-"""Communication of a partitioned program: which collectives, how many bytes, between whom.
+"""Communication of a partitioned program: its collectives, their bytes, and their devices.
 
-From the text of the optimised program, whose shapes are those of one device. An asynchronous pair (`all-gather-start`,
-`all-gather-done`) is one communication, of the size of what `done` returns. No JAX.
+It comes from the text of the optimised program, whose shapes are for one device. An asynchronous pair
+(`all-gather-start`, `all-gather-done`) is one communication; its size is the result of `done`. No JAX.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _collective(
 
 
 def _result(computation: Computation, instruction: Instruction) -> Instruction:
-    """A start returns its operands beside the result; what belongs to it ends in -done."""
+    """Finds the result of a collective. A start also returns its operands; only the -done returns the result alone."""
     if not instruction.opcode.endswith(_START):
         return instruction
     done = (

@@ -1,10 +1,12 @@
-"""Arrays that are no arguments: those that a function closes over, and those that the compiled program holds.
+"""Arrays that are not arguments: those that a function closes over, and those that the compiled program holds.
 
-The two differ. XLA folds: of `a + W.sum(0)` the jaxpr holds W, the program the sums. And it adds what it needs itself.
-What is captured goes into the program once per compilation, makes the text of the program long, and costs a copy.
+The two differ. XLA folds: for `a + W.sum(0)` the jaxpr holds W, and the program holds the sums. XLA also adds constants
+that it needs itself. A captured array goes into the program once per compilation, makes the text of the program long,
+and costs a copy.
 
-Captured arrays stand in the jaxpr and in every jaxpr nested in it (an inner `jax.jit` keeps its own); one that is used
-in two places is one. From jax 0.10 on small ones become literals inside the equations: scalars are not listed.
+Captured arrays are in the jaxpr and in every jaxpr nested in it (an inner `jax.jit` keeps its own). An array that is
+used in two places counts once. From jax 0.10 on, small ones become literals inside the equations: scalars are not
+listed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from benchax.results.inspection import Constant
 
 
 def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
-    """What the function closes over, each array once, largest first."""
+    """Returns the arrays that the function closes over, each once, largest first."""
     values = [
         value for value in index(traced.jaxpr).consts if hasattr(value.const, "shape") and value.dtype is not None
     ]

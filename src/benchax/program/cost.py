@@ -1,6 +1,6 @@
-"""What XLA counts in a program: floating-point operations, transcendentals, bytes touched.
+"""XLA's counts for a program: floating-point operations, transcendentals, bytes touched.
 
-A static estimate, taken from the program and never from a run. Four traps, and what is done about each:
+A static estimate, taken from the program and never from a run. It has four traps, which benchax handles like this:
 
     loops         a loop body is counted once, however often it runs (ten matmuls in a fori_loop: one);
                   `has_loops` says so.
@@ -29,14 +29,14 @@ FLOPS, TRANSCENDENTALS, BYTES_ACCESSED = "flops", "transcendentals", "bytes acce
 
 
 def cost(compiled: jax.stages.Compiled, hlo_text: str) -> Cost | None:
-    """XLA's count for the optimised program, per call and per device.
+    """Returns XLA's count for the optimised program, per call and per device.
 
     Args:
         compiled: the program.
-        hlo_text: its text, `compiled.as_text()`, for what the count does not say itself.
+        hlo_text: its text, `compiled.as_text()`, for facts that the count lacks.
 
     Returns:
-        Cost, its fields None where XLA does not say; None where there is no analysis at all.
+        Cost, with None for fields that XLA does not report; None if there is no analysis at all.
     """
     counts = _analysis(compiled)
     if counts is None:
@@ -52,7 +52,8 @@ def cost(compiled: jax.stages.Compiled, hlo_text: str) -> Cost | None:
 
 
 def _with_own_ffts(flops: float | None, hlo_text: str) -> float | None:
-    """XLA's sum with our count of each FFT in place of its own; None where theirs is not the one that we know."""
+    """Returns XLA's sum, with our count of each FFT instead of XLA's count. It returns None if XLA's count differs from
+    the formula that we know."""
     if flops is None or " fft(" not in hlo_text:
         return flops
     for computation in hlo_module.parse(hlo_text).computations.values():

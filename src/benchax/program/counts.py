@@ -2,17 +2,17 @@
 
 From the text, without JAX.
 
-XLA's own cost analysis counts a loop body once, however often it runs: a scan of 1, 10 and 100 matmuls are all the
-same to it. Here every instruction is counted by the rules of `instruction_work`, and
+XLA's own cost analysis counts a loop body once, however often it runs: it makes no difference between a scan of 1, 10
+and 100 matmuls. This module counts every instruction by the rules of `instruction_work`, and
 
-    loops         body times trip count, condition once more than that; nested ones multiply. Where the trip count
+    loops         body times trip count, condition one more time than that; nested ones multiply. Where the trip count
                   is decided while the program runs, the body is counted once, and said to be.
     conditionals  the most that any branch does, and said where the branches differ.
-    custom calls  are work that nobody can look into (LAPACK, Python callbacks), but for products by cuBLAS and
-                  convolutions by cuDNN, which say what they do. A sum with a hole in it is no count: it is None, and
-                  what was counted beside the hole stands in the restriction.
+    custom calls  are work that benchax can't inspect (LAPACK, Python callbacks), but for products by cuBLAS and
+                  convolutions by cuDNN, which say what they do. An incomplete sum is not a count: it becomes None, and
+                  the restriction has the part that was counted.
 
-Still a static count, of one device, taken from the program and never from a run.
+It is still a static count for one device, taken from the program and never from a run.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def counts(hlo_text: str, module: Module | None = None) -> Counts | None:
 
 
 def least_operations(hlo_text: str) -> float | None:
-    """Operations, transcendentals as one each, that a program cannot do without however its windows are computed.
+    """Counts the operations that a program needs, however it computes its windows; each transcendental counts as one.
 
-    A cumulative sum is written as a reduce-window of n windows with n elements, and is n operations where it is
-    computed from left to right; so each element of a reduce-window's result counts as one here. Custom calls count as
-    nothing. None where the text has no entry computation.
+    A cumulative sum is written as a reduce-window of n windows with n elements. Computed from left to right, it is n
+    operations. So each element of a reduce-window's result counts as one here. Custom calls count as nothing. Returns
+    None if the text has no entry computation.
     """
     module = hlo_module.parse(hlo_text)
     if module.entry is None:
@@ -148,7 +148,7 @@ class Adder:
         return total
 
     def count_applied(self, instruction: Instruction) -> Work:
-        """What an instruction does per element, by the computation that it names."""
+        """Returns an instruction's work per element, from the computation that it names."""
         total = Work()
         for _, inside in self.module.called_computations(instruction):
             total = total.plus(self.computation(inside, is_fused=True))
@@ -169,7 +169,7 @@ def _hides_its_work(target: str) -> bool:
 
 
 def _opaque(module: Module) -> Counter[str]:
-    """What no rule of ours can count, by target of the custom call or by opcode."""
+    """Counts the instructions that none of our rules can count, by target of the custom call or by opcode."""
     return Counter(hlo.custom_call_target(each) or each.opcode for each in _instructions(module) if is_opaque(each))
 
 

@@ -1,8 +1,8 @@
-"""Asks of every array that was to be donated: did an output reuse its memory, which one, and if not, why not.
+"""Checks for every array that was to be donated: did an output reuse its memory, which one, and if not, why not?
 
-Asked is what `args_info` says; done is what the header of the optimised program says, `input_output_alias={ {0}: (1,
-{}, may-alias) }`, by numbers of outputs and of parameters. An array that no output takes over stays alive and valid,
-and JAX warns once, while it lowers.
+`args_info` shows which arrays were to be donated. The header of the optimised program shows which were reused, by
+numbers of outputs and of parameters: `input_output_alias={ {0}: (1, {}, may-alias) }`. An array whose memory no output
+reuses stays alive and valid, and JAX warns once, while it lowers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchax.results.inspection import DonatedArgument, Donation
 def donation(
     module: Module, inputs: Sequence[ArgumentLeaf], outputs: Sequence[ArgumentLeaf] | None, kept: Sequence[int] | None
 ) -> Donation:
-    """What became of each donated input.
+    """Reports the result for each donated input.
 
     Args:
         module: the optimised program.
-        inputs, outputs: of the call, in order; `outputs` None where they are not known.
+        inputs, outputs: inputs and outputs of the call, in order; None for unknown outputs.
         kept: see `arguments.find_kept`.
     """
     asked = [i for i, leaf in enumerate(inputs) if leaf.donated]
@@ -40,7 +40,8 @@ def donation(
 def _possible_bytes(
     inputs: Sequence[ArgumentLeaf], outputs: Sequence[ArgumentLeaf], kept: Sequence[int], taken: dict[int, int]
 ) -> int:
-    """Of arguments that are not donated, as far as there are outputs like them without memory of an argument's."""
+    """Sums the bytes of arguments that are not donated, if there are outputs like them that do not reuse an argument's
+    memory."""
     free = Counter((leaf.shape, leaf.dtype) for n, leaf in enumerate(outputs) if n not in taken.values())
     given = Counter((inputs[i].shape, inputs[i].dtype) for i in kept if not inputs[i].donated)
     return sum(size_bytes(*like) * number for like, number in (free & given).items())

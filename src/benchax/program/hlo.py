@@ -1,11 +1,11 @@
 """Facts read from the text of an optimised HLO module, as `compiled.as_text()` prints it.
 
-Text in, facts out: this file imports no JAX, so the reading half may use it on stored programs. The printed form is not
-a stable interface of XLA; what is used of it (one instruction per line, `name = shape opcode(operands), attributes`,
-the header line) was tried on jax 0.6.2 to 0.12.0.1, CPU. A line that does not look like that is passed over.
+Text in, facts out: this file imports no JAX, so the reading half can use it on stored programs. The printed form is not
+a stable interface of XLA. This module uses one instruction per line, `name = shape opcode(operands), attributes`, and
+the header line. They were tried on jax 0.6.2 to 0.12.0.1, CPU. The module skips a line of another form.
 
-Parameters are numbered as in the HLO: arguments that the program does not use have been dropped from it, so these are
-not the positions of the Python arguments.
+Parameters are numbered as in the HLO. JAX drops arguments that the program does not use, so these are not the positions
+of the Python arguments.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def has_while(text: str) -> bool:
 
 
 def is_value_dependent(text: str) -> bool:
-    """The program has operations that take as long as the values say: a sort, a branch, or a loop whose trip count is
-    not in the text."""
+    """Returns whether the program has operations whose time depends on the values. They are a sort, a branch, or a loop
+    whose trip count is not in the text."""
     instructions = chain.from_iterable(
         _instructions(text, f" {opcode}(") for opcode in ("sort", "conditional", "while")
     )
@@ -102,7 +102,7 @@ def opaque_calls(text: str) -> tuple[str, ...]:
 
 
 def custom_call_target(instruction: Instruction) -> str:
-    """What a custom call calls; empty of any other instruction."""
+    """Returns the target of a custom call, or an empty text for any other instruction."""
     found = _TARGET.search(instruction.attributes)
     return found[1] if found else ""
 
@@ -118,11 +118,11 @@ def is_annotation(target: str) -> bool:
 
 
 def entry_uses_parameters(text: str) -> bool | None:
-    """Does any output depend on any input? None where the text has no entry computation that can be read.
+    """Returns whether any output depends on any input, or None if the text has no readable entry computation.
 
-    False is certain: the outputs are computed from constants only (or from random numbers, or by a custom call
-    without operands), so timing the program does not time work on the inputs. True is what the outermost
-    computation says: a loop or fusion that is handed an input and then ignores it counts as a use.
+    False is certain: the outputs come from constants only (or from random numbers, or from a custom call without
+    operands). Then timing the program does not time work on the inputs. True is only what the outermost computation
+    shows: a loop or fusion that gets an input and then ignores it counts as a use.
     """
     entry = {i.name: i for i in _instructions(_entry(text))}
     todo = [i.name for i in entry.values() if i.is_root]
@@ -162,7 +162,7 @@ def _bits(dtype: str) -> int:
 
 
 def _entry(text: str) -> str:
-    """The body of the ENTRY computation; empty where there is none."""
+    """Returns the body of the ENTRY computation, or an empty text if there is no such computation."""
     found = re.search(r"^ENTRY [^\n]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
@@ -200,6 +200,7 @@ def _split_bracket(text: str) -> tuple[str, str]:
 
 
 def operand_names(instruction: Instruction) -> list[str]:
-    """The names among its operands, and other words beside them: the caller keeps what names an instruction."""
+    """Returns the names among its operands, and other words between them. The caller keeps the names of
+    instructions."""
     # With or without %, with or without the operand's shape in front.
     return [] if instruction.opcode == "constant" else re.findall(r"[\w.\-]+", instruction.operands)

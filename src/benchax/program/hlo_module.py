@@ -1,8 +1,8 @@
-"""The text of an optimised HLO module as computations, instructions and attributes, for who needs all of it.
+"""The complete text of an optimised HLO module as computations, instructions and attributes.
 
-`hlo` reads single facts out of single lines; here the lines are put together: which computation an instruction stands
-in, which it calls, what its attributes are. No JAX. Tried on the text of jax 0.6 to 0.12.0.1, CPU. What does not look
-like HLO is passed over: tables of files and frames, comments, lines of a future version.
+`hlo` reads single facts from single lines. This module puts the lines together: the computation of an instruction, the
+computations that it calls, and its attributes. No JAX. Tried on the text of jax 0.6 to 0.12.0.1, CPU. It skips text
+that does not look like HLO: tables of files and frames, comments, lines of a future version.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ class Computation:
 
     @property
     def results(self) -> list[Instruction]:
-        """What makes the values that it returns, one by one; none in a text that was cut."""
+        """Returns the instructions that make the returned values, one by one; empty if the text was cut."""
         root = self.root
         if root is None:
             return []
         return self.operands(root) if root.opcode == "tuple" else [root]
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
-        """What it reads, in its order, repetitions kept."""
+        """Returns the instructions that it reads, in order, including repetitions."""
         return [self.by_name[n] for n in hlo.operand_names(instruction) if n in self.by_name]
 
 
 class Module(NamedTuple):
-    """`entry` is None where the text has no ENTRY computation."""
+    """`entry` is None if the text has no ENTRY computation."""
 
     header: str
     computations: Mapping[str, Computation]
@@ -134,7 +134,8 @@ def _end_of_value(text: str, start: int) -> int:
 
 
 def named_in(key: str, value: str) -> list[str]:
-    """What the value of an attribute refers to: every %name, and every name where computations are listed."""
+    """Returns the names in the value of an attribute: every %name, and every name if the attribute lists
+    computations."""
     return (_NAME if key in CALLS else _REFERENCE).findall(_QUOTED.sub("", value))
 
 

@@ -165,8 +165,8 @@ class Value:
 
     @property
     def roots(self) -> set[Value]:
-        """The values that it depends on in the end, out of loops and branches: inputs, arrays of the program, and
-        values that differ in each iteration."""
+        """Returns the original values that it depends on, outside loops and branches. They are inputs, arrays of the
+        program, and values that differ in each iteration."""
         found, seen, waiting = set[Value](), set[Value](), list[Value]((self,))
         while waiting:
             value = waiting.pop()

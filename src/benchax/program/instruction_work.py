@@ -1,15 +1,16 @@
 """The work of one HLO instruction: floating-point operations, transcendentals, bytes. From its text, without JAX.
 
-The rules are those of XLA's own cost analysis (xla/service/hlo_cost_analysis.cc), so that the two agree where both are
-right. An elementwise operation is 1 per element of the result, integers and comparisons included, complex numbers too;
-a multiply-add is 2; exp, log, sqrt, tanh and their like are transcendentals and nothing else. Other than XLA we take
-sorting n rows of m to be n·m·log2(m) comparisons (XLA: n·m·log2(n·m)), and an FFT of N points to be 5·N·log2(N)
-operations, one of real numbers half of that, as FFTW's benchmarks do (Frigo and Johnson, The Design and Implementation
-of FFTW3, Proc. IEEE 93, 2005, section VI; XLA: 8·N·floor(log2(N)), real numbers or not, and
-the product of the logarithms of several axes).
+The rules are the rules of XLA's own cost analysis (xla/service/hlo_cost_analysis.cc), so that the two agree whenever
+both are right. An elementwise operation is 1 per element of the result, including integers, comparisons and complex
+numbers. A multiply-add is 2; exp, log, sqrt, tanh and similar operations are transcendentals and nothing else.
 
-Bytes are read once per operand and written once. Slices, gathers and updates in place touch what they move, not the
-array that they move it in or out of. What caches keep is not known here.
+Two rules differ from XLA. Sorting n rows of m is n·m·log2(m) comparisons (XLA: n·m·log2(n·m)). An FFT of N points is
+5·N·log2(N) operations, and an FFT of real numbers is half of that, as in FFTW's benchmarks (Frigo and Johnson, The
+Design and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
+not, and the product of the logarithms of several axes.
+
+Bytes are read once per operand and written once. Slices, gathers and updates in place touch the elements that they
+move, not the whole array. This module does not know what caches keep.
 """
 
 from __future__ import annotations
@@ -101,8 +102,10 @@ def _dot(computation: Computation, instruction: Instruction, applied: Applied) -
 
 
 def _library_product(computation: Computation, instruction: Instruction) -> Work:
-    """By cuBLAS: `(f32[m,n], s8[workspace]) custom-call(f32[m,k], f32[k,n], ...)`, whose configuration names the axes
-    that are summed over; by cuDNN, with the attributes of a convolution. What they add to it is not counted.
+    """Counts a product by cuBLAS or cuDNN.
+
+    cuBLAS: `(f32[m,n], s8[workspace]) custom-call(f32[m,k], f32[k,n], ...)`, whose configuration names the axes to sum
+    over. cuDNN has the attributes of a convolution. Their additions to the product are not counted.
 
     Seen in programs of jax 0.11.2 for an H100.
     """
@@ -189,8 +192,8 @@ def _fft(computation: Computation, instruction: Instruction, applied: Applied) -
 
 
 def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
-    """What XLA's own analysis counts: 8 per number that goes in, times the halvings of one axis times those of the
-    next (jax 0.10.2)."""
+    """Returns the count of XLA's own analysis: 8 per input number, times the halvings of one axis times the halvings of
+    the next (jax 0.10.2)."""
     halvings = math.prod(max(length, 1).bit_length() - 1 for length in _parse_list(instruction, "fft_length"))
     return 8.0 * halvings * math.prod(_operand_dimensions(computation, instruction, 0))
 

@@ -1,10 +1,10 @@
-"""What JAX traced, before any compiler: equations, primitives with the lines that asked for them, captured arrays.
+"""The program as JAX traced it, before any compiler: equations, primitives with their source lines, captured arrays.
 
-Read from `Traced.jaxpr` by walking `eqns`, nested jaxprs included, each where it stands: a function that is called
-twice counts twice, the body of a loop once, each branch of a cond once.
+It comes from `Traced.jaxpr` by walking `eqns`, including nested jaxprs, each at its place. A function that is called
+twice counts twice, the body of a loop once, and each branch of a cond once.
 
-Lines and scopes come from `eqn.source_info`, which JAX does not document (tried on jax 0.6.2 to 0.12.0.1). This
-file is the one place that reads it; where it is missing or different, lines and scopes are empty.
+Lines and scopes come from `eqn.source_info`, which JAX does not document (tried on jax 0.6.2 to 0.12.0.1). Only this
+file reads it. If it is missing or different, lines and scopes are empty.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def names(text: str) -> frozenset[str]:
 
 
 class Equation(NamedTuple):
-    """One equation and where it stands."""
+    """One equation and its place."""
 
     equation: Any
     depth: int
@@ -178,21 +178,22 @@ def user_line(equation: Any) -> str:
 
 
 def own_line(equation: Any) -> str:
-    """file:line of the innermost frame in the user's own files, which can be changed; empty where there is none."""
+    """Returns file:line of the innermost frame in the user's own files, which the user can change. It is empty if there
+    is no such frame."""
     return next((_place(frame) for frame in frames_of(equation) if _is_own(frame.file_name)), "")
 
 
 def call_by_user(equation: Any) -> str:
-    """The last name of the function of JAX or a package that the user's own file calls on the way to an equation; empty
-    where it is not told."""
+    """Returns the last name of the function of JAX or a package that the user's own file calls on the way to an
+    equation. It is empty if unknown."""
     outside = list(takewhile(lambda frame: not _is_own(frame.file_name), frames_of(equation)))
     is_own = len(outside) < len(frames_of(equation))
     return outside[-1].function_name.rpartition(".")[2] if outside and is_own else ""
 
 
 def is_users_own(*inwards: Any) -> bool:
-    """Did the user's own file ask for an equation, not a package that it calls? Given with those of the inner jits that
-    it stands in, innermost first."""
+    """Returns whether the user's own file asked for an equation, and not a package that it calls. The arguments include
+    the equations of the inner jits around it, innermost first."""
     frames = (frame for each in inwards for frame in frames_of(each) if not is_generated(frame.file_name))
     owners = (owner_of(frame.file_name) for frame in frames)
     return next((owner for owner in owners if owner not in ("jax", "python", "benchax")), "") == "user"
@@ -216,8 +217,9 @@ def own_frames(equation: Any) -> list[OwnFrame]:
 
 
 def line_apart(equation: Any, other: Any) -> str:
-    """file:line of the user's at which the way to an equation leaves the way to another one: of two calls in one
-    function the line of this call. Where both came by one line, that line; empty where it is not told."""
+    """Returns file:line of the user's code at which the way to an equation leaves the way to another equation. For two
+    calls in one function, it is the line of this call. If both came by one line, it is that line. It is empty if
+    unknown."""
     here, there = own_frames(equation), own_frames(other)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False)))
     is_apart = len(here) > common and (len(there) == common or here[common][:2] == there[common][:2])
@@ -233,8 +235,8 @@ def frames_inside(equation: Any, loop: Any) -> list[OwnFrame]:
 
 
 def line_of_vmap(equation: Any) -> str:
-    """file:line of the user's that calls the innermost function made by `jax.vmap` on the way to an equation; empty
-    where there is none, or JAX calls it otherwise (tried on 0.10.2)."""
+    """Returns file:line of the user's code that calls the innermost function made by `jax.vmap` on the way to an
+    equation. It is empty if there is no such call, or if JAX calls it differently (tried on 0.10.2)."""
     outside = dropwhile(lambda frame: not frame.function_name.endswith("vmap_f"), frames_of(equation))
     return next((_place(frame) for frame in outside if _is_own(frame.file_name)), "")
 
@@ -248,7 +250,8 @@ def _is_own(file: str) -> bool:
 
 
 def _is_users(file: str) -> bool:
-    """Also an installed package's, which may well be the user's own, and a workload's of ours."""
+    """Returns whether a file is the user's own. An installed package can be the user's own, too, and so can a benchax
+    workload."""
     return not is_generated(file) and owner_of(file) not in ("jax", "python")
 
 

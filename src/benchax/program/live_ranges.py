@@ -1,11 +1,11 @@
-"""From when to when each value of a scheduled program is needed: from the instruction that makes it to the last reader.
+"""The time in which each value of a scheduled program is needed: from the instruction that makes it to the last reader.
 
-The text of an optimised program stands in the order in which its instructions run. Loops, calls and branches are laid
-out in front of the instruction that starts them, as XLA does where it plans the memory (HloLiveRange), so that one
-number says when. What goes round in a loop is needed as long as some iteration may read it.
+The text of an optimised program is in the order in which its instructions run. Loops, calls and branches are laid out
+before the instruction that starts them, as XLA does when it plans the memory (HloLiveRange). So one number gives the
+time. A value that a loop carries is needed as long as some iteration might read it.
 
-A value has many places: `tuple`, `get-tuple-element` and `bitcast` only pass it on, the first value of a loop is the
-parameter of its body, and what the body returns is that parameter once more.
+A value has many places. `tuple`, `get-tuple-element` and `bitcast` only pass it on. The first value of a loop is the
+parameter of its body. The result of the body is that parameter again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Schedule:
             yield name, self._returned(computation, index)
 
     def _use(self, nth: int, user: Instruction, index: tuple[int, ...]) -> tuple[str, list[Place]]:
-        """What `user`, whose operand number `nth` it is, does with the part `index` of it."""
+        """Returns how `user`, whose operand number `nth` it is, uses the part `index` of it."""
         match user.opcode:
             case "get-tuple-element" if index:
                 is_meant = int(hlo_module.attributes(user)["index"]) == index[0]

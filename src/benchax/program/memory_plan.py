@@ -1,10 +1,11 @@
-"""The memory that the compiler plans for one call, in bytes per device. What a process really takes is not told here.
+"""The memory that the compiler plans for one call, in bytes per device. It is not the memory that a process really
+takes.
 
     predicted peak = argument + output + temp - alias + constant
 
 The sum is ours. JAX's own `peak_memory_in_bytes` (since jax 0.7) leaves out the temporaries on CPU: `(x@x)@x` of 1 MiB
-arrays takes 3 MiB and reports 2, with a donated argument 1. It is kept beside ours, under its own name, since on
-accelerators it may come from a simulation of the heap. `memory_analysis` in turn leaves out the constants, which come
+arrays takes 3 MiB and reports 2, with a donated argument 1. The plan keeps it in addition, under its own name. On
+accelerators it can come from a simulation of the heap. `memory_analysis` in turn leaves out the constants, which come
 from the text of the program. The sum takes everything to be alive at once, as the compiler's own plan does.
 """
 

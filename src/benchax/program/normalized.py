@@ -1,14 +1,15 @@
 """The text of a compiled program without what changes when nothing has changed, so that two of them can be compared.
 
     gone    names of the module, of computations, instructions and arguments; numbers of channels; source lines; the
-            tables of files and frames; hashes of the text; comments; layouts where they are the default.
+            tables of files and frames; hashes of the text; comments; layouts that are the default.
     kept    every operation, shape, constant and attribute, backend's settings and donations included; layouts that
             are not the default.
     order   operands before their users, from the result backwards, whatever order the text has. So the schedule is
-            not compared: it is no part of the graph. (Only what no result depends on stays in the text's order.)
+            not compared: it is not part of the graph. (Only operations that no result depends on stay in the
+            text's order.)
 
-Two texts are equal exactly if the programs are, with one hole: XLA prints an array of more than 10 elements as
-`{...}`. The values of such constants can be had from the program as it was lowered, `lowered.as_text()`.
+Two texts are equal exactly if the programs are, with one exception: XLA prints an array of more than 10 elements as
+`{...}`. The values of such constants are in the program as it was lowered, `lowered.as_text()`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Names = dict[str, str]
 
 
 def normalize(hlo_text: str, *, stablehlo: str = "") -> str:
-    """What the program is, one line per instruction; equal for equal programs.
+    """Returns the normalised program, one line per instruction; equal for equal programs.
 
     Args:
         hlo_text: `compiled.as_text()`.
@@ -52,7 +53,7 @@ def normalize(hlo_text: str, *, stablehlo: str = "") -> str:
 
 
 def digest(hlo_text: str, *, stablehlo: str = "") -> str:
-    """A short stand-in for `normalize`, to be kept beside what was made from the program."""
+    """Returns a short stand-in for `normalize`, to keep with the files made from the program."""
     return _PREFIX + _sha256(normalize(hlo_text, stablehlo=stablehlo))
 
 
@@ -127,7 +128,8 @@ class _Writer:
 
 
 def needed_first(computation: Computation) -> list[str]:
-    """Names of its instructions, each behind what it needs. What the result does not need comes last."""
+    """Returns names of its instructions, each after the instructions that it needs. Instructions that the result does
+    not need come last."""
     before = _dependencies(computation)
     ordered: list[str] = []
     seen: set[str] = set()

@@ -1,10 +1,11 @@
-"""The operations of an optimised program, one by one: where each stands, what it reads, and its part of the work.
+"""The operations of an optimised program, one by one: the place of each, its inputs, and its part of the work.
 
-The work is counted by the rules of `counts.py`, of one call of the program: bodies of loops times their trip counts,
-of a conditional the most that any branch does. From the text, without JAX.
+The rules of `counts.py` count the work, for one call of the program. Bodies of loops count times their trip counts, and
+a conditional counts the most that any branch does. From the text, without JAX.
 
-What names or groups values, or waits for something, does no work and is left out; who reads it reads what it was made
-of. The insides of reductions and sorts belong to these; those of fusions, loops, branches and calls stand in them.
+Instructions that name or group values, or wait for something, do no work and are omitted. Their readers read the
+original values directly. The insides of reductions and sorts belong to these. The insides of fusions, loops, branches
+and calls are listed inside them.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ OPAQUE = "nobody can look into it"
 
 
 def operations(hlo_text: str, module: Module, most: int = MOST_OPERATIONS) -> HloOperations | None:
-    """In the order of the text, outermost first; None where it has no entry computation.
+    """Lists operations in the order of the text, outermost first. Returns None if the text has no entry computation.
 
     Args:
         hlo_text: `compiled.as_text()`.
         module: the same text as `hlo_module.parse` reads it.
-        most: what comes after so many is counted, and not listed.
+        most: maximum number to list; further operations are only counted.
     """
     if module.entry is None:
         return None
@@ -44,7 +45,7 @@ def operations(hlo_text: str, module: Module, most: int = MOST_OPERATIONS) -> Hl
 
 
 class _OperationLister:
-    """Level by level, so that a limit leaves out what stands deepest."""
+    """Lists level by level, so that a limit omits the deepest operations."""
 
     def __init__(self, module: Module, tables: SourceTables, most: int) -> None:
         self.module, self.tables, self.most = module, tables, most
@@ -61,7 +62,7 @@ class _OperationLister:
     def list_computation(
         self, where: Computation, inside: int | None, part: str, times: float, is_fused: bool
     ) -> list[tuple[Computation, int, str, float, bool]]:
-        """Lists its operations. Returns the computations that stand in them."""
+        """Lists its operations. Returns the computations inside them."""
         working = [each for each in where.instructions if each.opcode not in FREE]
         taken = working[: max(self.most - len(self.found), 0)]
         self.left_out += len(working) - len(taken)
@@ -106,7 +107,7 @@ class _OperationLister:
         )
 
     def describe(self, one: Instruction) -> str:
-        """What restricts its numbers."""
+        """Returns the restriction of its numbers."""
         if is_opaque(one):
             return OPAQUE
         if one.opcode == "while":
@@ -130,7 +131,7 @@ class _OperationLister:
                 yield f"branch {branches.index(held)}" if held in branches else "", held, 1
 
     def is_hole(self, one: Instruction) -> bool:
-        """Nobody can look into it, or into something inside of it."""
+        """Returns whether benchax cannot inspect it, or something inside it."""
         if is_opaque(one):
             return True
         return any(self.has_hole(held) for _, held in self.module.called_computations(one))
@@ -142,7 +143,7 @@ class _OperationLister:
 
 
 class _Makers:
-    """What made the values of a computation, beyond what only names and groups them."""
+    """The instructions that made the values of a computation, without those that only name and group values."""
 
     def __init__(self, where: Computation) -> None:
         self.where = where

@@ -1,10 +1,10 @@
-"""When the temporaries of a program need most memory, and what they are: the compiler's plan, read along its schedule.
+"""When the temporaries of a program need most memory, and their values: the compiler's plan, read along its schedule.
 
-Two things have to be known of each value: which bytes it has (`buffer_assignment.py`) and from when to when it is
-needed (`live_ranges.py`). They check one another: no two values that are needed at one time may have a byte in common,
-unless one is passed on as the other. Where that does not hold, one of the two was read wrongly, and nothing is told.
+It needs two facts about each value: its bytes (`buffer_assignment.py`) and the time in which it is needed
+(`live_ranges.py`). The two facts check one another. No two values that are needed at one time can have a byte in
+common, unless one is passed on as the other. If this fails, one of the two facts is wrong, and benchax reports no peak.
 
-An instruction may write its result over what it is the last to read. Those bytes count once.
+An instruction can write its result over the last operand that it reads. Those bytes count once.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Holding(NamedTuple):
 
 
 def peak_memory(plan: Assignment | None, hlo_text: str, module: Module) -> PeakMemory | None:
-    """What fills the memory at its peak; None where the program has no temporaries.
+    """Returns the values that fill the memory at its peak, or None if the program has no temporaries.
 
     Raises:
-        NotAvailable: it cannot be told, and why.
+        NotAvailable: the peak is unknown; the message gives the reason.
     """
     if plan is None:
         raise NotAvailable("the plan of the memory cannot be read: this JAX or backend does not hand it out")
@@ -80,11 +80,11 @@ def _find_lives(values: Sequence[AssignedValue], schedule: Schedule) -> list[Hol
 
 
 def _hold(made: Sequence[Holding]) -> Iterator[Holding]:
-    """The same, but no byte is held twice at a time: a value that is passed on is held once, and one that is
-    overwritten ends before.
+    """Yields the same values, but no byte is held twice at a time. A value that is passed on is held once, and one that
+    is overwritten ends before.
 
     Raises:
-        NotAvailable: two values that have nothing to do with one another would hold a byte at the same time.
+        NotAvailable: two unrelated values would hold a byte at the same time.
     """
     held: list[Holding] = []  # now, by place
     for each in made:
@@ -136,7 +136,7 @@ class _Names:
         self.schedule, self.sources = schedule, sources
 
     def held_value(self, one: Instruction) -> HeldValue:
-        """What the compiler added itself, such as a copy, comes from where its operand comes from."""
+        """Describes a value. A value that the compiler added itself, such as a copy, has the origin of its operand."""
         spec = "" if one.shape.startswith("(") else one.shape.partition("{")[0]
         named = next((each for each in self._sources(one) if hlo_module.op_name(each)), one)
         size, line = hlo.shape_bytes(one.shape), self.sources.user_line(named)

@@ -1,7 +1,7 @@
-"""Where instructions come from: the user's lines, out of the text of an optimised program.
+"""The source of instructions: the user's lines, from the text of an optimised program.
 
-JAX 0.6 writes `source_file="…" source_line=7` into an instruction's metadata; later versions write `stack_frame_id=3`
-and four tables in front of the first computation, of which one says which frame called which.
+JAX 0.6 writes `source_file="…" source_line=7` into an instruction's metadata. Later versions write `stack_frame_id=3`
+and four tables before the first computation. One of the tables shows which frame called which.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SourceTables:
         return self._line_of(frame[1]) if frame else ""
 
     def user_line(self, instruction: Instruction) -> str:
-        """file:line of the innermost frame of the user's own files, else of the innermost one of all; empty where that
-        belongs to what called a library's function for the user."""
+        """Returns file:line of the innermost frame of the user's own files, otherwise of the innermost one of all. It
+        is empty if that frame belongs to the code that called a library's function for the user."""
         frame = _FRAME.search(hlo_module.attributes(instruction).get("metadata", ""))
         number = int(frame[1]) if frame else 0
         for _ in range(len(self.frames)):
@@ -59,7 +59,7 @@ class SourceTables:
 
 
 def _tables(hlo_text: str) -> dict[str, list[str]]:
-    """Lines of each table, by its heading; they stand before the first computation."""
+    """Returns the lines of each table, by its heading. The tables come before the first computation."""
     found: dict[str, list[str]] = {"FileNames": [], "FileLocations": [], "StackFrames": []}
     lines: list[str] = []
     for line in hlo_text.split("\n"):

@@ -1,8 +1,9 @@
 """The trip counts of an optimised program's loops, read from its text. No JAX.
 
-XLA writes what it could prove into the loop itself, `backend_config={..."known_trip_count":{"n":"10"}}`. Where it did
-not, a loop is still understood if it counts: its condition compares one element of the carry with a constant, which
-begins at a constant and grows by a constant in each iteration. Of any other the number is None: never 1.
+XLA writes a trip count that it could prove into the loop itself, `backend_config={..."known_trip_count":{"n":"10"}}`.
+benchax understands other loops, too, if they count. Then the condition compares one element of the carry with a
+constant. The element begins at a constant and grows by a constant in each iteration. For any other loop the number is
+None: never 1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
 
 
 class LoopScalar(NamedTuple):
-    """What a scalar is: a number, or element `index` of the carry plus a number; see `_value`."""
+    """The value of a scalar: a number, or element `index` of the carry plus a number; see `_value`."""
 
     index: int | None
     number: int
@@ -56,10 +57,10 @@ def _loop(module: Module, where: Computation, instruction: Instruction, inside: 
 
 
 def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[int | None, str]:
-    """(trip count, where the number comes from); (None, why there is none).
+    """Returns (trip count, where the number comes from), or (None, why the count is unknown).
 
     Args:
-        where: the computation that the loop stands in.
+        where: the computation around the loop.
     """
     if known := _KNOWN.search(hlo_module.attributes(loop).get("backend_config", "")):
         return int(known[1]), "known_trip_count of the program"

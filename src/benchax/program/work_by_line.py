@@ -1,8 +1,8 @@
 """The work of one call by the user's lines and named scopes: operations and bytes, loop bodies times their trip counts.
 
-The sum over lines is the one of `counts.py`, by the same rules. Operations inside a fusion belong to the line that each
-came from; the bytes that a fusion reads and writes belong to the fusion's own. What stands in libraries belongs to the
-user's line that called it, and what the compiler added to none.
+The sum over lines equals the sum of `counts.py`, by the same rules. Operations inside a fusion belong to the line that
+each came from. The bytes that a fusion reads and writes belong to the fusion's own line. Operations in libraries belong
+to the user's line that called the library. Operations that the compiler added belong to no line.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OF_JAX = re.compile(
 
 
 def work_by_line(hlo_text: str, module: Module) -> tuple[LineWork, ...] | None:
-    """Most operations first; None where the text has no entry computation.
+    """Returns the work by line, most operations first, or None if the text has no entry computation.
 
-    What nobody can look into, such as a custom call, has a row without operations or bytes of its own kind: see
-    `Counts.restrictions`.
+    An operation that benchax cannot inspect, such as a custom call, has a row without its own kind of operations or
+    bytes: see `Counts.restrictions`.
     """
     if module.entry is None:
         return None
@@ -53,8 +53,9 @@ def scope_of(op_name: str) -> str:
 
 
 class _Walk:
-    """Goes through a program, and says of each instruction what it does in one call, and the FLOPs of the kernel whose
-    bytes those are: 0 for what is fused into one, None for what nobody can look into."""
+    """Walks a program, and yields for each instruction its work in one call, and the FLOPs of the kernel whose bytes
+    those are. The FLOPs are 0 for an instruction fused into a kernel, and None for a kernel that benchax cannot
+    inspect."""
 
     def __init__(self, module: Module, tables: SourceTables) -> None:
         self.module, self.tables = module, tables

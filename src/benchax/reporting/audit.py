@@ -1,7 +1,7 @@
 """An audit in words: each finding with what was seen, what it gains and what to do; then what else was looked at.
 
-Where nothing was found, the audit says how many rules looked. Which of them were fine or did not apply, and remarks
-about how it was done, stand in the full document only: a reader of a clean audit has nothing to read.
+If nothing was found, the audit reports how many rules looked. Only the full document lists the rules that were fine or
+did not apply, and the remarks about how the audit ran. This keeps a clean audit short.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def heading(a: Audit) -> str:
 
 
 def verdict(a: Audit) -> str:
-    """2 findings: 1 warning, 1 info. Or: nothing found: 12 rules fine, 5 not applicable, 1 not checked. Or: nothing can
-    be said: 35 not checked."""
+    """Returns a line such as "2 findings: 1 warning, 1 info", "nothing found: 12 rules fine, 5 not applicable, 1 not
+    checked" or "nothing can be said: 35 not checked"."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
     looked = ", ".join(f"{plural(n, 'rule') if outcome == 'fine' else n} {outcome}" for outcome, n in counts if n)
     if not a.findings:

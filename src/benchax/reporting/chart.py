@@ -1,16 +1,16 @@
-"""A figure before anybody draws it: two axes, and the marks between them, as plain data.
+"""A figure as plain data, before a renderer draws it: two axes, and the marks between them.
 
-A module of this folder says what stands where and what it means; `figures.py` draws that with matplotlib: into a file,
-or as a block of a `Document` on a page. Numbers are seconds, bytes, counts and ratios, as everywhere. A style says what
-is meant (good, bad, faint), as in all blocks; each renderer has its own colours. A page draws the same charts so that
-they answer to pointers and keys (`pages/chart_data.py`).
+A module of this folder decides where each mark goes and what it means. `figures.py` draws the marks with matplotlib:
+into a file, or as a block of a `Document` on a page. Numbers are seconds, bytes, counts and ratios, as everywhere. A
+style names a meaning (good, bad, faint), as in all blocks; each renderer has its own colours. A page draws the same
+charts so that they answer to pointers and keys (`pages/chart_data.py`).
 
     Points         values with their intervals: of samples, of commits, of comparisons one below the other
     Line           straight from one place to the next: a level, a series over sizes
-    Bars           from one value to another: of a histogram, of stages one after the other, of what a thread ran
+    Bars           from one value to another: of a histogram, of consecutive stages, of a thread's calls
     ReferenceLine  across the whole chart: no change, a limit, a change, a break
     Shade          a stretch of an axis: what is called the same
-    Note           a word where no mark can stand
+    Note           a word for a place without a mark
     Cells          a heat map
     Tree           what a whole is made of, as areas inside one another
 """
@@ -24,7 +24,7 @@ from benchax.reporting.styles import Style
 from benchax.units import count, seconds, size
 
 Quantity = Literal["seconds", "bytes", "flop", "change", ""]
-"""How a number of an axis reads; a change is a ratio, of which 1.05 is +5 %."""
+"""How an axis shows a number. A change is a ratio: 1.05 is +5 %."""
 Symbol = Literal["circle", "diamond", "left", "right"]
 
 
@@ -41,9 +41,9 @@ class Axis:
     quantity: Quantity = ""
     is_log: bool = False
     ends: tuple[float, float] | None = None
-    """What lies beyond is cut off. None: as far as the marks reach."""
+    """The chart cuts off everything beyond these limits. None: the axis reaches as far as the marks."""
     ticks: tuple[AxisTick, ...] = ()
-    """Empty: chosen by who draws it."""
+    """If empty, the renderer chooses them."""
     are_names: bool = False
     """Ticks are names of the places 0, 1, 2, … from the left, or from the top; where they are many, of some."""
 
@@ -61,9 +61,9 @@ class Points:
     style: Style = ""
     symbol: Symbol = "circle"
     is_hollow: bool = False
-    """It cannot be told from its neighbours, or from 1."""
+    """The value is indistinguishable from its neighbours, or from 1."""
     texts: tuple[str, ...] = ()
-    """What each of them is, for those who point at it on a page; empty: nothing but its numbers."""
+    """A description of each mark, which a page shows under the pointer. Empty: the page shows only its numbers."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Bars:
     label: str = ""
     style: Style = ""
     texts: tuple[str, ...] = ()
-    """What each of them is: beside it where there is room, and for those who point at it on a page."""
+    """A description of each mark. The chart writes it next to the mark if there is room, and a page shows it under the
+    pointer."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Cells:
 
     values: tuple[tuple[float | None, ...], ...]
     words: tuple[tuple[str, ...], ...]
-    """Why there is no value; empty where there is one."""
+    """The reason why a value is missing; empty for cells that have a value."""
     styles: tuple[tuple[Style, ...], ...]
 
 
@@ -135,7 +136,7 @@ class Branch:
 
     name: str
     value: float
-    """Of all that is in it: at least the sum of its parts, and what is left is its own."""
+    """The total of the area: at least the sum of its parts. The rest belongs to the area itself."""
     parts: tuple[Branch, ...] = ()
     detail: str = ""
 
@@ -158,19 +159,19 @@ class Chart:
     marks: tuple[Mark, ...]
     title: str = ""
     beside: tuple[AxisTick, ...] = ()
-    """Numbers at the right of each name, where there is room for them."""
+    """Numbers to the right of each name, if there is room for them."""
     has_legend: bool = False
-    """Words for what the marks mean, where nothing else says it."""
+    """The chart has a legend, because nothing else explains the marks."""
     has_series: bool = False
-    """What has no style has a colour for its label, which the legend tells."""
+    """Marks without a style get a colour by their label, and the legend lists these colours."""
     note: str = ""
     """A sentence below it: what it leaves out."""
     is_broad: bool = False
-    """It has the whole width of a page; else two stand side by side there."""
+    """The chart takes the whole width of a page. Otherwise a page shows two charts side by side."""
 
     @property
     def caption(self) -> str:
-        """What it shows, where it cannot be seen."""
+        """Describes the chart in words, for places that cannot show it."""
         return " · ".join((self.title or self.x.title or self.y.title).split("\n"))
 
     @property

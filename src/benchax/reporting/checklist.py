@@ -1,4 +1,4 @@
-"""A checklist in words: ✓, ✗ or –, the advice, and beside it what was measured."""
+"""A checklist in words: ✓, ✗ or –, the advice, and the measured value next to it."""
 
 from __future__ import annotations
 

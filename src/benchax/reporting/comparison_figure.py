@@ -1,6 +1,6 @@
 """Comparisons as a chart: one line for each, its ratio with the interval, on a logarithmic axis on which 1 is marked.
 
-A verdict is told by colour, by mark and in words.
+Colour, mark and words each show the verdict.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOKS: dict[Verdict, tuple[Style, Symbol]] = {
 }
 LONGEST_NAME = 44
 MOST_WORDS = 60
-"""Lines up to which each has its numbers beside it."""
+"""Charts with up to this many lines show the numbers next to each line."""
 LEAST_SPAN = 1.10
 """The axis shows at least this factor to both sides of 1, so that noise does not fill it."""
 MOST_SPAN = 3.0
@@ -61,7 +61,7 @@ def document_for_page(found: Comparisons) -> Document:
 
 
 def chart(found: Comparisons) -> Chart:
-    """Raises `UsageError` where there is no comparison of run times."""
+    """Raises `UsageError` if there is no comparison of run times."""
     runs = found.of("run")
     if not runs:
         raise UsageError("there is nothing to draw", "comparisons of run times")
@@ -82,7 +82,7 @@ def chart(found: Comparisons) -> Chart:
 
 
 def _shade_same(runs: Sequence[Comparison]) -> list[Shade]:
-    """What "same" means within, where that is one thing for all."""
+    """Returns the range that counts as "same", if it is one range for all."""
     resolutions = {c.resolution for c in runs}
     return [Shade("x", 1 / (1 + within), 1 + within) for within in resolutions if len(resolutions) == 1]
 
@@ -134,7 +134,8 @@ def change_name(ratio: float) -> str:
 
 
 def names(runs: Sequence[Comparison]) -> list[str]:
-    """What tells the lines apart: the candidates of one case, else the cases, and where needed both."""
+    """Returns labels that distinguish the lines: the candidates of one case, otherwise the cases, and if needed
+    both."""
     cases, candidates = {c.case for c in runs}, {c.candidate.label for c in runs}
     if len(cases) == 1 and len(candidates) == len(runs):
         return [_truncate(c.candidate.label) for c in runs]
@@ -153,7 +154,7 @@ def words(c: Comparison) -> str:
 
 
 def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:
-    """What is compared; then where, on what inputs and by which timer, as above the table."""
+    """Names the compared versions, then the machine, the inputs and the timer, as above the table."""
     candidates = {c.candidate.label for c in runs}
     is_of_functions = runs[0].case.name in found.labels
     case = "" if is_of_functions or len({c.case for c in runs}) > 1 else f"{_truncate(runs[0].case.label)}: "
@@ -174,6 +175,6 @@ def _against(runs: Sequence[Comparison]) -> str:
 
 
 def _truncate(name: str) -> str:
-    """One line; the end is kept, where parameters stand."""
+    """Shortens a name to one line. It keeps the end, because parameters are there."""
     flat, half = one_line(name), LONGEST_NAME // 2
     return flat if len(flat) <= LONGEST_NAME else f"{flat[: half - 1]}…{flat[-half:]}"

@@ -60,14 +60,15 @@ def document(found: Comparisons, has_asides: bool = True) -> Document:
 
 
 def grids(found: Comparisons) -> list[Table]:
-    """The tables: of functions each beside the baseline, and their places; of several cases one line for each."""
+    """Returns the tables. For functions: each next to the baseline, and their ranks. For several cases: one line per
+    case."""
     if not found.labels:
         return [case_grid(found)]
     return [function_grid(found), *([ranking_grid(found)] if len(found.ranking) > 1 else [])]
 
 
 def heading(found: Comparisons) -> str:
-    """What was compared, on what inputs, where, by which timer, and by how much data."""
+    """Returns what was compared, on which inputs, where, by which timer, and from how much data."""
     first = next((c for c in found if c.blocks), None)
     if first is None or first.environment is None:
         return ""
@@ -94,7 +95,7 @@ def sight(found: Comparisons) -> str:
 
 
 def function_grid(found: Comparisons) -> Table:
-    """One line for each function, as it is beside the baseline. A column that none of them fills is left out."""
+    """One line per function, compared with the baseline. The table omits a column that no function fills."""
     baseline, *candidates = found.labels
     columns = (
         CASE,
@@ -161,8 +162,8 @@ def _multiple(rank: Rank) -> str:
 
 
 def case_grid(found: Comparisons) -> Table:
-    """One line for each comparison of run times, or of a case that has none. Inputs have a column where they differ;
-    else they stand above."""
+    """One line for each comparison of run times, or for a case without one. Inputs have a column if they differ;
+    otherwise they are above the table."""
     runs = found.of("run")
     are_alike = len({c.signature for c in runs}) == 1
     lines = [
@@ -206,7 +207,7 @@ def verdict(c: Comparison, has_reason: bool = True) -> str:
 
 
 def others(found: Comparisons) -> list[str]:
-    """Changes of what has no column."""
+    """Returns the changes that have no column."""
     changed = [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster")]
     if not found.labels:
         return [sentence(c) for c in changed]
@@ -255,7 +256,7 @@ def _places(ranking: Sequence[Rank]) -> str:
 
 
 def _without_place(found: Comparisons) -> str:
-    """The reasons at length stand in the table and in remarks."""
+    """Names the functions without a rank. The table and the remarks give the full reasons."""
     if not found.labels:
         return ""
     without = [c for c in found.of("run") if c.candidate.label in found.unranked]
@@ -277,7 +278,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def remarks(found: Iterable[Comparison]) -> list[Remark]:
-    """Each once, with its case where there are several; and what to do about failures."""
+    """Returns each remark once, with its case if there are several, and advice about failures."""
     by_case: dict[str, list[Remark]] = {}
     for c in found:
         by_case.setdefault(c.case.label, []).extend((*c.remarks, *_advice(c)))

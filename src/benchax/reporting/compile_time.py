@@ -12,12 +12,12 @@ from benchax.units import count, plural, seconds, size
 
 MOST_ROWS, LONGEST_PASS = 5, 24
 MANY, MANY_SHARE = 20, 0.3
-"""So many instructions from one line, and such a part of all, are worth a word."""
+"""A line gets a remark if this many instructions, and this share of all instructions, come from it."""
 LARGE_CONSTANTS = 1 << 20
 
 
 def blocks(p: Profile, details: bool = False) -> list[Block]:
-    """Nothing where nothing is known of it."""
+    """Returns no blocks if the profile has no compile times."""
     if not p.compile_costs:
         return []
     listed = p.compile_costs if details else p.compile_costs[:MOST_ROWS]
@@ -31,7 +31,8 @@ def _list_passes(cost: CompileCost) -> str:
 
 
 def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -> Table:
-    """Function by trace, lower, compile; XLA's longest passes stand below, for which a window has no room."""
+    """Lists functions by trace, lower and compile. XLA's longest passes follow below, because a window has no room for
+    them."""
     rows = [
         (
             truncate(one.name, None if details else LONGEST_NAME),
@@ -50,7 +51,7 @@ def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -
 
 
 def _explain(found: ProgramSize, details: bool) -> Iterator[str]:
-    """What of a program makes compiling long, and what would shorten it."""
+    """Explains which part of a program makes compiling long, and what would shorten it."""
     if found.repeated >= MANY and found.repeated >= MANY_SHARE * found.instructions:
         line = shorten_path(found.line, details)
         many = f"{count(found.repeated)} of {plural(found.instructions, 'instruction')} are from {line}"

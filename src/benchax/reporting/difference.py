@@ -1,4 +1,5 @@
-"""What differs between two inspections, as a document: numbers, operations, and the texts as `diff -u` shows them."""
+"""The differences between two inspections, as a document: numbers, operations, and the texts as `diff -u` shows
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def document(found: Difference, show: Sequence[str] = (), *, full: bool = False)
     """Numbers, operations and texts.
 
     Args:
-        show: of which stages the texts are shown; of none: the first that differs.
+        show: the stages whose texts the document shows; if empty, the first stage that differs.
     """
     heads = list_lines((f"before  {found.before}", f"after   {found.after}"))
     if found.is_none:

@@ -69,7 +69,7 @@ def document_of(result: Any, is_for_page: bool = False) -> Document:
 
 
 def documents_of(result: Any) -> tuple[Document, ...]:
-    """The parts of a page of its own."""
+    """Returns the parts of a separate page."""
     found: Document | tuple[Document, ...] = _make(result, PAGES)
     return found if isinstance(found, tuple) else (found,)
 

@@ -1,8 +1,10 @@
-"""What a result says, before anybody draws it: headings, sentences, tables, facts, remarks, code, bars and charts.
+"""The content of a result, before a renderer draws it: headings, sentences, tables, facts, remarks, code, bars and
+charts.
 
-Plain data. A module of this folder turns one kind of result into a `Document` and knows no renderer; `terminal`, `html`
-and `markdown` each render every block, and know no result. All texts are texts: no renderer takes markup from them, so
-that a name from a stranger stays a name. A style says what is meant (bad, faint); each renderer has its own colours.
+Plain data. A module of this folder turns one kind of result into a `Document`, without knowing the renderers.
+`terminal`, `html` and `markdown` each render every block, without knowing the results. All texts are plain text: no
+renderer interprets markup in them, so a name from an untrusted source stays a name. A style names a meaning (bad,
+faint); each renderer has its own colours.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from benchax.reporting.styles import Style
 
 @dataclass(frozen=True)
 class Heading:
-    """A title, of a document (level 1) or of what follows it."""
+    """The title of a document (level 1) or of a part of it."""
 
     text: str
     level: Literal[1, 2] = 2
     below: tuple[str, ...] = ()
-    """Faint lines: where it was measured, of what."""
+    """Faint lines, such as the machine and the inputs of the measurement."""
     aside: str = ""
     """Faint, on the same line: a file and its line."""
     style: Style = ""
@@ -55,7 +57,7 @@ class TableColumn:
     kind: Literal["numbers", "words", "names"] = "numbers"
     """Numbers end at the right; words and names begin at the left, and names are written as code where that exists."""
     least_width: int | None = None
-    """A narrow window may fold its texts down to this width; None: never."""
+    """A narrow window can fold the texts of this column down to this width. None: it never folds them."""
     breaks_words: bool = False
     """There a word that is wider than that goes on in the next line; else it makes the table fall apart into lines."""
 
@@ -96,7 +98,7 @@ class Table:
 
 @dataclass(frozen=True)
 class TextRow:
-    """One line: what, how much, and what belongs beside it."""
+    """One line: a label, a value, and a detail next to it."""
 
     label: str
     value: str
@@ -112,7 +114,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Facts:
-    """Labelled values, whose columns stand under one another in all sections."""
+    """Labelled values, with the columns aligned across all sections."""
 
     sections: tuple[Section, ...]
     kind: Literal["numbers", "words"] = "numbers"
@@ -145,8 +147,8 @@ LEAST_SPAN = 1.1
 
 @dataclass(frozen=True)
 class Sparkline:
-    """Positive values in their order as a line of bars, on a logarithmic scale unless it is linear: a terminal, a pipe
-    and a table's cell can hold them."""
+    """Positive values in order, as a line of bars. A terminal, a pipe and a table's cell can hold them. The scale is
+    logarithmic unless `is_linear` asks for a linear one."""
 
     values: tuple[float | None, ...]
     """None: not measured."""
@@ -163,7 +165,8 @@ class Sparkline:
 
     @property
     def heights(self) -> list[float | None]:
-        """From 0, the least, to 1, the greatest; what is no positive number stands at the bottom."""
+        """Heights from 0 (the smallest value) to 1 (the largest). A value that is not a positive number has height
+        0."""
         if self.is_linear:
             highest = max((v for v in self.values if v), default=1.0)
             return [None if v is None else v / highest for v in self.values]
@@ -175,7 +178,7 @@ class Sparkline:
 
 
 def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> str:
-    """A bar for each, of heights from 0 to 1; ┊ before the places of `breaks`, · where there is no value."""
+    """Draws a bar for each height from 0 to 1, ┊ before the places of `breaks`, and · for a missing value."""
     bars = [MISSING if h is None else BARS[min(len(BARS) - 1, int(h * len(BARS)))] for h in heights]
     return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
 
@@ -222,12 +225,12 @@ def tabulate(
 
 
 def list_lines(lines: Iterable[str], style: Style = "") -> tuple[List, ...]:
-    """A list in which all items have one style; nothing where there are none."""
+    """Returns a list whose items all have one style, or nothing if there are no lines."""
     items = tuple(Paragraph(line, style) for line in lines)
     return (List(items),) if items else ()
 
 
 def list_remarks(remarks: Iterable[Remark]) -> tuple[Heading | Remarks, ...]:
-    """Under a heading of their own; nothing where there are none."""
+    """Returns remarks under a separate heading, or nothing if there are no remarks."""
     listed = tuple(remarks)
     return (Heading("remarks"), Remarks(listed)) if listed else ()

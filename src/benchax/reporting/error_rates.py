@@ -1,4 +1,5 @@
-"""How often benchax was wrong, in tables and sentences: what was planted, what was said, and what may be claimed."""
+"""How often benchax was wrong, in tables and sentences: the planted changes, the verdicts, and the claims that
+follow."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def document(found: ErrorRates) -> Document:
 
 
 def to_plain_data(found: ErrorRates) -> dict[str, Any]:
-    """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. Not measured is None."""
+    """For JSON: counts and shares with 95 % intervals, effects as ratios, times in seconds. None: not measured."""
     return {
         "changes": [_tally_data(tally) for tally in found.tallies()],
         "effects": [
@@ -83,7 +84,7 @@ def _share(tally: Tally, word: Verdict) -> str:
 
 
 def effect_grid(found: ErrorRates) -> Table:
-    """What was really there: the work beside the loop makes a planted change smaller."""
+    """Shows the real effects: the work outside the loop makes a planted change smaller."""
     lines = [
         (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
         for kernel in found.kernels
@@ -107,7 +108,7 @@ def _effect(found: ErrorRates, kernel: str, planted: float) -> str:
 
 
 def sentences(found: ErrorRates) -> Iterator[str]:
-    """What follows, one thought each."""
+    """Yields the conclusions, one thought per sentence."""
     for tally in found.tallies():
         if tally.judged:
             yield _false_alarms(tally) if tally.planted == UNCHANGED else _caught(tally)
@@ -119,7 +120,7 @@ def sentences(found: ErrorRates) -> Iterator[str]:
 
 
 def _false_alarms(tally: Tally) -> str:
-    """The one that matters most: nobody listens to a tool that cries wolf."""
+    """States the most important rate: users ignore a tool that raises many false alarms."""
     slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
     return (
         f"In {plural(tally.judged, 'comparison')} of unchanged code benchax said slower {_times(slower)} and faster "

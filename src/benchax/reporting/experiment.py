@@ -78,7 +78,7 @@ def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
 
 
 def times(row: VariantRow) -> str:
-    """The time of the baseline, and of the variant beside it: each pair saw moments of its own."""
+    """Returns the time of the baseline and of the variant. Each pair ran at different moments."""
     c = row.comparison
     if c is None or c.baseline_value is None or c.candidate_value is None:
         return ""

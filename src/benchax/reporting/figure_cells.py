@@ -115,7 +115,7 @@ def _number_in(image: Any, value_s: float) -> tuple[str, str]:
 
 
 def _explain_cells(axes: Any, cells: Cells) -> None:
-    """Words for the squares without a value, where there are too many to write in."""
+    """Explains the squares without a value, if there are too many to write in."""
     found = {
         word: FILLS.get(style, PALE)
         for words, styles in zip(cells.words, cells.styles, strict=True)

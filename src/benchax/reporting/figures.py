@@ -40,7 +40,7 @@ LEVELS = 3
 LEAST_AREA = 0.004
 """Smaller ones have no name, and their parts are not drawn."""
 HEAD, GAP = 0.04, 0.004
-"""The room of the name of what has parts, and between areas."""
+"""The room for the name of an area with parts, and the gap between areas."""
 
 
 def draw_tree(axes: Any, chart: Chart, tree: Tree) -> None:
@@ -105,7 +105,7 @@ COLORS: dict[Style, str] = {
     "title": "#000000",
 }  # fmt: skip
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7000", "#56b4e9", "#777777", "#b3261e")
-"""Of marks without a style, by label, where a chart has series."""
+"""Colours of marks without a style, by label, if a chart has series."""
 SHADE = "#f0f0f0"
 SYMBOLS: dict[Symbol, str] = {"circle": "o", "diamond": "D", "left": "<", "right": ">"}
 ARROWS = {"x": ("$←$", "$→$"), "y": ("$↓$", "$↑$")}
@@ -143,7 +143,7 @@ def draw(chart: Chart) -> Any:
 
 
 def to_svg(chart: Chart) -> str:
-    """An <svg> element as wide as there is room for, to stand in a page.
+    """An <svg> element for a page, as wide as the available room.
 
     Raises:
         MissingPackage: matplotlib is not installed.
@@ -215,7 +215,7 @@ def _draw_points(axes: Any, points: Points, chart: Chart) -> None:
 
 
 def _color(mark: Points | Line | Bars, chart: Chart) -> str:
-    """That of its style; of a series without one, that of its label."""
+    """Returns the colour of the mark's style, or of its label for a series without a style."""
     if mark.style or not mark.label or not chart.has_series:
         return COLORS[mark.style]
     labels = dict.fromkeys(m.label for m in chart.marks if isinstance(m, Points | Line | Bars) and not m.style)

@@ -19,7 +19,7 @@ _UNIT = r"(?:[nµm]?s|min|h|[kKMGTP]?i?B|[kMGTP]?FLOP)\b|%"
 _WORD = re.compile(rf"(?:\S|(?<=\d) (?={_UNIT}|– )|(?<=[±≥≤<>~–]) (?=\d))+")
 _LOCATION = re.compile(r"(?<![\w/.~-])([\w/.~+@=-]*[\w+-]\.\w+):(\d+)\b")
 LEAST_WIDTH = 10
-"""Text beside something is given this, however narrow the window."""
+"""Text next to something gets at least this width, even in a narrow window."""
 
 
 def longest_word(texts: Iterable[str]) -> int:
@@ -42,7 +42,7 @@ _JOINT = re.compile(r"(?<=[/;,])|(?=\[)")
 
 
 def break_word(line: Text, width: int) -> Iterator[Text]:
-    """A line of one word in pieces that are not wider, at joints of a path where there are some."""
+    """Splits a line of one word into pieces that fit the width, at joints of a path if it has some."""
     while line.cell_len > width:
         fits = next(i for i in range(len(line.plain), 0, -1) if i == 1 or cell_len(line.plain[:i]) <= width)
         joints = [found.start() for found in _JOINT.finditer(line.plain) if fits // 2 < found.start() <= fits]
@@ -80,7 +80,7 @@ class Folded:
     """A text that is broken by the width of the console; what its lines begin with is not text of it."""
 
     def __init__(self, text: Text, first: Text | None = None, indent: str = "") -> None:
-        """`first` stands in front of the first line, as wide as `indent`, which stands in front of the others."""
+        """`first` precedes the first line and is as wide as `indent`, which precedes the other lines."""
         self.text, self.indent = text, indent
         self.first = Text(indent) if first is None else first
 

@@ -32,11 +32,11 @@ LONGEST_LINE = 60
 """Bars, the newest ones."""
 LONGEST_TABLE = 30
 FEW = 10
-"""Points of which only great changes can be told."""
+"""With this many points or fewer, benchax can find only large changes."""
 MOST_NAMES = 34
 """Commits that are named on the axis, besides those where something changed."""
 MOST_COUNTS = 6
-"""So many are named on the axis themselves: 1.00 MiB, not 977 KiB."""
+"""Up to this many counts are axis labels themselves: 1.00 MiB, not 977 KiB."""
 LONGEST_WHY = 44
 LEAST_SPAN = 0.06
 """The axis shows at least this share, so that noise does not fill it."""
@@ -130,7 +130,7 @@ def grid(h: History) -> Table:
 
 
 def _rate(c: Comparison, what: str) -> str:
-    """Empty where nothing was timed."""
+    """Returns an empty text if the comparison has no times."""
     return count(c.work[what] / c.candidate_value) if c.candidate_value and what in c.work else ""
 
 
@@ -200,7 +200,7 @@ def sentence(change: Change, h: History) -> str:
 
 
 def size_of(change: Change, h: History) -> str:
-    """12 % slower; takes 8 % less time; 2.00 MiB in place of 1.00 MiB"""
+    """12 % slower; takes 8 % less time; 2.00 MiB instead of 1.00 MiB"""
     if h.is_counted or change.factor is None:
         return f"{amount(change.after, h.metric)} in place of {amount(change.before, h.metric)}"
     if change.factor > 1:
@@ -217,7 +217,8 @@ def _style(change: Change) -> Style:
 
 
 def commit(c: Comparison) -> str:
-    """Its first digits, + where there were uncommitted changes; the candidate's name where there is none."""
+    """Returns the first digits of the commit, with + for uncommitted changes, or the candidate's name if there is no
+    commit."""
     name = c.candidate
     return name.commit[:8] + ("+" if name.is_dirty else "") if name.commit else one_line(name.label)
 
@@ -268,7 +269,7 @@ def _changes(h: History) -> Iterable[ReferenceLine]:
 
 
 def _breaks(h: History) -> Iterable[ReferenceLine]:
-    """Words only where there is room for them: where two machines take turns, the first break says it."""
+    """Writes words only if there is room for them. If two machines alternate, only the first break has words."""
     free = 0.0
     for found in h.breaks:
         has_room = found.at >= free

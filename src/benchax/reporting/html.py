@@ -1,8 +1,8 @@
 """Renders documents as HTML fragments for notebooks; `pages` makes whole pages.
 
-Styles stand in each element: a notebook may drop style sheets, and has styles of its own for tables, which is why even
-what a browser does anyway is said in full. Colours are legible on light and dark backgrounds alike. All text goes
-through `markup.element`, and nothing else here makes a tag, but matplotlib, which draws the charts.
+Each element has its own styles, because a notebook can drop style sheets and has its own styles for tables. For the
+same reason, even a browser's defaults are written out. Colours are legible on light and dark backgrounds alike. All
+text goes through `markup.element`. Only it and matplotlib, which draws the charts, make tags.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BAR_WIDTH, BAR_HEIGHT = 8, 32
 
 
 def fragment(document: Document) -> str:
-    """Inherits the font and the colours of the page that it stands in."""
+    """Inherits the font and the colours of the page around it."""
     blocks = chain.from_iterable(map(_render_block, document.blocks))
     return element("div", *blocks, style="overflow-wrap:anywhere;", css_class="benchax")
 
@@ -147,7 +147,8 @@ def _render_table(table: Table) -> Iterator[Markup]:
 
 
 def _style_column(column: TableColumn, texts: Sequence[str]) -> str:
-    """Folded as in a terminal: without a least width, a long name beside it would leave a column one letter."""
+    """Folds a column as a terminal does. Without a least width, a long name in the next column would leave one letter
+    of room."""
     if column.kind == "numbers":
         return _NUMBER
     if column.least_width is None:

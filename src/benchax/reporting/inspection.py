@@ -1,4 +1,4 @@
-"""What the compiler makes of a call, as a document: an overview, or one of its parts."""
+"""The compiled form of a call, as a document: an overview, or one of its parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from benchax.units import count, percent, rate, seconds, size
 
 @dataclass
 class _Sum:
-    """Of all that has one name."""
+    """The total of all items with one name."""
 
     flops: float = 0.0
     transcendentals: float = 0.0
@@ -52,8 +52,8 @@ class _Sum:
 
 
 def lines(found: Inspection, roof: Roofline | None = None) -> Table | None:
-    """Work by line, and how much of the memory at its peak is of values made there; a share of operations only where
-    the sum of them has no hole."""
+    """Lists the work by line, and each line's share of the memory at its peak. A share of operations appears only if
+    their sum is complete."""
     held: dict[str, int] = {}
     for value in found.peak.values if found.peak else ():
         held[near(value.source or NOT_YOURS)] = held.get(near(value.source or NOT_YOURS), 0) + value.size_bytes
@@ -61,7 +61,7 @@ def lines(found: Inspection, roof: Roofline | None = None) -> Table | None:
 
 
 def scopes(found: Inspection, roof: Roofline | None = None) -> Table | None:
-    """None where no part of it is in a named scope."""
+    """Returns None if no part of the program is in a named scope."""
     if not any(one.scope for one in found.lines or ()):
         return None
     return _by(found, lambda one: one.scope or "(none)", SCOPE_NAMES, roof)
@@ -95,8 +95,8 @@ def _by(
 
 
 def _beside_roofline(work: _Sum, roof: Roofline | None) -> tuple[str, str]:
-    """(the longer of bytes and FLOPs at the rates of the machine, which one it is); empty where one is not known, or
-    all of it is fused into kernels of other lines."""
+    """Returns (the longer of bytes and FLOPs at the machine's rates, which of the two it is). Both are empty if one is
+    not known, or if all of the work is fused into kernels of other lines."""
     if roof is None or not roof.bytes_per_s or not roof.flops_per_s or work.kernel_flops is None:
         return "", ""
     bytes_s, flops_s = work.moved_bytes / roof.bytes_per_s, work.kernel_flops / roof.flops_per_s
@@ -118,18 +118,18 @@ def _size_or_nothing(sizes: Mapping[str, int] | None, name: str) -> str:
 
 TEXTS: tuple[Stage, ...] = ("jaxpr", "stablehlo", "hlo")
 PARTS = ("overview", *TEXTS, "cost", "memory", "constants", "donation", "collectives")
-"""What can be drawn. A graph is a file (`program/graph.py`)."""
+"""The parts that this module can draw. A graph is a file (`program/graph`)."""
 
 
 def document(
     found: Inspection, show: Sequence[str] = ("overview",), *, full: bool = False, roof: Roofline | None = None
 ) -> Document:
-    """What is asked for, in that order.
+    """Draws the requested parts, in that order.
 
     Args:
-        show: of `PARTS`. One text alone comes without a heading, so that it can go into a file.
+        show: a selection of `PARTS`. A single text has no heading, so that it can go into a file.
         full: nothing is folded.
-        roof: beside the work; None leaves it out.
+        roof: the roofline to compare the work with; None omits it.
     """
     if len(show) == 1 and (alone := _text(found, show[0])) is not None:
         return Document((program_text(_stage(show[0]), alone, full),))

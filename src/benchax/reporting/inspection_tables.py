@@ -1,7 +1,7 @@
-"""What is said of an inspection, in which order and which words: sections of numbers, and tables.
+"""The content of an inspection, in order and in words: sections of numbers, and tables.
 
-What is not known is "not known, because …". Counts of the optimised program take bodies of loops times their trip
-counts, and say so; those of the jaxpr take each body once.
+An unknown value reads "not known, because …". Counts of the optimised program multiply bodies of loops by their trip
+counts, and say so. Counts of the jaxpr include each body once.
 """
 
 from __future__ import annotations

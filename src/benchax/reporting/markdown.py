@@ -109,7 +109,7 @@ def _bold(text: str) -> str:
 
 
 def code(content: str) -> str:
-    """As code where that is possible: it reads well in the source, too."""
+    """Formats text as code if possible, because it also reads well in the source."""
     is_plain = content and content.isprintable() and content.strip() == content and not set("`|") & set(content)
     return f"`{content}`" if is_plain else escape(content)
 

@@ -167,7 +167,8 @@ def _overview_line(
 
 
 def answers(m: Measurement) -> Iterator[TextRow]:
-    """What most readers want, in a few rows: the time, the first result, memory, and whether the result is right."""
+    """Yields the answers that most readers want, in a few rows: the time, the first result, memory, and whether the
+    result is right."""
     if m.failure:
         yield TextRow("", _kind(m.failure), f"in {m.failure.stage}: {m.failure.message}", "bad")
         if m.failure.advice:
@@ -219,7 +220,7 @@ def _headline_timers(m: Measurement) -> list[str]:
 
 
 def sections(m: Measurement) -> list[Section]:
-    """What was measured, section by section. Empty sections are left out."""
+    """Returns the measured values, section by section, without empty sections."""
     parts = [
         Section("once", tuple(_stages(m.stages))),
         Section("every call", tuple(_samples(m))),

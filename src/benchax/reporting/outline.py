@@ -44,5 +44,5 @@ class Outline:
 
     @property
     def totals(self) -> tuple[float, ...]:
-        """Of what is known."""
+        """Returns the totals of the known values."""
         return tuple(sum(entry.values[i] or 0 for entry in self.entries) for i in range(len(self.columns)))

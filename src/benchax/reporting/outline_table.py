@@ -1,4 +1,4 @@
-"""An outline as a table, for where nothing unfolds: a terminal, Markdown, a notebook, paper."""
+"""An outline as a table, for media that cannot unfold it: a terminal, Markdown, a notebook, paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ROWS = 60
 
 
 def tabulate_outline(outline: Outline) -> Table:
-    """For where nothing unfolds."""
+    """Makes a table, for media that cannot unfold an outline."""
     rows = list_outermost(outline, MOST_ROWS)
     listed = [_describe_row(outline, *row) for row in rows]
     outer = sum(depth == 0 for depth, _, _ in rows)
@@ -32,7 +32,7 @@ def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, inside: int
 
 
 def describe_cost(value: float | None, quantity: Quantity) -> str:
-    """1.05 MFLOP; nothing where there is none."""
+    """Returns a text such as 1.05 MFLOP, or an empty text if there is no value."""
     return UNKNOWN if value is None else describe_value(value, quantity) if value else ""
 
 

@@ -12,7 +12,7 @@ from benchax.units import percent, plural, seconds, seconds_range
 SMALL_SKEW_S = 50e-6
 """Ranks begin within a microsecond of one another, or, where one had no core, far later: a median hides which."""
 MOST_ROWS = 8
-"""So many devices or processes are listed; of more the range is told."""
+"""The table lists up to this many devices or processes. For more, it shows the range."""
 
 
 def describe_devices(devices: Devices) -> str:
@@ -45,7 +45,7 @@ def _devices(m: Measurement) -> Iterable[TextRow]:
 
 
 def _communication(share: DeviceShare) -> str:
-    """, 12 % of it in collectives, 3 µs of which nothing hid"""
+    """Returns a text such as ", 12 % of it in collectives, 3 µs of which nothing hid"."""
     if share.communication_s is None:
         return "; what of it is communication is not known"
     if not share.communication_s:
@@ -75,7 +75,8 @@ def _ranks(ranks: Ranks) -> Iterable[TextRow]:
 
 
 def _since_start(name: str, median_s: float, detail: str) -> TextRow:
-    """A rank that waits for nobody may have ended before the last one began, which is when the time starts."""
+    """A rank that waits for no other rank can end before the last rank begins. The time starts when the last rank
+    begins."""
     if median_s > 0:
         return TextRow(name, seconds(median_s), detail)
     return TextRow(name, "not measured", f"because it mostly ended before the last rank had begun; {detail}")

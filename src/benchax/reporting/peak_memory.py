@@ -1,4 +1,4 @@
-"""What fills the memory of a call at its peak, as a document: which values, of which lines, and what frees them."""
+"""The memory of a call at its peak, as a document: the values in it, their lines, and what would free them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchax.results.memory import PeakMemory, highest_of_stretches
 from benchax.units import percent, size
 
 MOST_BARS = 60
-"""As many bars as fit beside a narrow terminal's margin."""
+"""The number of bars that fit next to a narrow terminal's margin."""
 
 
 def show(found: Inspection, full: bool) -> list[Block]:
@@ -50,7 +50,7 @@ def _values(peak: PeakMemory) -> Table | None:
 
 
 def _advise(found: Inspection) -> Iterator[str]:
-    """Bounds, by the plan alone: what a change really saves is told by the plan of the changed program."""
+    """Yields bounds from the memory plan alone. Only the plan of the changed program shows the real saving."""
     kept = found.peak.sum_of("residual") if found.peak else 0
     if kept:
         yield (

@@ -1,6 +1,6 @@
 """A profile in tables: the hottest operations, idle devices, the compiler, what stayed in memory, and the files.
 
-A profile without operations is not shown as an empty table: its remarks say why there are none.
+For a profile without operations, the remarks explain why it has no operations, instead of an empty table.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ MODULE_AND_NAME = 40
 MOST_BARS = 40
 """The most bars of memory over time."""
 LEAST_RISE = 0.02
-"""The greatest bar stands for so much more than the least, as a part of it: noise must not look like mountains."""
+"""The largest bar must exceed the smallest by at least this share, so that noise does not look like mountains."""
 MOST_DEVICES = 4
-"""So many are shown; `memory.csv` has all."""
+"""The table shows up to this many devices; `memory.csv` has all."""
 KINDS: dict[Kind, str] = {
     "live_arrays": "live arrays",
     "in_use": "in use",
@@ -109,7 +109,7 @@ def _scope(op: Op, details: bool) -> str:
 
 
 def _describe_rest(p: Profile, details: bool) -> str:
-    """What the operations that are not shown come to."""
+    """Sums the operations that the table does not show."""
     others = () if details else p.ops[TOP:]
     if not others:
         return ""
@@ -153,7 +153,7 @@ def _device(device: Device) -> list[TextRow]:
 
 
 def _communication(device: Device) -> list[TextRow]:
-    """Nothing where there is none, or it is not known."""
+    """Returns no rows if the device has no collectives, or if they are unknown."""
     if not device.communication_s:
         return []
     share = f"{seconds(device.communication_s)}, {percent(device.communication_s / device.busy_s)} of busy"
@@ -214,7 +214,7 @@ def _dimensions(shape: Sequence[int]) -> str:
 
 
 def list_memory(t: Timeline) -> list[TextRow]:
-    """How memory rose and fell: a line for each column, how it was read, and what nobody saw."""
+    """Describes how memory rose and fell: a line for each column, how it was read, and what no reading saw."""
     if not t.times_s:
         return [TextRow("memory", "not measured", f"because {t.ended_because or 'it was never read'}")]
     shown = _of_few_devices(t.columns)
@@ -224,7 +224,8 @@ def list_memory(t: Timeline) -> list[TextRow]:
 
 
 def list_memory_lines(t: Timeline) -> list[TextRow]:
-    """What was alive at the readings that asked for lines, those that held most at some time."""
+    """Draws live memory by line of the user's code, over the readings that asked for lines. It lists the lines that
+    held most at some time."""
     rows = [
         TextRow(without_folders(line.source), draw_memory(t.times_s, line.sizes_bytes), _span(t, line.sizes_bytes))
         for line in t.lines[:ARRAYS]
@@ -264,9 +265,9 @@ def _row(t: Timeline, column: Column) -> TextRow:
 
 
 def draw_memory(times_s: Sequence[float], sizes: Sequence[int | None], longest: int = MOST_BARS) -> str:
-    """A line of bars: two readings or more for each, as far as they are evenly spaced.
+    """A line of bars: two readings or more for each, if they are evenly spaced.
 
-    A bar is the greatest of its piece of time, so that no peak that was read is lost; · where none was read.
+    A bar shows the largest value of its piece of time, so that no recorded peak is lost. A piece without readings is ·.
     """
     pieces = max(1, min(longest, len(times_s) // 2))
     begin, span = times_s[0], times_s[-1] - times_s[0]

@@ -1,5 +1,5 @@
 """Two profiles in tables: what takes longer, what takes less, what is new and what is gone; by line first, then by
-operation. Of two whole programs also what a step of their loops is made of.
+operation. For two whole programs, a table also shows the parts of one step of their loops.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A profile as charts: what ran when on each device and thread, and where the time goes, by scope and by line.
 
-Idle devices stand in lanes of their own, with the operations before and behind.
+Idle devices have separate lanes, with the operations before and after the idle time.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import plural, seconds
 
 MOST_DEPTH = 6
-"""Calls inside of more than so many others are left out of the timeline."""
+"""The timeline omits calls inside more than this many others."""
 LONGEST_NAME = 40
 MOST_MEMORY_LINES = 6
 STYLES: tuple[Style, ...] = ("", "info")
-"""Of calls, by turns with their depth."""
+"""Styles of calls, alternating with their depth."""
 
 
 def document(p: Profile) -> Document:
-    """What a terminal says, in full, with the charts behind its heading."""
+    """Shows everything that a terminal shows, in full, with the charts after its heading."""
     head, *rest = profile.document(p, details=True).blocks
     drawn = [*([timeline] if (timeline := chart_timeline(p)) else []), *chart_trees(p.ops)]
     drawn += [chart_memory(p.timeline)] if p.timeline and len(p.timeline.times_s) > 1 else []
@@ -38,7 +38,8 @@ def document(p: Profile) -> Document:
 
 
 def chart_timeline(p: Profile) -> Chart | None:
-    """A row for each depth of each thread, and for what a device was idle. None where no call is known."""
+    """Draws a row for each depth of each thread, and for the idle time of each device. Returns None if no call is
+    known."""
     rows: list[str] = []
     marks: list[Bars] = []
     for device in dict.fromkeys(lane.device for lane in p.lanes):

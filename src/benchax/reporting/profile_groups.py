@@ -23,7 +23,8 @@ def shorten_path(source: str | None, details: bool) -> str:
 
 
 def blocks(p: Profile, details: bool = False) -> list[Block]:
-    """By line and by scope, as far as they say something; what their numbers are is said below the last one."""
+    """Returns the tables by line and by scope, if they add something. A note below the last one explains the
+    numbers."""
     named = (("by line", by_line(p, details)), ("by scope", by_scope(p, details)))
     shown = [(title, table) for title, table in named if table is not None]
     last = len(shown) - 1
@@ -32,8 +33,8 @@ def blocks(p: Profile, details: bool = False) -> list[Block]:
 
 
 def by_line(p: Profile, details: bool = False) -> Table | None:
-    """Device time by the user's line; None where the operations say it already, one line for each, and no roofline is
-    known that they could stand beside."""
+    """Lists device time by the user's line. Returns None if the operations show the same, one line each, and no
+    roofline is known to compare the lines with."""
     groups = _group(p.ops, lambda op: shorten_path(op.source, details))
     if not any(groups) or (len(groups) == len(p.ops) and p.peaks is None):
         return None
@@ -41,7 +42,7 @@ def by_line(p: Profile, details: bool = False) -> Table | None:
 
 
 def by_scope(p: Profile, details: bool = False) -> Table | None:
-    """Device time by named scope; None where nothing has one."""
+    """Lists device time by named scope. Returns None if no operation has a scope."""
     groups = _group(p.ops, lambda op: op.named_scope)
     if not any(groups):
         return None

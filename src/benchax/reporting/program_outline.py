@@ -1,6 +1,6 @@
 """An optimised program as an outline: its operations folded by named scope, inside loops, branches, calls and fusions.
 
-What stands in a loop or a fusion is folded by the scopes that the loop itself does not stand in. A box of very many
+Operations inside a loop or a fusion are folded by the scopes that the loop itself is not in. A box of very many
 operations without scopes is folded by line.
 """
 
@@ -25,7 +25,7 @@ KINDS = {"while": "loop", "call": "call", "async-start": "call"}
 COMPILER = "(the compiler's own)"
 T = TypeVar("T")
 MOST_PLAIN = 24
-"""More operations side by side than so many are folded by line."""
+"""Operations side by side are folded by line if there are more of them than this."""
 _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
 _ARRAY = re.compile(r"[a-z]\w*\[[^\]]*\]")
 
@@ -46,7 +46,7 @@ class _Folder:
             self.inside.setdefault(one.inside, {}).setdefault(one.part, []).append(number)
 
     def fold_inside(self, holder: int | None) -> tuple[OutlineEntry, ...]:
-        """What stands in an operation: its body, its branches, or what is fused."""
+        """Returns the operations inside an operation: its body, its branches, or its fused operations."""
         around = "" if holder is None else self.listed[holder].scope
         by_part = self.inside.get(holder, {})
         folded = {part: self.fold(self.place(numbers, around)) for part, numbers in by_part.items()}
@@ -62,7 +62,7 @@ class _Folder:
         return [(n, "" if scope == around else scope.removeprefix(f"{around}/")) for n, scope in scopes]
 
     def fold(self, placed: Sequence[tuple[int, str]]) -> tuple[OutlineEntry, ...]:
-        """By the first step of their scopes, in the order of what comes first in each."""
+        """Folds operations by the first step of their scopes, in the order of the first operation of each."""
         by_step = _group(placed, lambda one: one[1].partition("/")[0])
         made = list(self.fold_plain([number for number, _ in by_step.pop("", [])]))
         for step, members in by_step.items():

@@ -1,7 +1,7 @@
-"""What a document advises, in the words of the library: where a command has a flag, a function has an option.
+"""The advice of a document, in the words of the library: functions have options instead of the command line's flags.
 
-Reasons and remarks are stored once and read in two places. On the command line they name flags; what shows itself in
-Python names what a call takes.
+Reasons and remarks are stored once and read in two places. On the command line they name flags; in Python they name the
+arguments of a call.
 """
 
 from __future__ import annotations

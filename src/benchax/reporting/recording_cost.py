@@ -1,4 +1,5 @@
-"""What recording adds to a step or a call, in a sentence: a table of recorded times must not pass for the real ones."""
+"""The cost that recording adds to a step or a call, in a sentence. Readers must not mistake recorded times for real
+ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of tables in which lines stand beside the roofline of the machine."""
+"""Words of tables that compare lines with the roofline of the machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A run as the parts of a page: an overview, then each case with its charts.
 
-Of very many cases the page has all in its overview, and details of those first that failed or have something to say.
+With a very large number of cases, the overview lists all of them. Cases that failed or have remarks get details first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchax.units import plural
 
 MOST_DETAILS = 1000
 MOST_NUMBERS = 36_000
-"""Readings on a page; each chart has its share of them, and says so where that is not all."""
+"""Readings on a page. Each chart has its share of them, and notes if it does not show all."""
 LEAST_NUMBERS = 40
 CHARTS = 3
 """Timers of a case, mostly."""
@@ -38,7 +38,7 @@ def _choose(rows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _rank(m: Measurement) -> int:
-    """0 of what failed or is wrong, then what has a warning."""
+    """Returns 0 for a case that failed or is wrong, then 1 for a case with a warning."""
     severities = {remark.severity for remark in m.remarks}
     return 0 if m.failure or "error" in severities else 1 if "warning" in severities else 2
 

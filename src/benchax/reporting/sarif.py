@@ -1,4 +1,4 @@
-"""Audits as SARIF 2.1.0 (OASIS, 2020), which code hosts show beside the lines of a change.
+"""Audits as SARIF 2.1.0 (OASIS, 2020), which code hosts show next to the lines of a change.
 
 One run for all audits. A suppressed finding is a result with a suppression, and a rule that could not look is a
 notification of the invocation: a reader of the file sees as much as one of the terminal.

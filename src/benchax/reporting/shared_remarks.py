@@ -14,35 +14,35 @@ from benchax.model import Remark
 OF_THE_MACHINE = "busy"
 """The code of a remark that each comparison has with numbers of its own, and a reader needs once."""
 MOST = 0.5
-"""What more than this share of the cases have is said once."""
+"""A remark that more than this share of the cases have appears once."""
 MOST_EXCEPTIONS = 3
 """So many cases that lack it are named."""
 
 
 @dataclass(frozen=True)
 class SharedRemarks:
-    """What is said once, and what is left to each."""
+    """The remarks that appear once, and the remarks that stay with each case."""
 
     common: tuple[Remark, ...]
     """Their messages begin with how many have it."""
     universal: frozenset[str]
     """Codes of those that all have: no column needs them."""
     own: Mapping[str, tuple[Remark, ...]]
-    """By name: what is said of it alone."""
+    """By name: the remarks about this case alone."""
 
 
 def share_remarks(
     by_name: Mapping[str, Iterable[Remark]], noun: str = "case", apart: Collection[str] = ()
 ) -> SharedRemarks:
-    """Takes what most have out of what each has.
+    """Moves remarks that most cases have out of the remarks of each case.
 
-    Remarks are alike that have one code, whatever numbers are in them. Errors stay with their case: that a result is
-    wrong must not be a matter of how many are.
+    Remarks with the same code are equal, even if their numbers differ. Errors always stay with their case, however many
+    cases have the same error.
 
     Args:
         by_name: the remarks of each case, by its label.
-        noun: what the names are of, in the singular.
-        apart: codes of remarks that are about one case whoever else has them.
+        noun: the kind of thing that the names refer to, in the singular.
+        apart: codes of remarks that are about one case even if other cases have them.
     """
     listed = {name: tuple(each_once(remarks)) for name, remarks in by_name.items()}
     holders: dict[str, dict[str, list[Remark]]] = {}

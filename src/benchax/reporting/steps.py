@@ -40,9 +40,10 @@ OF_IT, MEANWHILE = "· of it", "· Python meanwhile"
 LEAST_SHARE = 0.01
 """Lines with less of a step are in the JSON only."""
 SECOND = 0.25
-"""A second part of so much of a step is told in the sentence, too; that a device works for the rest goes without."""
+"""The sentence names a second part only if it takes at least this share of a step. It omits that a device works for the
+rest."""
 FEW = 30
-"""So few samples give a rough picture, which is said."""
+"""With fewer samples than this, the picture is rough, and the table notes it."""
 MOST_PROGRAMS = 4
 _COLUMNS = (
     TableColumn("part of a step", "words"),
@@ -53,7 +54,7 @@ _COLUMNS = (
 
 
 def blocks(split: StepSplit, cost: RecordingCost | None = None) -> tuple[Block, ...]:
-    """What stands on top of a profile."""
+    """Returns the blocks at the top of a profile."""
     lines = [Paragraph(sentence(split)), Paragraph(_describe_length(split), "faint")]
     if cost is not None:
         lines.append(Paragraph(describe_recording_cost(cost, "a step")))

@@ -1,4 +1,4 @@
-"""What a text or a mark means, which every renderer has its own colours for: a terminal, a page, a figure."""
+"""The meaning of a text or a mark. Every renderer has its own colours for it: a terminal, a page, a figure."""
 
 from __future__ import annotations
 

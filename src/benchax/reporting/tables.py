@@ -231,5 +231,5 @@ def describe_interval(s: Summary) -> str:
 
 
 def scope(s: Summary) -> str:
-    """What the interval speaks for."""
+    """Returns the scope of the interval."""
     return "this process" if s.scope == "process" else "a later run"

@@ -84,19 +84,19 @@ STYLES: dict[Style, str] = {
     "title": "bold",
 }
 NARROW = 72
-"""Below this width details go on lines of their own."""
+"""Below this width, details go on separate lines."""
 LEAST_DETAIL = 30
-"""And where no more than this is left beside long labels and values."""
+"""Details also go on separate lines if long labels and values leave no more than this width."""
 LONGEST_BESIDE = 32
 """A longer title is alone on its line."""
 LEAST_WIDTH_BESIDE = 10
-"""Of a text beside its label."""
+"""The least width of a text next to its label."""
 GAP = 2
 """Between the columns of a table."""
 LEAST_WIDTH = 100
-"""The width of what is written into a pipe."""
+"""The width of text that goes into a pipe."""
 Shown = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
-"""What is left when outlines are tables."""
+"""The blocks that remain after outlines become tables."""
 ENDLESS = 400
 """A faint line of more characters is cut where the window ends: the signature of a model with a thousand arrays."""
 
@@ -146,7 +146,7 @@ def _spell_out(part: Any) -> Any:
 
 
 def _place_blocks(blocks: Sequence[Shown]) -> Iterator[tuple[bool, bool, Shown]]:
-    """(is a blank line in front of it, does it stand below a heading, block)"""
+    """Yields (is a blank line before it, is it directly below a heading, block) for each block."""
     if blocks:
         yield False, False, blocks[0]
     for before, block in pairwise(blocks):
@@ -215,7 +215,7 @@ def _render_below(text: str) -> RenderableType:
 
 
 def _render_paragraph(paragraph: Paragraph, is_below: bool) -> RenderableType:
-    """What stands below a heading belongs to it."""
+    """A paragraph below a heading belongs to it."""
     return Folded(Text(paragraph.text, style=STYLES[paragraph.style]), indent="  " if is_below else "")
 
 
@@ -232,7 +232,7 @@ def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
 
 
 class _FactsLayout:
-    """Lays sections out by the width of the console: three columns, or stacked where that is too narrow."""
+    """Lays sections out by the width of the console: three columns, or stacked if that is too narrow."""
 
     def __init__(self, sections: Sequence[Section], indent: str = "  ") -> None:
         self.sections, self.indent = sections, indent
@@ -287,7 +287,7 @@ def _render_detail(row: TextRow) -> Text:
 
 
 def _render_words(sections: Sequence[Section]) -> Group:
-    """Sections whose values are texts, beside their labels."""
+    """Renders sections whose values are texts, next to their labels."""
     parts: list[RenderableType] = []
     for i, section in enumerate(sections):
         parts += _render_title(section, is_first=i == 0)
@@ -300,7 +300,7 @@ def _render_words(sections: Sequence[Section]) -> Group:
 
 
 class _Labelled:
-    """A text beside its label, or below it where that leaves no room for a word of the text."""
+    """A text next to its label, or below it if the label leaves no room for a word of the text."""
 
     def __init__(self, label: Text, text: Text, width: int) -> None:
         self.label, self.text, self.width = label, text, width
@@ -319,7 +319,7 @@ class _Labelled:
 
 
 class _TableLayout:
-    """Lays a table out by the width of the console: as columns, of which some may fold, or row by row."""
+    """Lays a table out by the width of the console: as columns, some of which can fold, or row by row."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

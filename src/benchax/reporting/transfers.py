@@ -8,7 +8,7 @@ from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.units import plural, seconds, size
 
 LIMIT = 20
-"""Lines of a table: of thousands nobody would see the first."""
+"""Lines of a table: with thousands of lines, the first would scroll out of sight."""
 DIRECTIONS: tuple[Direction, ...] = ("host to device", "device to host")
 
 
@@ -34,7 +34,7 @@ def heading(found: Transfers, direction: Direction) -> str:
 
 
 def grid(listed: list[ObservedTransfer]) -> Table:
-    """Its column of time is left out where no time is known."""
+    """Omits the column of times if no time is known."""
     has_time = any(t.elapsed_s is not None for t in listed)
     shown = listed[:LIMIT]
     lines = [

@@ -17,7 +17,8 @@ MOST_FUNCTIONS = 20
 MOST_STEPS = 8
 """Stretches of steps that are listed."""
 MOST_REASONS = 5
-"""Different reasons of one function that are told; equal ones are told once, with their number."""
+"""The number of different reasons that the report lists for one function. Equal reasons appear once, with their
+number."""
 CLOCK = "seconds by JAX's own clock, which is not monotonic: good for a ranking, not as a measurement"
 
 

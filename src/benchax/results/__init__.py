@@ -1,4 +1,4 @@
-"""What is seen rather than timed, as plain data: inspections, profiles, watches.
+"""Results that are observed rather than timed, as plain data: inspections, profiles, watches.
 
 No JAX: both halves know these types.
 

@@ -1,4 +1,4 @@
-"""`Audit`: what an audit found in a function or a program, what it looked for, and what was told to be silent.
+"""`Audit`: the findings of an audit in a function or a program, the rules that it checked, and suppressed findings.
 
     Finding     one piece of advice: where, what was seen, what it gains, what to do
     Checked     one rule: fine, finding, not applicable, or not checked, and why
@@ -6,7 +6,7 @@
     Audit       all of it
     Checklist   the advice that everybody gives, ticked off for one function by what was measured
 
-A gain says whether it was measured or estimated. `None` means not measured.
+A gain states whether it was measured or estimated. `None` means not measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Finding:
     rule: str
     severity: Severity
     title: str
-    """What is wrong, in a line: "called 3 times without jit"."""
+    """The problem in a line: "called 3 times without jit"."""
     seen: tuple[str, ...]
     """The evidence: sentences with numbers."""
     advice: str
@@ -71,7 +71,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one rule."""
+    """The outcome of one rule."""
 
     rule: str
     title: str
@@ -87,12 +87,12 @@ class Suppressed:
     finding: Finding
     reason: str
     by: str
-    """Where that is said: train.py:12, or [tool.benchax.audit] of pyproject.toml."""
+    """The place of the suppression: train.py:12, or [tool.benchax.audit] of pyproject.toml."""
 
 
 @dataclass(frozen=True)
 class Audit(Displayed):
-    """What an audit found, and what it looked for.
+    """The findings of an audit, and the rules that it checked.
 
     Example:
         >>> a = benchax.audit(jnp.sin, "f32[8]", rules=["key-reuse"])
@@ -130,7 +130,7 @@ class Tick:
     answer: Answer
     """Is it followed, or not needed?"""
     why: str
-    """What was measured; or why it does not apply, or was not checked."""
+    """The measured value, or why the advice does not apply or was not checked."""
     by: tuple[str, ...] = ()
     """Rules and variants that answered."""
 

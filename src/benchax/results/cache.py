@@ -13,7 +13,7 @@ from benchax.results import Displayed
 
 Fate = Literal["hit", "written", "too quick", "not kept"]
 """hit: read from the cache. written: compiled, and handed to the cache. too quick: compiled, and not kept, because that
-took less than the threshold. not kept: compiled, and not kept for another reason, or the cache is off."""
+took less than the threshold. not kept: compiled, and not kept. The reason is another one, or the cache is off."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CachedProgram:
 
 @dataclass(frozen=True)
 class Folder:
-    """What lay in the cache's folder."""
+    """The content of the cache's folder."""
 
     entries: int
     size_bytes: int
@@ -54,7 +54,7 @@ class CacheUse(Displayed):
     why_off: str | None = None
     """In words, where the cache is off."""
     is_writable: bool | None = None
-    """None: the cache is off, or not a folder of this machine, so that nobody here can tell."""
+    """None: the cache is off, or not a folder of this machine, so benchax does not know."""
     before: Folder | None = None
     """None: not a folder of this machine, or none yet."""
     after: Folder | None = None
@@ -63,7 +63,7 @@ class CacheUse(Displayed):
     min_entry_size_bytes: int | None = None
     """`jax_persistent_cache_min_entry_size_bytes`."""
     is_reliable: bool = True
-    """False: somebody took our listeners away meanwhile, and programs are missing."""
+    """False: other code removed our listeners during the block, and programs are missing."""
 
     def of(self, fate: Fate) -> list[CachedProgram]:
         return [program for program in self.programs if program.fate == fate]
@@ -73,7 +73,7 @@ class CacheUse(Displayed):
 
     @property
     def keeping_setting(self) -> str | None:
-        """The setting that would have kept all that were too quick; None where nothing was."""
+        """The setting that would have kept all programs that were too quick, or None if none was too quick."""
         return "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" if self.of("too quick") else None
 
     def asdict(self) -> dict[str, Any]:

@@ -39,10 +39,10 @@ class TextDifference:
 
 @dataclass(frozen=True)
 class Difference(Displayed):
-    """What differs. Each table holds only what does."""
+    """The differences. Each table holds only rows that differ."""
 
     before: str
-    """What the first is: its signature, commit, or version of JAX."""
+    """The identity of the first: its signature, commit, or version of JAX."""
     after: str
     numbers: tuple[NumberChange, ...] = ()
     unchanged: tuple[str, ...] = ()

@@ -1,12 +1,12 @@
-"""What an experiment found: a function as it is, and variants of it, each measured beside it. Plain data.
+"""The results of an experiment: an unchanged function, and variants of it, each compared with it. Plain data.
 
     Experiment    all of it
     VariantRow    one variant: its verdict, memory, time to compile, errors, and one sentence
     Errors        how far outputs are from a float64 run
     Curve         a sweep, such as time by batch size
-    Contribution  what one variant adds where all are on
+    Contribution  what one variant adds when all are on
 
-`None` means not measured; `VariantRow.absent` says why.
+`None` means not measured; `VariantRow.absent` gives the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Errors:
 
     reference: Literal["float64", "baseline"]
     max_rel: float | None
-    """Largest difference over the largest magnitude of its leaf in the reference; None where nothing is finite."""
+    """Largest difference over the largest magnitude of its leaf in the reference; None if no value is finite."""
     median_rel: float | None
     """The median error of the elements that are not zero in the reference, each by its own magnitude; None where all
     are zero."""
@@ -66,7 +66,7 @@ class VariantRow:
     sentence: str = ""
     """The row in one line."""
     absent: tuple[Absent, ...] = ()
-    """Why what is None is None; `what` is the name of the field."""
+    """The reasons for missing values; `what` is the name of the field."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What is lost where one variant alone is off and the others are on. Positive numbers: it helps."""
+    """The loss when one variant alone is off and the others are on. Positive numbers: the variant helps."""
 
     name: str
     comparison: Comparison | None
@@ -106,13 +106,13 @@ class Contribution:
     low_s: float | None = None
     high_s: float | None = None
     saved_bytes: int | None = None
-    """What is saved of the planned peak."""
+    """The bytes saved of the planned peak."""
     sentence: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment(Displayed):
-    """A function as it is, and variants of it, each measured beside it.
+    """An unchanged function, and variants of it, each compared with it.
 
     Example:
         >>> e = benchax.experiment(lambda x: x + 1, "f32[8]", variants=["f32"])

@@ -1,6 +1,6 @@
-"""What the compiler makes of one call, as `benchax.inspect` found it: plain data, nothing was run.
+"""The compiled form of one call, as `benchax.inspect` found it: plain data, nothing was run.
 
-    Inspection    all of it, and why what is missing is missing
+    Inspection    all of it, and why some facts are missing
     JaxprFacts    the program as JAX traced it: equations, primitives with their source lines, inputs and outputs
     Counts        operations and bytes of the optimised program, loop bodies times their trip counts
     Constants     arrays that the function closes over, and those that the compiled program holds
@@ -9,7 +9,7 @@
 
 The memory of the plan, buffer by buffer and at its peak, is in `memory.py`; the operations are in `operations.py`.
 
-Bytes and counts are of one call on one device. `None` means not known; `Inspection.why_absent` says why.
+Bytes and counts are for one call on one device. `None` means not known; `Inspection.why_absent` gives the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from benchax.results.operations import HloOperations
 
 @dataclass(frozen=True)
 class Place:
-    """What a program was built by: versions, backend, and the kind and number of its devices. Unknown is `None`."""
+    """The tools that built a program: versions, backend, and the kind and number of its devices. An unknown fact is
+    `None`."""
 
     jax: str | None = None
     jaxlib: str | None = None
@@ -54,7 +55,7 @@ class Primitive:
     count: int
     """Equations with it, nested ones included; those in the body of a loop count once."""
     in_loops: int = 0
-    """How many of them stand in the body of a loop, and so may run many times."""
+    """The number of them in the body of a loop. They can run many times."""
     lines: tuple[str, ...] = ()
     """file:line of the user's code, most frequent first. Empty where JAX does not tell."""
     scopes: tuple[str, ...] = ()
@@ -71,7 +72,7 @@ class JaxprFacts:
     outer_equations: int
     """Without those nested in others."""
     equations_in_loops: int
-    """Those of `equations` that stand in bodies (and conditions) of scan and while."""
+    """The `equations` in bodies (and conditions) of scan and while."""
     depth: int
     """Levels of nesting: 1 for a program without inner jaxprs."""
     primitives: tuple[Primitive, ...]
@@ -89,11 +90,11 @@ class Loop:
     trips: int | None
     """How often its body runs per start of the loop; None where the program decides that while it runs."""
     trips_from: str
-    """Where the number comes from, or why there is none."""
+    """Where the number comes from, or why it is missing."""
     op_name: str = ""
     """As JAX tells XLA: jit(f)/while."""
     inside: str | None = None
-    """Name of the loop that it stands in."""
+    """Name of the loop around it."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +102,25 @@ class LineWork:
     """Work of one call that comes from one line of the user's, by the rules of `Counts`."""
 
     source: str
-    """file.py:12, the innermost line of the user's own; of a library where there is none. Empty: the compiler's own."""
+    """file.py:12, the innermost line of the user's own code, or of a library if there is no such line. Empty: the
+    compiler's own."""
     scope: str
     """The named scopes around it: layer0/attention. Empty: none."""
     flops: float
     transcendentals: float
     bytes_accessed: float
     kernel_flops: float | None = None
-    """FLOPs of the kernels whose bytes these are: all that is fused into them, from whichever line. None: nobody can
-    look into one of them."""
+    """FLOPs of the kernels whose bytes these are: all that is fused into them, from whichever line. None: benchax
+    cannot inspect one of them."""
 
 
 @dataclass(frozen=True)
 class Counts:
     """Work of one call of the optimised program, by our own count of its text: bodies of loops times their trip counts.
 
-    An addition, a multiplication, a comparison is 1 FLOP; a matmul of m × k by k × n is 2·m·n·k; exp, log, tanh and
-    the like are transcendentals and no FLOP. Bytes are those that instructions and fusions read and write, each
-    operand every time; what stays in caches is read all the same.
+    An addition, a multiplication, a comparison is 1 FLOP. A matmul of m × k by k × n is 2·m·n·k. exp, log, tanh and
+    similar operations are transcendentals and not FLOPs. Bytes are the bytes that instructions and fusions read and
+    write, each operand every time. Data in caches counts as read all the same.
     """
 
     flops: float | None
@@ -150,8 +152,8 @@ class Constant:
     spec: str
     size_bytes: int
     where: str
-    """The source line or scope that uses a captured one first; the name in the HLO and op_name of a baked-in one. Empty
-    where neither is told."""
+    """For a captured array, the source line or scope that uses it first. For a baked-in one, the name in the HLO and
+    op_name. Empty if neither is known."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class DonatedArgument:
     spec: str
     size_bytes: int
     is_aliased: bool | None
-    """Does an output reuse its memory? None where that is not known."""
+    """Whether an output reuses its memory. None if unknown."""
     output: str | None = None
     """Which one: result[0]['w']."""
     why_not: str = ""
@@ -189,12 +191,12 @@ class DonatedArgument:
 
 @dataclass(frozen=True)
 class Donation:
-    """Every array that was to be donated; empty where none was."""
+    """Every array that was to be donated; empty if there was no such array."""
 
     arguments: tuple[DonatedArgument, ...]
     possible_bytes: int | None = None
-    """Of arguments that are not donated and have the shape and dtype of an output with memory of its own: donating them
-    saves so much at most. None where it is not known."""
+    """Bytes of arguments that are not donated, and that have the shape and dtype of an output with its own memory.
+    Donating them saves at most this much. None if unknown."""
 
     @property
     def asked_bytes(self) -> int:
@@ -250,7 +252,7 @@ class Collectives:
 
 @dataclass(frozen=True)
 class Inspection(Displayed):
-    """What the compiler makes of one call. Nothing was run.
+    """The compiled form of one call. Nothing was run.
 
     Example:
         >>> i = benchax.inspect(jnp.sin, "f32[1000]")
@@ -278,13 +280,13 @@ class Inspection(Displayed):
     """The plan; nothing observed."""
     buffers: Buffers | None = None
     peak: PeakMemory | None = None
-    """What of the temporaries is needed at one time; None also where there are none."""
+    """The temporaries that are needed at one time. None also if there are no temporaries."""
     constants: Constants | None = None
     donation: Donation | None = None
     collectives: Collectives | None = None
     remarks: tuple[Remark, ...] = ()
     absent: tuple[Absent, ...] = field(default=())
-    """Why what is None is None; `what` is the name of the field."""
+    """The reasons for missing values; `what` is the name of the field."""
 
     def why_absent(self, what: str) -> str | None:
         """Why the field `what` (or the group that it is in) is not there."""

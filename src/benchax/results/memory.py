@@ -12,8 +12,8 @@ from typing import Literal
 
 BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
 Role = Literal["residual", "recomputed", "gradient", "temporary"]
-"""A residual is made on the way forward and kept for the way back. What jax.checkpoint did not keep is recomputed
-there; a gradient is whatever else is made there."""
+"""A residual is made on the way forward and kept for the way back. A value that jax.checkpoint did not keep is
+recomputed there; a gradient is any other value that is made there."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class HeldValue:
 
     @property
     def operation(self) -> str:
-        """What JAX calls it, without the scopes around it: dot_general. Else the name of the instruction."""
+        """JAX's name for the operation, without the scopes around it: dot_general. Otherwise the name of the
+        instruction."""
         return self.op_name.rpartition("/")[2] or self.name
 
 
@@ -48,7 +49,7 @@ class Buffer:
     """The scope of the largest value, as its source."""
     source: str = ""
     values: tuple[HeldValue, ...] = ()
-    """The largest of what it holds, first; not all at one time, so that their sum may exceed the size."""
+    """The largest values that it holds, first. They are not all held at one time, so their sum can exceed the size."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ class PeakMemory:
     """
 
     live_bytes: int
-    """Of the temporaries that are needed then, each byte once."""
+    """The bytes of the temporaries that are needed then, each byte once."""
     planned_bytes: int
-    """Of the memory that the plan has for temporaries; what it has beyond `live_bytes` is alignment and gaps."""
+    """The bytes that the plan has for temporaries; the part beyond `live_bytes` is alignment and gaps."""
     at: HeldValue
-    """What is made at the peak."""
+    """The value that is made at the peak."""
     position: int
     """The number of that instruction in the order in which they run, from 0."""
     instructions: int

@@ -1,4 +1,5 @@
-"""What a profile found: where the time of a program went, on devices and in the compiler, and what stayed in memory.
+"""The content of a profile: where the time of a program went, on devices and in the compiler, and what stayed in
+memory.
 
 Plain data. Times are seconds and sums over the whole recording unless a name says otherwise. `None` is "not known".
 """
@@ -48,8 +49,8 @@ class Op:
     shape: str | None = None
     """The shape of its result: f32[64,64]."""
     flops: float | None = None
-    """Of all its calls together, counted in the program; what runs inside it counts there, where the trace shows it.
-    None: a custom call, or the trace does not hold the program."""
+    """The FLOPs of all its calls together, counted in the program. Operations inside it count by themselves, if the
+    trace shows them. None: a custom call, or the trace does not hold the program."""
     bytes_accessed: float | None = None
     """Read and written by all its calls, cached or not; as `flops`."""
     named_scope: str = ""
@@ -149,7 +150,7 @@ class Step:
 
 @dataclass(frozen=True)
 class CompilePass:
-    """What the compiler did during the recording, by pass."""
+    """The compiler's work during the recording, by pass."""
 
     name: str
     calls: int
@@ -161,7 +162,7 @@ class ProgramSize:
     """How much there was to compile, and the line that most of it comes from."""
 
     instructions: int
-    """Of the optimised program, but those that only name or group values."""
+    """The instructions of the optimised program, without those that only name or group values."""
     constant_bytes: int
     line: str
     """file.py:12. Empty: not known."""
@@ -176,7 +177,7 @@ class ProgramSize:
 
 @dataclass(frozen=True)
 class CompileCost:
-    """What one function took to trace, lower and compile, all its programs together, by JAX's own clock."""
+    """The time to trace, lower and compile one function, for all its programs together, by JAX's own clock."""
 
     name: str
     """The program: jit_f."""
@@ -188,9 +189,9 @@ class CompileCost:
     lower_s: float
     compile_s: float
     passes: tuple[tuple[str, float], ...] = ()
-    """XLA's longest passes in it, by self time; of what was compiled while it was recorded."""
+    """XLA's longest passes in it, by self time, for compilations during the recording."""
     size: ProgramSize | None = None
-    """Of its largest program. None: the trace does not hold it."""
+    """The size of its largest program. None: the trace does not hold it."""
 
     @property
     def total_s(self) -> float:
@@ -209,7 +210,7 @@ class LiveBuffers:
 
 
 MANY_EVENTS_PER_S = 20_000
-"""From so many on, recording them may take some percent of the time: 0.1 to 3 µs each, on CPU (jax 0.10.2)."""
+"""At this rate or more, recording events can take some percent of the time: 0.1 to 3 µs each, on CPU (jax 0.10.2)."""
 
 
 @dataclass(frozen=True)
@@ -252,15 +253,18 @@ class Profile(Displayed):
     split: StepSplit | None = None
     """Where the time of a step goes. None: no compiled program ran."""
     recording_cost: RecordingCost | None = None
-    """What recording adds to a step or a call. None: there were too few events to matter, or it was read later."""
+    """The cost that recording adds to a step or a call. None: there were too few events to matter, or it was read
+    later."""
     passes: tuple[CompilePass, ...] = ()
     """Most self time first."""
     compile_s: float | None = None
     """In the compiler, summed over its calls. None: nothing was compiled while recording."""
     compile_costs: tuple[CompileCost, ...] = ()
-    """By function, the most first; also of what was compiled before the recording. Empty: the trace does not say."""
+    """By function, the largest first, including compilations before the recording. Empty: the trace does not have
+    them."""
     fingerprint: str | None = None
-    """Of the machine, its devices and settings, where it was recorded. None: the trace does not say."""
+    """The fingerprint of the machine, its devices and settings, during the recording. None: the trace does not have
+    it."""
     peaks: Peaks | None = None
     """The rates of that machine. None: they were not measured, or not known here."""
     n_events: int = 0
@@ -272,13 +276,13 @@ class Profile(Displayed):
     live_bytes_before: int | None = None
     live_bytes_after: int | None = None
     timeline: Timeline | None = None
-    """Memory while it was recorded. None: nobody asked for it."""
+    """Memory during the recording. None: it was not requested."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kind → path: xplane, trace_json, perfetto, memory, timeline."""
     lanes: tuple[Lane, ...] = field(default=(), repr=False)
-    """What ran when, by device and thread."""
+    """The calls over time, by device and thread."""
     profiler_s: float | None = None
-    """What starting, stopping and writing took, outside of what was profiled."""
+    """The time of starting, stopping and writing, outside the profiled code."""
     remarks: tuple[Remark, ...] = ()
 
     @property
@@ -320,7 +324,7 @@ class OpChange:
 
 @dataclass(frozen=True)
 class LineChange:
-    """The operations of one line in two profiles, those of all origins together."""
+    """The operations of one line in two profiles, for all origins together."""
 
     source: str
     """file.py:12. Empty: no line of the user's is behind them."""
@@ -354,14 +358,14 @@ class ProfileChange(Displayed):
     after: str
     per: Literal["run", "call"]
     ops: tuple[OpChange, ...]
-    """What takes longer first, what takes less last."""
+    """The operations that take longer first, then those that take less."""
     remarks: tuple[Remark, ...] = ()
     lines: tuple[LineChange, ...] = ()
     """The same by line, the largest change in all runs first, in either direction."""
     steps_s: tuple[float, float] | None = None
     """The median step before and after. None: not both have steps."""
     parts: tuple[PartChange, ...] = ()
-    """What the mean step is made of, the largest change first. Empty: not both have steps."""
+    """The parts of the mean step, the largest change first. Empty: the two profiles do not both have steps."""
 
 
 # ---- memory over time ------------------------------------------------------------------------------------------
@@ -375,8 +379,8 @@ class Column:
     """One quantity at all times of a `Timeline`."""
 
     kind: Kind
-    """live_arrays: what Python holds of arrays. in_use and peak_in_use: what the allocator of an accelerator says, the
-    peak since its process began. resident: the pages of the process."""
+    """live_arrays: arrays that Python holds. in_use and peak_in_use: the numbers of an accelerator's allocator; the
+    peak is since its process began. resident: the pages of the process."""
     device: str
     """cpu:0. Empty: the whole process."""
     sizes_bytes: tuple[int | None, ...]
@@ -384,7 +388,7 @@ class Column:
 
 @dataclass(frozen=True)
 class LineMemory:
-    """What the arrays that were made at one line take, at all times of a `Timeline`, on all devices."""
+    """The memory of the arrays that were made at one line, at all times of a `Timeline`, on all devices."""
 
     source: str
     """file.py:12, the innermost line of the user's; or a word for what is of none, or of other lines."""
@@ -417,7 +421,7 @@ class Timeline:
 
     @property
     def longest_gap_s(self) -> float | None:
-        """What came and went in there was not seen."""
+        """The longest gap. Values that came and went in it were not seen."""
         return max(self._distances(), default=None)
 
     @property
@@ -427,7 +431,7 @@ class Timeline:
         return sum(self.reading_s[:-1]) / span if span > 0 else None
 
     def without(self, kind: Kind) -> tuple[str, ...]:
-        """Devices of which this is not known."""
+        """Devices for which this is unknown."""
         devices = dict.fromkeys(column.device for column in self.columns if column.kind == "live_arrays")
         known = {column.device for column in self.columns if column.kind == kind}
         return tuple(device for device in devices if device not in known)

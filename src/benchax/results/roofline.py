@@ -92,7 +92,8 @@ class Peaks:
     """Why a rate is not there: of memory_bytes_per_s, cache_bytes_per_s, matmul_flops_per_s.f64."""
 
     def bytes_per_s(self, working_set_bytes: float | None) -> tuple[float | None, int]:
-        """(the rate for a program that keeps so much memory busy, bytes of the array that it was measured with)"""
+        """Returns (the rate for a program that keeps this much memory busy, bytes of the array that it was measured
+        with)."""
         if working_set_bytes is not None and working_set_bytes <= self.cache_array_bytes and self.cache_bytes_per_s:
             return self.cache_bytes_per_s, self.cache_array_bytes
         # Between the two sizes the larger rate, so that a share is rather too small than above 100 %.

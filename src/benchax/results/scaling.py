@@ -14,7 +14,8 @@ ScalingKind = Literal["strong", "weak"]
 
 @dataclass(frozen=True)
 class SpeedupFactor:
-    """How much more work is done in a second, as a factor, with its 95 % interval; None where there is none."""
+    """The increase of work per second, as a factor, with its 95 % interval. If there is no interval, its ends are
+    None."""
 
     factor: float
     low: float | None = None
@@ -28,7 +29,7 @@ class SpeedupFactor:
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """The function on so many devices."""
+    """The function on one number of devices."""
 
     devices: int
     mesh: str
@@ -45,7 +46,7 @@ class ScalingPoint:
 
     @property
     def pays(self) -> bool | None:
-        """Is more done in a second than by the count before? None where that cannot be told."""
+        """Whether the work per second is higher than with the previous count. None if unknown."""
         if self.gain is None or self.gain.low is None or self.gain.high is None:
             return None
         return True if self.gain.low > 1 else False if self.gain.high <= 1 else None
@@ -69,7 +70,7 @@ class ScalingCurve:
 
     @property
     def first_that_does_not_pay(self) -> int | None:
-        """None where each does, or where there is nothing to compare."""
+        """None if each count pays, or if there is nothing to compare."""
         measured = [point for point in self.points if not point.why]
         return next((point.devices for i, point in enumerate(measured) if i and not point.pays), None)
 

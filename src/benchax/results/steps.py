@@ -1,7 +1,8 @@
-"""Where the time of a training step goes: what a recording of a whole program is split into.
+"""The parts of a training step's time, from a recording of a whole program.
 
-Plain data. Each moment of a step counts once, so that the parts add up to the step: where a device works, the moment is
-the device's, whatever Python does meanwhile; all else is time in which the devices were idle, by what they waited for.
+Plain data. Each moment of a step counts once, so that the parts add up to the step. When a device works, the moment is
+the device's, whatever Python does at the same time. In all other time the devices were idle; it is split by what they
+waited for.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 PartKind = Literal["device", "input", "python", "waiting", "compile", "transfer", "dispatch", "unseen"]
-"""device: some operation of a compiled program ran. All others are idle devices: input: the thread that begins the
+"""device: some operation of a compiled program ran. All others are idle devices. input: the thread that begins the
 steps waited for the next item of an iterator. python: it ran Python. waiting: it was off the processor, in neither.
 compile: JAX traced, lowered or compiled. transfer: data was moved to, from or between devices. dispatch: JAX itself,
-between Python and the device. unseen: Python, or waiting; no sample of the stack says which."""
+between Python and the device. unseen: Python, or waiting; no sample of the stack shows which."""
 StepMark = Literal["annotation", "program", "none"]
 """How steps were found: by the program's own `StepTraceAnnotation`, by the program that repeats, or not at all."""
 
@@ -42,7 +43,7 @@ class StepPart:
     kind: PartKind
     mean_s: float
     share: float
-    """Of the mean step."""
+    """Its share of the mean step."""
     lines: tuple[PartLine, ...] = ()
     """Largest share first."""
 
@@ -70,7 +71,8 @@ class OneStep:
     where: str = ""
     """The line at which that was seen most often; empty: not known."""
     others: tuple[ProgramsPerStep, ...] = ()
-    """What was called in it and in most other steps was not, as an evaluation, where devices worked longer for it."""
+    """Programs that this step called and most other steps did not, such as an evaluation, if devices worked longer for
+    it."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class StepSplit:
 
     mark: StepMark
     name: str
-    """Of the program that repeats, or of the annotation. Empty: there is no step, and the parts are those of the
+    """The name of the program that repeats, or of the annotation. Empty: there is no step, and the parts belong to the
     recording."""
     lengths_s: tuple[float, ...]
-    """Of the steady steps, in order; of the whole recording where there is no step."""
+    """The lengths of the steady steps, in order, or of the whole recording if there is no step."""
     parts: tuple[StepPart, ...]
     """Those that are not empty, the largest first."""
     called_at: str = ""
@@ -90,21 +92,21 @@ class StepSplit:
     first: OneStep | None = None
     """The first step of the program. None: it was not recorded."""
     warm_up: int = 0
-    """So many steps at the beginning are left out: the first one, and those behind it that compiled again."""
+    """The number of omitted steps at the beginning: the first one, and the following ones that compiled again."""
     slowest: OneStep | None = None
     """None: fewer than three steps."""
     programs: tuple[ProgramsPerStep, ...] = ()
-    """What else is begun in a step, the most often first."""
+    """The other programs that begin in a step, the most frequent first."""
     first_compile_s: float | None = None
-    """What JAX took to trace, lower and compile before the recording began. None: not known."""
+    """The time that JAX took to trace, lower and compile before the recording began. None: not known."""
     compiling_steps: int = 0
-    """In so many of the steady steps something was compiled."""
+    """The number of steady steps in which something was compiled."""
     samples: int = 0
-    """Of the stack, inside the steps."""
+    """The number of stack samples inside the steps."""
     sampler_share: float | None = None
     """The part of the time that the sampler itself took, by its processor time. None: there was no sampler."""
     events_per_step: float = 0.0
-    """What the trace holds of a step, of all threads."""
+    """The number of events in the trace per step, for all threads."""
     hottest: str = ""
     """The line whose operations the devices were busy with the longest in these steps. Empty: not known."""
     hottest_share: float = 0.0
@@ -115,5 +117,5 @@ class StepSplit:
         return sum(self.lengths_s) / len(self.lengths_s)
 
     def share(self, kind: PartKind) -> float:
-        """Of the mean step; 0 where there is no such part."""
+        """The share of the mean step; 0 if there is no such part."""
         return sum(part.share for part in self.parts if part.kind == kind)

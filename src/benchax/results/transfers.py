@@ -28,8 +28,8 @@ class ObservedTransfer:
     size_bytes: int
     """The bytes of all of them together, in the dtype that the device has."""
     elapsed_s: float | None
-    """What the host spent in them, waiting for a result that was not ready included; None: cannot be told apart from
-    the call that they are part of."""
+    """The time that the host spent in them, including waiting for a result that was not ready. None: it is
+    indistinguishable from the call around it."""
     in_a_row: int = 0
     """How many of them followed another one of this line with nothing called in between, as where all results are read
     at the end."""
@@ -37,7 +37,7 @@ class ObservedTransfer:
 
 @dataclass(eq=False)
 class Transfers(Displayed):
-    """What happened so far; grows while the block runs and stays as it is afterwards.
+    """The transfers so far. It grows while the block runs and does not change afterwards.
 
     Example:
         >>> with benchax.watch_transfers() as found:

@@ -1,7 +1,7 @@
 """`Watch`: what JAX traced, lowered and compiled while a block ran, and why.
 
-All seconds are of JAX's own clock, `time.time()`, which can be set while it runs: they rank what costs most, and are no
-measurement of a stage. `bench` measures stages.
+All seconds come from JAX's own clock, `time.time()`, which can be set while it runs. They rank the costs, and do not
+measure a stage. `bench` measures stages.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Compile:
     compile_s: float
     """Compiling, or reading from the persistent cache."""
     arguments: str
-    """What it was compiled for: x: f32[3], n=4. Empty where that cannot be seen."""
+    """The arguments that it was compiled for: x: f32[3], n=4. Empty if they are not visible."""
     reasons: tuple[Reason, ...]
     thread: str
     is_nested: bool = False
@@ -84,8 +84,8 @@ class Compile:
 
 @dataclass(frozen=True)
 class FunctionCount:
-    """What one function cost. Counts go by the place where it is defined, so a lambda made anew in each iteration of
-    a loop is one function here."""
+    """The cost of one function. Counts go by the place where it is defined. So a lambda that a loop makes in each
+    iteration is one function here."""
 
     function: str
     defined: str | None
@@ -94,7 +94,7 @@ class FunctionCount:
     """How often JAX traced it, or found the trace in its cache under another key."""
     lowerings: int
     compiles: int
-    """Programs that XLA was asked for, those of the persistent cache included."""
+    """Programs that JAX requested from XLA, including those of the persistent cache."""
     cache_hits: int
     """How many of these came from the persistent cache."""
     trace_s: float
@@ -106,12 +106,12 @@ class FunctionCount:
 
 @dataclass(frozen=True)
 class StepCompiles:
-    """What was compiled in one step of a loop."""
+    """The compilations in one step of a loop."""
 
     programs: int
-    """That XLA was asked for, those of the persistent cache included."""
+    """Programs that JAX requested from XLA, including those of the persistent cache."""
     again: int
-    """Of functions that had one already; eager operations apart."""
+    """Programs of functions that already had one; eager operations are separate."""
     spent_s: float
     """Tracing, lowering and compiling."""
 
@@ -131,7 +131,7 @@ class WatchedSteps:
 
 @dataclass(eq=False)
 class Watch(Displayed):
-    """What happened so far; grows while the block runs and stays as it is afterwards.
+    """The events so far. It grows while the block runs and does not change afterwards.
 
     Example:
         >>> with benchax.watch() as w:
@@ -155,7 +155,8 @@ class Watch(Displayed):
     wall_s: float | None = None
     """How long the block ran; None until it ends."""
     lost_events: bool = False
-    """Somebody called `jax.monitoring.clear_event_listeners()` meanwhile: there may have been more than is listed."""
+    """Other code called `jax.monitoring.clear_event_listeners()` during the block: there can be more events than are
+    listed."""
     remarks: list[Remark] = field(default_factory=list[Remark])
     steps: WatchedSteps | None = None
     """By the calls of a whole program, `benchax watch --transfers`. None: calls were not watched, or none repeats."""
@@ -182,7 +183,7 @@ class Watch(Displayed):
 
     @property
     def total_s(self) -> float:
-        """Seconds of tracing, lowering and compiling, by JAX's clock. Of several threads they may have overlapped."""
+        """Seconds of tracing, lowering and compiling, by JAX's clock. Times of several threads can overlap."""
         return sum(f.total_s for f in self.counts.values())
 
     @property

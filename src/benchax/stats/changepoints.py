@@ -1,19 +1,20 @@
-"""Where a series of numbers changes its level, and whether its last number stands out.
+"""Finds where a series of numbers changes its level, and whether its last number is unusual.
 
 `change_points` looks back over a whole series: E-divisive means (Matteson & James 2014, A Nonparametric Approach for
-Multiple Change Point Analysis of Multivariate Data, JASA 109, arXiv 1306.4933), made deterministic and fit for long
-series as in Hunter (Fleming et al., ICPE 2023, arXiv 2301.03034; Apache Otava is its code): Student's t test in place
-of permutations, windows that overlap by half, and weak points first, of which the stricter test keeps the good ones.
+Multiple Change Point Analysis of Multivariate Data, JASA 109, arXiv 1306.4933). As in Hunter, it is deterministic
+and fit for long series (Fleming et al., ICPE 2023, arXiv 2301.03034; Apache Otava is its code). It uses Student's t
+test instead of permutations, and windows that overlap by half. It first finds weak points, and a stricter test then
+keeps the good ones.
 
-Four details differ from Otava 0.8. The t test of the first pass takes the values up to where the divergence is the
-greatest, not all that follow, which may be at a third level: of steps of 10 % in series with four of them it finds all,
+Four details differ from Otava 0.8. The t test of the first pass takes the values up to the greatest divergence. It does
+not take all later values, since these can be at a third level. In series with four steps of 10 % it finds all steps,
 not 90 %. A point has at least two values on either side. Variances divide by n - 1. When a point is left out, both its
-neighbours are tested anew. (Without these the points were the same in 60 simulated series.)
+neighbors are tested again. (Without these the points were the same in 60 simulated series.)
 
-`jump` asks only of the newest value whether it is far above those before it, which needs no later ones.
+`jump` only checks whether the newest value is far above the values before it. It needs no later values.
 
-Both expect values whose noise is alike from one to the next, such as logarithms of ratios taken in pairs. On raw
-times of different sessions they find the machine's drift.
+Both expect values with similar noise, such as logarithms of ratios taken in pairs. On raw times of
+different sessions they find the machine's drift.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ P = 0.001
 WEAK = 10
 """Points of the first pass may have a p this many times as great."""
 LEAST = 2
-"""Values on either side of a point: one value is no level. With one, as in Otava, more than twice as many values with
-heavy tails are called changes when they are the newest (of Student's t with 3 degrees of freedom 1.4 %, not 0.5 %)."""
+"""Values on either side of a point: one value is not a level. With one value, as in Otava, more than twice as many
+newest values with heavy tails are called changes. For Student's t with 3 degrees of freedom it is 1.4 %, not 0.5 %."""
 
 FALSE_ALARMS = (0.001, 0.007)
-"""New points where nothing has changed, per value, looking again after each: of noise of 1.5 %, and of 3 % with heavy
-tails. Counted by the simulation in tests/stats/test_changepoints.py, which holds all of them to 1 %."""
+"""The share of new points per value if nothing has changed, when the test runs again after each value. The first is for
+noise of 1.5 %, the second for noise of 3 % with heavy tails. The simulation in tests/stats/test_changepoints.py counted
+them, and its tests keep all of them below 1 %."""
 
 JUMP_WINDOW = 30
 JUMP_LEAST = 10
@@ -72,12 +74,12 @@ class ChangePoint:
 def change_points(
     values: Sequence[float], *, window: int = WINDOW, p: float = P, least_change: float = 0.0
 ) -> tuple[ChangePoint, ...]:
-    """Where the mean of `values` changes, in their order. The same values always give the same points.
+    """Finds the places where the mean of `values` changes, in their order. The same values always give the same points.
 
     Args:
         values: finite, in the order of time.
-        window: at least 2; what is found depends on no more values than these at a time.
-        p: the greatest that a point may have.
+        window: at least 2; a result depends on at most this many values at a time.
+        p: the greatest p that a point can have.
         least_change: points whose means differ by no more are left out.
     """
     return _merge(values, _weak_points(values, window, WEAK * p), p, least_change)
@@ -119,12 +121,12 @@ def _divide(values: Sequence[float], p: float) -> list[int]:
 
 
 def _best_split(values: Sequence[float]) -> tuple[int, int]:
-    """(place, end): those with the greatest Q of the values before `place` and the ones from there to `end`. What comes
-    after `end` may be at a third level. There must be 2 `LEAST` values.
+    """Returns (place, end) with the greatest Q. Q compares the values before `place` with the values from there to
+    `end`. Values after `end` can be at a third level. There must be 2 `LEAST` values.
 
-    Q = mn / (m + n) E (Matteson & James 2014, with alpha = 1), where E is twice the mean distance between the n values
-    before and the m values after, less the mean distances within each. All of them come from one table of sums over
-    rectangles of the matrix of distances.
+    Q = mn / (m + n) E (Matteson & James 2014, with alpha = 1). E is twice the mean distance between the n values before
+    and the m values after, less the mean distances within each. All of them come from one table of sums over rectangles
+    of the matrix of distances.
     """
     # Here, as SciPy below, because they take 0.1 s to import, and few commands look at histories.
     import numpy as np  # noqa: PLC0415
@@ -145,7 +147,7 @@ def _best_split(values: Sequence[float]) -> tuple[int, int]:
 
 
 class _Splits(NamedTuple):
-    """All splits of so many values, and what the divergence takes of each: windows have few lengths."""
+    """All splits of a given number of values, and their parts of the divergence. Windows have only a few lengths."""
 
     split: NDArray[int64]
     end: NDArray[int64]
@@ -171,8 +173,8 @@ def _list_splits(size: int) -> _Splits:
 
 
 def _merge(values: Sequence[float], indices: list[int], p: float, least_change: float) -> tuple[ChangePoint, ...]:
-    """Leaves out the weakest point, then looks again, since its neighbours now have more values on one side (the
-    second pass of Hunter): first by p, then by size."""
+    """Leaves out the weakest point, first by p, then by size. Then looks again, since its neighbors now have more
+    values on one side (the second pass of Hunter)."""
 
     # All but the two neighbours are as they were: testing them again took nine tenths of a history of 1,000 values.
     @cache

@@ -57,10 +57,10 @@ def interval_among(ordered: Sequence[float], values: Sequence[float], level: flo
 
 
 def middle_of_agreeing(medians: Sequence[float]) -> float:
-    """The median of the half of `medians` that lies closest together.
+    """Returns the median of the half of `medians` whose values are closest together.
 
     The location of the shorth (Andrews et al., Robust Estimates of Location, 1972), by ratios instead of differences:
-    one slow process out of five doesn't move it. Of two values it is the mean.
+    one slow process out of five doesn't move it. For two values it is the mean.
 
     Args:
         medians: the median of each process, all above 0, in any order.
@@ -85,23 +85,23 @@ def agreeing(medians: Sequence[float]) -> list[float]:
 def predict_interval(
     medians: Sequence[float], earlier: Sequence[float] = (), margin: float = 0.05, pace_scatter: float = 0.0
 ) -> tuple[float, float] | None:
-    """The interval that is meant to hold what a later run of the same program reads, in 95 % of cases.
+    """Returns the interval that should contain the reading of a later run of the same program in 95 % of cases.
 
     With `ENOUGH_RUNS` earlier runs: the 10 to 90 % range of their times, extended to this run's own value, with
-    `LEAST_MARGIN` on each side. A run that reads a value outside that range starts further processes, which is why the
-    range may leave out the ends. With fewer: the range of the processes that agree and of the earlier runs, and on each
-    side the mean distance between two neighbors among these, up to `MOST_GAP`. A margin is added, which shrinks with
-    the root of their number, and is never below what the machine's pace scatters by. Recorded runs decided the rule and
-    the margins (docs/about/decisions.md).
+    `LEAST_MARGIN` on each side. A run that reads a value outside that range starts further processes, so the range can
+    leave out the ends. With fewer earlier runs, it is the range of the agreeing processes and of the earlier runs. Each
+    side is extended by the mean distance between two neighbors among these, up to `MOST_GAP`. A margin is added, which
+    shrinks with the root of their number. It is never below the scatter of the machine's pace. Recorded runs decided
+    the rule and the margins (docs/about/decisions.md).
 
     Args:
         medians: the median of each process of this run, all above 0, in any order.
-        earlier: what earlier runs read.
-        margin: how far a later run lies outside of two values that agree, as a share; depends on the timer.
+        earlier: the readings of earlier runs.
+        margin: the distance of a later run from two values that agree, as a share; depends on the timer.
         pace_scatter: standard deviation of the machine's pace from moment to moment, as a share.
 
     Returns:
-        (low, high), which holds `middle_of_agreeing(medians)`; None if one value is all there is.
+        (low, high), which holds `middle_of_agreeing(medians)`; None if there is only one value.
     """
     middle = middle_of_agreeing(medians)
     if len(earlier) >= ENOUGH_RUNS:
@@ -134,14 +134,14 @@ def quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def effective_size(values: Sequence[float], centre: float | None = None) -> float:
-    """How many independent draws would fix the median as well as `values`, in the order taken, do.
+    """Returns the number of independent draws that would determine the median as well as `values`, in the order taken.
 
-    n / tau, tau being the autocorrelation time of "above the median" (the only thing the median's interval depends
-    on), summed by the initial positive sequence (Geyer 1992, Practical Markov Chain Monte Carlo, 3.3).
-    Never more than n. Below 20 values nothing can be said about their autocorrelation, and they count in full.
+    It is n / tau. tau is the autocorrelation time of "above the median" (the median's interval depends only on this).
+    tau is summed by the initial positive sequence (Geyer 1992, Practical Markov Chain Monte Carlo, 3.3). The result is
+    never more than n. Below 20 values, their autocorrelation is not known, and they count in full.
 
     Args:
-        centre: their median, where it is known.
+        centre: their median, if it is known.
     """
     n, centre = len(values), median(values) if centre is None else centre
     # One bit per value: a lag is then one shift and one count of bits, whatever n is.
@@ -199,7 +199,7 @@ def student_quantile(level: float, degrees: int) -> float:
 
 
 def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact two-sided interval for the probability of what happened `hits` times in `n` independent trials.
+    """Exact two-sided interval for the probability of an event that happened `hits` times in `n` independent trials.
 
     Clopper & Pearson, Biometrika 26 (1934); the true coverage is at least `level`. Without trials it is (0, 1).
     """
@@ -208,7 +208,7 @@ def share_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float
 
 
 def upper_limit(hits: int, n: int, level: float = 0.95) -> float:
-    """The exact one-sided limit: where the probability is above it, so few hits come in less than 1 - `level`."""
+    """The exact one-sided limit: above this probability, at most `hits` hits come in less than 1 - `level` of cases."""
     return _upper(hits, n, 1 - level)
 
 

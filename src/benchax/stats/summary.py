@@ -28,8 +28,8 @@ class Summary(SelfRendering):
     """Seconds per call.
 
     `median_s` is the median of one process; of several, the middle of the processes that agree. `low_s` and `high_s`
-    are the ends of its 95 % interval. `scope` says what the interval speaks for: "run" for what a later run reads,
-    "process" for the median of this process only. There is none below 6 readings of a single process.
+    are the ends of its 95 % interval. `scope` says what the interval is valid for: "run" for the reading of a later
+    run, "process" for the median of this process only. A single process with fewer than 6 readings has no interval.
 
     Example:
         >>> s = benchax.bench(abs, "f32[8]", timer="wall", max_time_s=0.3, store="off").summary("wall")
@@ -44,14 +44,14 @@ class Summary(SelfRendering):
     q25_s: float
     q75_s: float
     min_s: float | None
-    """None where the least reading is not above 0: a difference that noise has eaten, and no time."""
+    """None if the least reading is not above 0: a difference that noise has eaten, and no time."""
     max_s: float
     outliers: int
     """Readings outside Tukey's fences (1.5 interquartile ranges beyond the quartiles). Counted, never removed."""
     process_medians_s: tuple[float, ...] = ()
     """The median of each process, ascending."""
     earlier_s: tuple[float, ...] = ()
-    """What earlier runs of the same program read, oldest first."""
+    """The readings of earlier runs of the same program, oldest first."""
     scope: Literal["process", "run"] = "process"
     """What the interval speaks for: this process, or a later run of the same program."""
     mean_s: float | None = None
@@ -81,7 +81,7 @@ class Summary(SelfRendering):
 
     @property
     def relative_width(self) -> float | None:
-        """Half the width of the interval over the median; None where either does not exist."""
+        """Half the width of the interval over the median; None if either does not exist."""
         if self.low_s is None or self.high_s is None or self.median_s <= 0:
             return None
         return (self.high_s - self.low_s) / 2 / self.median_s

@@ -1,9 +1,9 @@
-"""How *slower* is decided: the ratio of two versions with its interval, and the word for it.
+"""Decides *slower*: the ratio of two versions with its interval, and the word for it.
 
-How many times as long one of them takes is read from samples that were taken in pairs. A pair is one sample of each
-version, taken within the same millisecond in random order; its datum is ln(candidate / baseline), in which the speed of
-the machine divides out. Pairs come in blocks: within one, buffers and executables stay the same, and so does whatever
-those two happen to cost. So blocks, not pairs, say how much the next measurement may differ.
+The ratio comes from samples that were taken in pairs. A pair is one sample of each version, taken within the same
+millisecond in random order. Its value is ln(candidate / baseline), in which the speed of the machine divides out. Pairs
+come in blocks. Within a block, buffers and executables stay the same, and so do their random costs. So blocks, not
+pairs, show how much the next measurement can differ.
 
 The word is slower, faster, same, or unclear, which is not "no change".
 """
@@ -36,31 +36,32 @@ class Ratio:
     ratio: float
     """exp of the median of all logarithms."""
     low: float | None
-    """The interval's ends; None where there are too few pairs for any."""
+    """The interval's ends; None if there are too few pairs."""
     high: float | None
     pairs: int
     blocks: int
     design_effect: float
     """By how much differences between blocks reduce the number of pairs that count; 1 is not at all."""
     smallest_effect: float
-    """A change smaller than this share may well have been missed (found in 80 % at 1 % false alarms)."""
+    """The test can miss a change smaller than this share (found in 80 % at 1 % false alarms)."""
 
 
 def ratio_of(blocks: Sequence[Sequence[float]], alpha: float) -> Ratio:
-    """The ratio that blocks of ln(candidate / baseline) speak for, with an interval of level 1 - alpha.
+    """Estimates the ratio from blocks of ln(candidate / baseline), with an interval of level 1 - alpha.
 
-    As a rule it is the interval of the sign test: order statistics of all logarithms, wherefore no shape is assumed, at
-    the ranks n/2 -+ q n, q = T / (2 sqrt(n / E)) + 1 / (2 n). E is the design effect of the blocks (Kish 1965, Survey
-    Sampling, 5.4), estimated as the variance of the blocks' medians over the one that their pairs explain, and shrunk
-    towards 1 by `PRIOR_BLOCKS`; T is Student's quantile with P + 3 degrees of freedom for P blocks.
+    Usually it is the interval of the sign test, which assumes no shape of the distribution. It takes the order
+    statistics of all logarithms at the ranks n/2 -+ q n, q = T / (2 sqrt(n / E)) + 1 / (2 n). E is the design effect of
+    the blocks (Kish 1965, Survey Sampling, 5.4). It is the variance of the blocks' medians over the variance that their
+    pairs explain, shrunk towards 1 by `PRIOR_BLOCKS`. T is Student's quantile with P + 3 degrees of freedom for P
+    blocks.
 
-    On a quiet machine pairs hardly scatter, and what remains are differences between blocks. Where so many pairs count
-    for fewer than 2 P, the medians of the blocks are the data, and the interval is Student's for their mean, with P - 1
-    degrees of freedom (as in Kalibera & Jones, ISMM 2013).
+    On a quiet machine pairs hardly scatter, and mainly differences between blocks remain. If the pairs count for fewer
+    than 2 P independent ones, the medians of the blocks are the data. The interval is then Student's for their mean,
+    with P - 1 degrees of freedom (as in Kalibera & Jones, ISMM 2013).
 
     Args:
         blocks: each with at least one logarithm.
-        alpha: the share of intervals that may miss.
+        alpha: the share of intervals that can miss the true ratio.
     """
     ordered = sorted(chain.from_iterable(blocks))
     n, effect = len(ordered), design_effect(blocks)
@@ -86,10 +87,10 @@ def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: 
 
 
 def design_effect(blocks: Sequence[Sequence[float]]) -> float:
-    """At least 1; infinite where blocks differ and the pairs inside them do not.
+    """At least 1; infinite if blocks differ and the pairs inside them do not.
 
-    Each block is measured by its own scatter where that is above the usual one: a neighbour that spoils half of the
-    pairs of one block has moved its median, and has shown so by its pairs.
+    Each block is measured by its own scatter if that is above the usual scatter. If a neighbor spoils half of the pairs
+    of one block, it moves the block's median. The scatter of these pairs shows it.
     """
     if len(blocks) < 2:
         return 1.0
@@ -121,10 +122,12 @@ def grade(smallest_effect: float) -> str:
 Verdict = Literal["faster", "slower", "same", "unclear"]
 
 ALPHA = 0.02
-"""That of the interval at each look: with up to five looks at growing data, below 1 % of unchanged code is called
-slower (tests/stats/test_replay.py), before anything is confirmed."""
+"""Alpha of the interval at each look. With up to five looks at growing data, below 1 % of unchanged code is called
+slower (tests/stats/test_replay.py). This is the rate before any confirmation."""
 CONFIRMING_ALPHA = 0.05
-"""That of a second measurement, which only has to agree: by chance both call slower the product of their shares."""
+"""Alpha of a second measurement, which only has to agree. By chance both call slower with the product of their
+probabilities.
+"""
 LEAST_CHANGE = 0.02
 """Smaller differences have no name: buffers and executables alone may make as much."""
 SAME_WITHIN = 0.05

@@ -1,8 +1,8 @@
 """The contract of a store, and `Row`: the scalars of one measurement, for tables, histories and SQL.
 
-A store only grows: rows are appended, read, and never changed. The truth of a row is its document (`codec.py`) with
-its arrays of readings; the scalars are derived from it once, when it is written, so that questions over a million
-rows need no documents.
+A store only grows: rows are appended, read, and never changed. A row consists of its document (`codec.py`) and its
+arrays of readings. The scalars are derived from it once, when it is written. So queries over a million rows need no
+documents.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run stored."""
+    """The rows that a run stored."""
 
     run_id: str
     started_at: str
@@ -106,17 +106,17 @@ class Store(Protocol):
             case: the name of a case, or a pattern when it holds * (any text) or ? (any character).
             commit: a commit, in full or its first digits.
             run: a run_id.
-            limit: at most so many, the newest ones.
+            limit: the maximum number of rows; the newest ones.
 
         Raises:
-            StoreError: nothing was ever stored there, or it cannot be read.
+            StoreError: nothing was ever stored there, or the store cannot be read.
         """
         ...
 
     def rows(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
     ) -> list[Row]:
-        """What `query` finds, without documents and readings: 20 µs per row where `query` takes 70 µs or more."""
+        """Returns the rows of `query`, without documents and readings: 20 µs per row instead of 70 µs or more."""
         ...
 
     def latest(self) -> list[Row]:
@@ -133,7 +133,9 @@ class Store(Protocol):
 
 
 def run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
-    """What `rows` are together: of each the case's name, then started_at, status and where it ran, as `StoredRun`."""
+    """Summarises `rows` as one run: each has the case's name, then started_at, status and the fields of the
+    environment, as in `StoredRun`.
+    """
     _, started_at, _, *where = rows[0]
     names = tuple(dict.fromkeys(row[0] for row in rows))
     return StoredRun(run_id, started_at, len(rows), sum(row[2] != "ok" for row in rows), names, *where)

@@ -53,7 +53,7 @@ def list_baselines(store: DatabaseStore) -> list[Baseline]:
 
 
 def remove(store: DatabaseStore, name: str) -> None:
-    """`name` means nothing any more. Raises `UsageError` where it does not now."""
+    """`name` means nothing any more. Raises `UsageError` if it does not now."""
     names = [baseline.name for baseline in list_baselines(store)]
     if name not in names:
         raise UsageError(f"there is no baseline {name!r}", one_of(names, name) if names else "a name; there are none")
@@ -62,11 +62,12 @@ def remove(store: DatabaseStore, name: str) -> None:
 
 
 def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
-    """The newest row of each case that `reference` means: a baseline's name, "last" (the newest run), "last~1" (the
-    one before it), the id of a run or its first digits, or a commit or its first digits; in this order.
+    """Returns the newest row of each case that `reference` means. The forms of a reference, in this order: a baseline's
+    name, "last" (the newest run), "last~1" (the one before it), the id of a run or its first digits, or a commit or its
+    first digits.
 
     Raises:
-        UsageError: it means nothing here.
+        UsageError: the reference has no meaning here.
     """
     run = find_run(store, reference)
     rows = store.query(run=run) if run else store.query(commit=commit) if (commit := _commit(reference)) else []
@@ -88,7 +89,9 @@ def run_ids_of(store: DatabaseStore, reference: str) -> list[str]:
 
 
 def find_run(store: DatabaseStore, reference: str) -> str | None:
-    """The run that a baseline's name, "last", "last~1", or the first digits of an id mean; None where it is none."""
+    """Returns the run for a baseline's name, "last", "last~1", or the first digits of an id. None if there is no such
+    run.
+    """
     named = next((b.run_id for b in list_baselines(store) if b.name == reference), None)
     return named or nth_newest(store, reference) or _by_digits(store, reference)
 
@@ -123,7 +126,7 @@ def _unknown(store: DatabaseStore, reference: str) -> UsageError:
 
 
 def program(store: DatabaseStore, m: Measurement) -> bytes | None:
-    """The program that `m` ran; None where none was kept."""
+    """The program that `m` ran; None if no program was kept."""
     sha256 = m.program.sha256 if m.program else None
     return store.read(lambda c: program_of(c, sha256), None) if sha256 else None
 

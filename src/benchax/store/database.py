@@ -1,7 +1,7 @@
 """The store: measurements as rows of a database, SQLite by default, PostgreSQL by URL. The same code for both.
 
-What is asked and written is here; opening, locking and what can go wrong with the place is in `sqlite_file.py` and
-`server.py`; the tables are in `schema.py`.
+This module has the queries and the writes. `sqlite_file.py` and `server.py` open and lock the database, and handle its
+errors. The tables are in `schema.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class DatabaseLocation(Protocol):
     def write(self, work: Callable[[Connection], T]) -> T: ...
     def read(self, work: Callable[[Connection], T]) -> T: ...
     def tables_mark(self, connection: Connection) -> int | None:
-        """A number that changes with the tables, and costs far less than looking at them; None where there is none."""
+        """A number that changes with the tables, and is much cheaper than reading them; None if there is no such
+        number.
+        """
         ...
 
     def held_open(self) -> AbstractContextManager[None]: ...
@@ -94,7 +96,7 @@ class DatabaseStore:
     def __init__(self, place: DatabaseLocation) -> None:
         self.place = place
         self._current_mark: int | None = None
-        """That of tables which are up to date."""
+        """The mark of tables that are up to date."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r})"
@@ -104,7 +106,7 @@ class DatabaseStore:
         return self.place.where
 
     def held_open(self) -> AbstractContextManager[None]:
-        """To be entered by who appends many rows one after the other: each takes a third of the time."""
+        """Use this to append many rows one after the other: each then takes a third of the time."""
         return self.place.held_open()
 
     def append(self, m: Measurement) -> int:
@@ -117,7 +119,7 @@ class DatabaseStore:
         return self.write(lambda connection: insert_all(connection, records))
 
     def find_program(self, source: str) -> Program | None:
-        """The stored program that was exported from what has this digest; None where there is none, or no store."""
+        """Returns the stored program whose source has this digest; None if there is no such program, or no store."""
         try:
             # Without a look at the version, which takes longer than the rest: before 3 there is no such table.
             return self.place.read(lambda connection: program_from(connection, source))
@@ -145,7 +147,7 @@ class DatabaseStore:
         return EarlierRuns(source, medians)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Runs `work` in a transaction on tables that are up to date. For what else is kept beside the rows."""
+        """Runs `work` in a transaction on tables that are up to date. Use it for data other than rows."""
 
         def migrated(connection: Connection) -> T:
             self._migrate(connection)
@@ -271,7 +273,7 @@ def _row(id: int, name: str | None, params: str, variant: str, tag: str, *scalar
 
 
 def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint: str) -> Measurement | None:
-    """The newest row of a case with readings of this program, among the last few; None if there is none."""
+    """Returns the newest row of a case with readings of this program, among the last few; None if no row fits."""
     id = select(cases.c.id).where(cases.c.key == case_key(case)).scalar_subquery()
     newest = (
         select(measurements.c.id, measurements.c.document)

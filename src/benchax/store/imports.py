@@ -1,8 +1,8 @@
 """Results of other tools as measurements: pytest-benchmark's JSON (formats of 3.1 to 5.3).
 
-What the file does not say stays unknown: no stages, no memory, no JAX. Readings are kept if the file has them (as with
-`--benchmark-json`, or `--benchmark-save-data`); else the row has no samples, and a remark quotes the statistics, which
-cannot be derived again. Importing a file twice gives the same run, so that a store can tell.
+Facts that are not in the file stay unknown: no stages, no memory, no JAX. Readings are kept if the file has them (as
+with `--benchmark-json`, or `--benchmark-save-data`). Otherwise the row has no samples, and a remark quotes the
+statistics, which cannot be computed again. Importing a file twice gives the same run, so that a store can detect it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _readings(stats: Mapping[str, Any], iterations: int, where: str) -> tuple[fl
 
 
 def _number(value: Any) -> float | None:
-    """None for what is none, is not finite, or is beyond a float."""
+    """None for a value that is not a number, is not finite, or is beyond a float."""
     try:
         number = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
@@ -147,7 +147,7 @@ def _param(value: Any) -> Any:
 
 
 def _options(given: Mapping[str, Any]) -> Options:
-    """What is known of them. Nothing was verified, and no memory looked at."""
+    """The known options. Nothing was verified, and memory was not observed."""
     said = given.get("options")
     max_time_s = _number(cast("dict[str, Any]", said).get("max_time")) if isinstance(said, dict) else None
     bare = replace(DEFAULTS, timer=TIMER, verify="off", memory=False)

@@ -31,7 +31,7 @@ _PLAIN: dict[str, type] = {
     "candidate_value": float, "resolution": float, "cpu_ratio": float, "cpu_low": float, "cpu_high": float,
     "confirmed": bool, "is_by_cpu_time": bool,
 }  # fmt: skip
-"""What is taken as it stands where it is of this type."""
+"""Values of these types are taken as they are."""
 _HINTS = get_type_hints(Comparison)
 _WORDS = {name: set(get_args(_HINTS[name])) for name in ("metric", "verdict", "method")}
 _NAMES = {f.name for f in fields(Comparison)}

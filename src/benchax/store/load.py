@@ -97,7 +97,7 @@ class Rows(SavedAsPage, Sequence[Measurement]):
 
         Numbers are float64, counts and bytes too (exact up to 2**53), so that a number that was not measured can be
         NaN: here and in `to_pandas` only. Everything else is an object and loses nothing: texts of any length,
-        `params` as a dict, None where unknown.
+        `params` as a dict, None if unknown.
         """
         # Here, because NumPy takes 0.2 s to import.
         import numpy as np  # noqa: PLC0415
@@ -140,7 +140,7 @@ COLUMNS = (
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for by its text."""
+    """Replaces values that JSON cannot express with their text."""
     return value.text if isinstance(value, Opaque) else value
 
 

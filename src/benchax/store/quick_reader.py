@@ -1,7 +1,7 @@
-"""Reads what `benchax list`, `show` and `runs` ask of a database that is in order, without SQLAlchemy.
+"""Reads the data of `benchax list`, `show` and `runs` from a healthy database, without SQLAlchemy.
 
-SQLAlchemy takes 0.25 s to import, half of such a command. Only SQLite is read, of the newest schema, in a folder that
-may be written to. Of anything else the answer is None: then `DatabaseStore` reads it, and says what is wrong.
+SQLAlchemy takes 0.25 s to import, half of such a command. It only reads SQLite with the newest schema, in a folder with
+write permission. In all other cases the answer is None: then `DatabaseStore` reads it, and reports the error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def newest_rows(path: Path, limit: int | None) -> list[Row] | None:
 
 
 def get(path: Path, id: int) -> Measurement | None:
-    """As `Store.get`; None also where there is no such row."""
+    """As `Store.get`; None also if there is no such row."""
 
     def work(connection: sqlite3.Connection) -> Measurement | None:
         document = connection.execute("SELECT document FROM measurements WHERE id = ?", (id,)).fetchone()

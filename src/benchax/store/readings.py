@@ -17,7 +17,7 @@ not notice a damaged page that holds nothing else."""
 
 
 class DamagedRow(StoreError):
-    """What a database holds of a row is no row of ours."""
+    """The data of a row in a database is not a valid row of benchax."""
 
 
 def read_record(id: int, document: str, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:

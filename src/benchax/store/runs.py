@@ -33,7 +33,7 @@ def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]
 
 
 def nth_newest(store: DatabaseStore, reference: str) -> str | None:
-    """The run that "last", "last~1" (the one before it), ... means; None where it means none, or is no such word."""
+    """The run that "last", "last~1" (the one before it), ... means; None if it means none, or is no such word."""
     match = _LAST.fullmatch(reference)
     if match is None:
         return None

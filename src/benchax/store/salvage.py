@@ -1,7 +1,7 @@
-"""Saves what a damaged database file still holds: every row of which all parts can be read, under its old id.
+"""Saves the contents of a damaged database file: every row whose parts can all be read, under its old id.
 
-SQLite reads the file, in ranges of row ids that get smaller around damage. What it reads of a damaged page may be
-nonsense: a row counts only if its document is whole and fits its readings, a program only if it has its digest.
+SQLite reads the file, in ranges of row ids that get smaller around damage. Data from a damaged page can be nonsense. A
+row counts only if its document is whole and fits its readings; a program only if it has its digest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Salvaged:
 
     rows: int
     least: int
-    """So many rows there were, at least."""
+    """The database had at least this many rows."""
     others: int = 0
     """Baselines and comparisons."""
 
@@ -102,7 +102,7 @@ class _Salvage:
         return Salvaged(rows, max([0, self._last(measurements) or 0, *documents, *arrays]), self.others)
 
     def _read(self, table: Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Reads these columns of each row that can be read. Indexes are left aside: they may be damaged too."""
+        """Reads these columns of each row that can be read. Indexes are left aside: they can be damaged too."""
         query = f"SELECT {', '.join(columns)} FROM {table.name} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
         known = self._last(table)
         waiting = [(1, self.most if known is None else known)]

@@ -3,7 +3,7 @@
 One text works for SQLite and PostgreSQL. Scalar columns are for questions, `document` is the truth (`codec.py`)
 without the readings, and `samples` holds these as arrays: elapsed_s little-endian float64, disturbed one byte each.
 
-Programs of baselines are kept once each, under the digest of their content, beside the rows that have them.
+Programs of baselines are kept once each, under the digest of their content, separately from their rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from benchax.model import CaseId, Program
 
 
 class AnyText(TypeDecorator[str]):
-    """Text that may hold what databases refuse: NUL (PostgreSQL) and lone surrogates (both).
+    """Text that can hold characters that databases refuse: NUL (PostgreSQL) and lone surrogates (both).
 
     Such a text is stored as a JSON string, known by its leading quotation mark; so is one that begins with such a
     mark. All others are stored as they are, so that people can ask for them in SQL.
@@ -196,7 +196,7 @@ def _version_2(connection: Connection) -> None:
 
 
 def _version_3(connection: Connection) -> None:
-    """What programs were exported from, so that one that is stored is not exported again."""
+    """Adds the digest of each program's source, so that a stored program is not exported again."""
     metadata.create_all(connection, tables=[program_sources], checkfirst=False)
     connection.execute(update(meta).where(meta.c.name == "schema").values(value="3"))
 
@@ -246,7 +246,7 @@ def version(connection: Connection, where: str) -> int:
 
 
 def read_version(connection: Connection) -> int:
-    """What `meta` says, which must be there."""
+    """Returns the version in `meta`, which must be there."""
     return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
 
 
@@ -270,11 +270,11 @@ _PROGRAM_FROM = (
 
 
 def program_from(connection: Connection, source: str) -> Program | None:
-    """The program that was exported from this, without its content; None where none is stored."""
+    """Returns the program that was exported from this source, without its content; None if it is not stored."""
     found = connection.execute(_PROGRAM_FROM, {"source": source}).first()
     return None if found is None else Program(found[0], found[1], source=source)
 
 
 def program_of(connection: Connection, sha256: str) -> bytes | None:
-    """None where there is none."""
+    """Returns the content of a program; None if it is not stored."""
     return connection.execute(select(programs.c.content).where(programs.c.sha256 == sha256)).scalar()

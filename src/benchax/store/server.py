@@ -54,7 +54,7 @@ class Server:
 
     @contextmanager
     def held_open(self) -> Generator[None, None, None]:
-        """One connection serves all transactions of this process meanwhile; one that was cut is made anew."""
+        """One connection serves all transactions of this process inside the block; a lost connection is made again."""
         if self._held is not None:
             yield
             return

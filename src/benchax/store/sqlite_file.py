@@ -1,12 +1,12 @@
-"""One SQLite file that many processes write: opening it, one writer at a time, damage, and errors put into words.
+"""Handles one SQLite file that many processes write: opening, one writer at a time, damage, and readable errors.
 
-A connection lives for one transaction. So nothing of SQLite is ever inherited over a fork, which would corrupt the
-file, and at rest there is one file without a -wal beside it, which can be copied. It costs about 1 ms per row, three
-waits for the disk; whoever has many rows to write holds the file open meanwhile (`held_open`).
+A connection lives for one transaction. So a fork never inherits a connection, which would corrupt the file. At rest
+there is one file without a -wal, which can be copied. A transaction costs about 1 ms per row, for three waits for the
+disk. Callers that write many rows hold the file open (`held_open`).
 
-Writers queue at a lock file of their own, `<file>-lock`, and not only at SQLite's locks, for two reasons. Whoever
-finds the file damaged and moves it away knows that nobody is writing to it. And SQLite 3.7.0 to 3.51.2 can corrupt
-a database in WAL mode when two connections write and checkpoint in the same instant (sqlite.org/wal.html#walresetbug).
+Writers queue at a separate lock file, `<file>-lock`, and not only at SQLite's locks, for two reasons. First, a process
+that moves a damaged file away knows that no other process writes to it. Second, SQLite 3.7.0 to 3.51.2 can corrupt a
+database in WAL mode when two connections write and checkpoint in the same instant (sqlite.org/wal.html#walresetbug).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class SqliteFile:
         return SqliteFile, (self.path,)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Runs `work` in a transaction, alone among all processes, and commits.
+        """Runs `work` in a transaction and commits. No other process writes at the same time.
 
-        A damaged file is set aside under another name, with a warning, and `work` runs on a new one, which has every
-        row that could be read.
+        A damaged file gets another name, with a warning. `work` then runs on a new file, which has every row that could
+        be read.
 
         Raises:
             StoreError: the place cannot be written. Nothing was stored.
@@ -74,7 +74,7 @@ class SqliteFile:
     def read(self, work: Callable[[Connection], T]) -> T:
         """Runs `work` on one consistent state of the file. Changes nothing, so a read-only folder will do.
 
-        Unless the file is damaged and holds rows: then it is replaced as by `write`, where that is permitted.
+        One exception: a damaged file that holds rows is replaced as by `write`, if that is permitted.
 
         Raises:
             StoreError: there is no file, or it cannot be read.
@@ -108,7 +108,7 @@ class SqliteFile:
             raise _in_words(error, "read", self.where) from error
 
     def _refuse_other_kinds(self, verb: str) -> None:
-        """Opening a fifo would wait for somebody at its other end."""
+        """Opening a fifo would wait for another process at its other end."""
         if self.path.exists() and not self.path.is_file():
             raise StoreError(f"cannot {verb} {self.where}: it is no regular file", *_NOT_PERMITTED)
 
@@ -246,11 +246,12 @@ class SqliteFile:
         return connection
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """Read and write where that is permitted, because only such a connection leaves no -wal and -shm behind.
+        """Connects to read and write if that is permitted, because only such a connection leaves no -wal and -shm
+        behind.
 
-        Elsewhere SQLite refuses a file in WAL mode, unless it is told that nobody changes the file. Another user may:
-        then, for the few milliseconds of a write, a reading may fail. Not if there are rows in the -wal: those would
-        be overlooked.
+        Without write permission, SQLite refuses a file in WAL mode unless the connection declares it immutable. Another
+        user can still change it: then a read can fail during the few milliseconds of a write. Files with rows in the
+        -wal are not opened this way, because those rows would be missed.
         """
         wal = Path(f"{self.where}-wal")
         if os.access(self.path.parent, os.W_OK):
@@ -275,7 +276,7 @@ def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
 
 
 def _set_aside(path: Path) -> Path:
-    """Renames the file and its companions. The database last: a -wal must never wait beside a new database."""
+    """Renames the file and its companions. The database comes last: a -wal must never wait next to a new database."""
     stamp = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     aside = Path(stamp)
     number = 1
@@ -289,7 +290,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _original(error: BaseException) -> BaseException:
-    """What sqlite3 raised, under what SQLAlchemy made of it."""
+    """Returns the exception of sqlite3 that SQLAlchemy has wrapped."""
     return error.orig if isinstance(error, DBAPIError) and error.orig else error
 
 

@@ -1,7 +1,7 @@
-"""What a site of the history reads: which cases have something new, then case by case, never all rows at once.
+"""Queries for a site of the history: the cases with something new, then one case at a time, never all rows at once.
 
-A store only grows. So what `list_activity` has seen is a state that later readings are held to: rows that are written
-meanwhile are left for the next time.
+A store only grows. So later queries use the state that `list_activity` has seen: rows that are written in between are
+left for the next time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CaseActivity:
     case: CaseId
     rows: int
     newest_row: int
-    """The greatest id; 0 where there is none."""
+    """The greatest id; 0 if there are no rows."""
     comparisons: int
     newest_comparison: int
 
@@ -103,7 +103,7 @@ def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
 
 
 def read_comparisons(store: DatabaseStore, found: CaseActivity, reader: LeanReader) -> list[Comparison]:
-    """The comparisons of a case without their samples, oldest first. Raises `FormatError` where one is damaged."""
+    """The comparisons of a case without their samples, oldest first. Raises `FormatError` if one is damaged."""
     if not found.comparisons:
         return []
     c = comparisons.c

@@ -1,1 +1,1 @@
-"""What JAX does behind a call, counted: traces, lowerings, compilations, cache hits."""
+"""Counts JAX's work behind a call: traces, lowerings, compilations, cache hits."""

@@ -1,9 +1,10 @@
-"""Watches JAX's persistent compilation cache: is it on, what was read, written, and too quick to keep.
+"""Watches JAX's persistent compilation cache: whether it is on, and the programs read, written, or too quick to keep.
 
-JAX sends an event for a program that it reads and one for a program that it hands over to be written, and none for a
-program that it does not keep: that is seen here by what is missing between one compile event and the next of a thread.
-A program counts as too quick when its compile event was below the threshold; that event includes a little more than
-what JAX compares, so that one just above may be told as "not kept".
+JAX sends an event for a program that it reads and one for a program that it hands over to be written. It sends no event
+for a program that it does not keep. This module detects such a program: there is no cache event between one compile
+event and the next of a thread. A program counts as too quick when its compile event was below the threshold. That event
+includes a little more than the time that JAX compares, so a program just above the threshold can be reported as "not
+kept".
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _why_off() -> str | None:
 
 
 def _folder(directory: str | None) -> Folder | None:
-    """Entries are the files that JAX names …-cache; XLA's own caches beside them are not counted."""
+    """Returns the folder's content. Entries are the files that JAX names …-cache; XLA's own caches next to them do not
+    count."""
     if directory is None or "://" in directory or not Path(directory).is_dir():
         return None
     sizes: list[int] = []

@@ -1,17 +1,18 @@
 """Counts what JAX traces, lowers and compiles while a block runs, from the events of `jax.monitoring`.
 
-Costs nothing on a warm call: JAX sends no event there. Counts everything that this thread compiles, so also the
-one-operation programs of eager operations (`jnp.ones(4)` compiles a broadcast), and nothing of other threads.
+It costs nothing on a warm call, because JAX sends no event there. It counts everything that this thread compiles, and
+nothing of other threads. That includes the one-operation programs of eager operations (`jnp.ones(4)` compiles a
+broadcast).
 
-What the three kinds of event mean (jax 0.6.2 to 0.10.2):
+The meaning of the three kinds of event (jax 0.6.2 to 0.10.2):
 
     trace    one per Python function traced; up to jax 0.8.0 (and not in 0.10.2) also one per `jnp` function inside
              that was never traced before, so count nothing by it
     lower    one per module written out as StableHLO
-    compile  one per program that XLA was asked for, also when the answer came from the persistent cache, also when
+    compile  one per program that JAX requested from XLA, also when the answer came from the persistent cache, also when
              it failed
 
-Their seconds are of JAX's own clock, `time.time()`, which is not monotonic: good for a hint, not for a stage.
+Their seconds come from JAX's own clock, `time.time()`, which is not monotonic: good for a hint, not for a stage.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class CompileEvent(NamedTuple):
 
 @dataclass(eq=False)
 class CompileLog:
-    """What happened so far; grows while the block runs and stays as it is afterwards."""
+    """The events so far. It grows while the block runs and does not change afterwards."""
 
     events: list[CompileEvent] = field(default_factory=list)
     cache_hits: int = 0
@@ -58,8 +59,8 @@ class CompileLog:
     cache_misses: int = 0
     """Programs *written* to the persistent cache: one too small or too quick to keep is neither a hit nor a miss."""
     is_reliable: bool = True
-    """Settled when the block ends. False: somebody called `jax.monitoring.clear_event_listeners()` meanwhile, and
-    events are missing; or this JAX has no way to take a listener away, and so none to tell."""
+    """Settled when the block ends. False: other code called `jax.monitoring.clear_event_listeners()` during the block,
+    and events are missing. Or this version of JAX cannot remove a listener, so this is unknown."""
 
     @property
     def compiles(self) -> int:
@@ -74,9 +75,9 @@ class CompileLog:
 
 @contextlib.contextmanager
 def watch_compiles() -> Iterator[CompileLog]:
-    """Yields a live log of what the current thread traces, lowers and compiles inside the block.
+    """Yields a live log of the traces, lowerings and compilations of the current thread inside the block.
 
-    Blocks may be nested: each sees all that happens inside it.
+    You can nest blocks: each sees everything that happens inside it.
     """
     log = CompileLog()
     thread = threading.get_ident()

@@ -1,10 +1,10 @@
 """Which call does JAX compile for? Read from the stack of the thread that compiles, while it compiles.
 
-The events of `jax.monitoring` carry a name and no more. The function and its arguments stand in the frames of
-`jax/_src/pjit.py` that wait for the program: reading them costs nothing on a warm call, where there are no such frames.
+The events of `jax.monitoring` carry only a name. The function and its arguments are in the frames of `jax/_src/pjit.py`
+that wait for the program: reading them costs nothing on a warm call, which has no such frames.
 
-This is private to JAX, and this is the one place that knows it. Tried on jax 0.6.2 to 0.12.0.1. Where a frame or
-a local is not there, the call is known by the event's name alone, and its reason is "not known".
+These frames are private to JAX, and only this module knows them. Tried on jax 0.6.2 to 0.12.0.1. If a frame or a local
+is missing, the call is known by the event's name alone, and its reason is "not known".
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WRAPPERS = {
     (str(Path("flax", "nnx", "transforms", "compilation.py")), "lower"): lambda found: found["self"].fun,
     (str(Path("jax", "_src", "pmap.py")), "wrapped"): lambda found: _mapped_function(found["infer_params"]),
 }
-"""Functions of libraries that give `jax.jit` other arguments than the user gave them, by file and name, and how to
-reach the user's function from their locals; theirs are `args` and `kwargs` (equinox 0.13.8, flax 0.12.8, and pmap of
-jax 0.12)."""
+"""Library functions that pass other arguments to `jax.jit` than the user passed to them, by file and name. Each has a
+way to reach the user's function from its locals. The user's arguments are `args` and `kwargs` (equinox 0.13.8, flax
+0.12.8, and pmap of jax 0.12)."""
 _SETTINGS = (
     "donate_argnums",
     "donate_argnames",
@@ -49,7 +49,7 @@ _SETTINGS = (
     "backend",
     "compiler_options_kvs",
 )
-"""What `jax.jit` was given, as far as it makes another program."""
+"""The parts of the arguments of `jax.jit` that lead to another program."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class JaxCall:
     """The call that JAX works for. Holds the user's arrays: it must not outlive the event."""
 
     fun: Any
-    """None: it could not be seen, or there is none."""
+    """None: it was not visible, or it does not exist."""
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     settings: Mapping[str, Any]
@@ -70,7 +70,7 @@ class JaxCall:
     is_seen: bool = True
     """False: nothing is known of it but the name in the event."""
     user: UserCall | None = None
-    """What the user called, where a library stands between that and `jax.jit`."""
+    """The user's call, if a library is between it and `jax.jit`."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class UserCall:
 
 
 _compiled: weakref.WeakKeyDictionary[Any, JaxCall] = weakref.WeakKeyDictionary()
-"""Of programs that were compiled by hand: for which call, without its arrays."""
+"""The call of each program that was compiled by hand, without its arrays."""
 
 
 def note_compiled(compiled: Any, call: JaxCall) -> None:
@@ -97,13 +97,13 @@ def note_compiled(compiled: Any, call: JaxCall) -> None:
 
 
 def without_arrays(call: JaxCall) -> JaxCall:
-    """What may be kept of it."""
+    """Returns the parts of the call that can be kept."""
     user = call.user and replace(call.user, args=(), kwargs={})
     return replace(call, args=(), kwargs={}, user=user)
 
 
 def function_of(compiled: Any) -> Any:
-    """Of which function it is; None where nobody has noted it."""
+    """Returns the function of a compiled program, or None if no record of it exists."""
     call = _compiled.get(compiled)
     return call and call.fun
 
@@ -128,8 +128,8 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
 
 
 def compiling() -> Any:
-    """The closed jaxpr that is being compiled below this call on the stack, as from a listener; None where it cannot be
-    seen, as of a program that was lowered by hand."""
+    """Returns the closed jaxpr that is being compiled below this call on the stack, as from a listener. Returns None if
+    it is not visible, as for a program that was lowered by hand."""
     for frame in _frames(sys._getframe(1)):
         if frame.f_code.co_filename.endswith(_PJIT):
             jaxpr = frame.f_locals.get("jaxpr")
@@ -138,14 +138,14 @@ def compiling() -> Any:
 
 
 def user_line() -> str | None:
-    """file:line of the nearest line of the user's own files on this thread's stack; of a library's, where there is
-    none."""
+    """Returns file:line of the nearest line of the user's own files on this thread's stack, or of a library's if there
+    is no such line."""
     return _user_line(list(_frames(sys._getframe(1))))
 
 
 def _user_call(stack: list[FrameType]) -> UserCall | None:
-    """The call of a library's wrapper right around a jitted call; None where there is none, or it is unlike those we
-    know."""
+    """Returns the call of a library's wrapper right around a jitted call. Returns None if there is no such call, or it
+    is unlike those we know."""
     for frame in stack:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if owner_of(file) == "user":
@@ -214,7 +214,7 @@ def _settings(info: Any) -> dict[str, Any]:
 
 
 def _user_line(stack: list[FrameType]) -> str | None:
-    """The nearest line of the user's own files; of a library, where there is none."""
+    """Returns the nearest line of the user's own files, or of a library if there is no such line."""
     files = [frame for frame in stack if not _is_machinery(frame.f_code.co_filename)]
     own = [frame for frame in files if owner_of(frame.f_code.co_filename) == "user"]
     nearest = (own or files or [None])[0]

@@ -23,7 +23,7 @@ FIRST_BODY = (
     "compiles in each call"
 )
 WRAPPERS = 20
-"""That are looked into, around one function; more are none."""
+"""The number of wrappers around one function that are inspected. Any further wrappers are ignored."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class FunctionLocation:
     defined: str | None
     is_eager: bool
     wrappers: tuple[CodeType, ...] = ()
-    """What is called in fact: jax.vmap(f) and jax.grad(f) are both defined where f is, and are not one function."""
+    """The functions that are really called: jax.vmap(f) and jax.grad(f) are both defined at f, and are not one
+    function."""
 
 
 @dataclass
 class _History:
-    """What is known of one function object."""
+    """The history of one function object."""
 
     still: weakref.ref[Any] | None
     """The object, as long as it lives: a number from `id` may be given again."""
@@ -100,8 +101,8 @@ class WatchedFunctions:
         return (_first(history, now, was_traced=was_traced),)
 
     def _before(self, history: _History, now: Signature, *, was_traced: bool) -> list[Signature]:
-        """Without what may be the trace of this very call: under a transformation JAX sends no event of it, so that it
-        is there already when the function is met."""
+        """Excludes signatures that can come from the trace of this very call. Under a transformation JAX sends no event
+        for it, so it exists already when the function is first seen."""
         before = history.before or []
         if self._from_start:
             return []  # traces inside other functions; no program was compiled for them
@@ -157,7 +158,7 @@ def _weak(fun: Any) -> weakref.ref[Any] | None:
 
 
 def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
-    """Returns where the function that is called stands; where it cannot be seen, the event's name has to do."""
+    """Returns the location of the called function. If it is not visible, the event's name replaces it."""
     if call.fun is None:
         name = program_name(event_name) or "a function"
         return FunctionLocation(f"{name}, inside a transformation" if call.is_seen else name, None, False)
@@ -180,7 +181,8 @@ def program_name(event_name: str | None) -> str | None:
 
 
 def _codes(fun: Any) -> Iterator[CodeType]:
-    """Yields the codes of a function, of what it wraps, and of what these call: jax.vmap(f) holds f in a closure."""
+    """Yields the codes of a function, of the functions that it wraps, and of their closures: jax.vmap(f) holds f in a
+    closure."""
     for _ in range(WRAPPERS):
         held = [cell.cell_contents for cell in getattr(fun, "__closure__", None) or () if cell != CellType()]
         yield from (f.__code__ for f in (fun, *held) if isinstance(f, FunctionType))

@@ -1,8 +1,9 @@
-"""Sees functions that are compiled by hand, `jax.jit(f).lower(...).compile()`, and notes whose program that makes.
+"""Sees functions that are compiled by hand, `jax.jit(f).lower(...).compile()`, and records the function of each
+program.
 
-JAX tells of such a compilation by its name alone, and its `jax.stages.Compiled` knows neither the function nor what it
-was lowered with. Both are on the stack while `lower` runs (`frames.py`); methods of the public `jax.stages.Traced` and
-`jax.stages.Lowered` are wrapped meanwhile. What is lowered of a `Traced` that was kept is not seen.
+JAX reports such a compilation by its name alone. Its `jax.stages.Compiled` knows neither the function nor the arguments
+of the lowering. Both are on the stack while `lower` runs (`frames.py`); methods of the public `jax.stages.Traced` and
+`jax.stages.Lowered` are wrapped during that time. Lowerings of a `Traced` from before are not seen.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from benchax.watching import frames
 from benchax.watching.frames import JaxCall
 
 Lowering = Callable[[JaxCall, Any], Callable[[float], None]]
-"""Told of a call of `lower` and the closed jaxpr that it has made; returns what is told the seconds that compiling it
-took."""
+"""Receives a call of `lower` and the closed jaxpr that it made. Returns a function that receives the seconds of the
+compilation."""
 
 
 @contextlib.contextmanager
 def watch_lowering(hear: Lowering) -> Iterator[None]:
-    """Of all threads, inside the block. One at a time."""
+    """Watches all threads, inside the block. Only one block at a time is possible."""
     traced_class: Any = jax.stages.Traced
     lowered_class: Any = jax.stages.Lowered
     lower, compile_it = traced_class.lower, lowered_class.compile

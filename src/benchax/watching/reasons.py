@@ -1,4 +1,5 @@
-"""Why a program was compiled: its signature beside the nearest one before it, each difference in a plain sentence."""
+"""Why a program was compiled: its signature compared with the nearest earlier one, with a sentence for each
+difference."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from benchax.specs import short_dtype
 from benchax.watching.signatures import LONGEST, ArrayLeaf, Signature, text
 
 MOST = 5
-"""Differences that are told one by one."""
+"""Up to this many differences are listed one by one."""
 BEYOND_THE_TRACE = ("committed", "sharding", "settings")
 """Reasons to compile again what need not be traced again."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -182,7 +183,7 @@ def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
 
 
 def _under(name: str, s: Signature) -> dict[str, str]:
-    """What stands at each path of one argument: of an array its shape, of anything else its text."""
+    """Returns the value at each path of one argument: for an array its shape, for anything else its text."""
     found = {**s.attributes, **{path: f"an array {leaf}" for path, leaf in s.leaves.items()}}
     return {path: text for path, text in found.items() if _is_part(path, name)}
 
@@ -247,7 +248,7 @@ def _leaf(path: str, now: ArrayLeaf, then: ArrayLeaf) -> Iterator[Reason]:
 
 
 def _with(now: ArrayLeaf, then: ArrayLeaf) -> str:
-    """The dtype is told apart, so that a shape's sentence shows no other change."""
+    """The sentence shows the dtype separately, so that a sentence about a shape shows no other change."""
     return str(now) if now.dtype == then.dtype else str(now).replace(short_dtype(now.dtype), short_dtype(then.dtype), 1)
 
 

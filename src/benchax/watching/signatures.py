@@ -1,4 +1,4 @@
-"""What one call looked like to JAX: the shape, dtype and place of each array, static values, structure, configuration.
+"""One call as JAX saw it: the shape, dtype and place of each array, static values, structure, configuration.
 
 Holds texts and small values only, never the user's arrays. Paths are as users write them: params['w'][0].
 """
@@ -31,7 +31,7 @@ HIDDEN = "_pytree__"
 
 
 def attributes(value: Any, path: str) -> dict[str, Any]:
-    """What is no array: None, numbers, strings, functions, dtypes."""
+    """Returns the values that are not arrays: None, numbers, strings, functions, dtypes."""
     found: dict[str, Any] = {}
     for where, one in _walk(value, path, DEEPEST, set()):
         if len(found) >= MOST:
@@ -103,7 +103,7 @@ class StaticValue:
     text: str
     value: Any = field(repr=False)
     by_identity: bool
-    """Its class has no __eq__ of its own: each instance is another value."""
+    """Its class does not define __eq__: each instance is another value."""
 
     @property
     def short(self) -> str:
@@ -119,12 +119,12 @@ class Signature:
     keywords: frozenset[str]
     """Arguments given by keyword."""
     settings: Mapping[str, Any]
-    """What jax.jit was given; empty where only the trace was seen."""
+    """The arguments of jax.jit; empty if only the trace was seen."""
     config: Mapping[str, Any]
     transformation: str = ""
     """A derivative, vmap: what the call was made under."""
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What stands beside the arrays in the structures: model.activation, opt_state.mask, by path, as text."""
+    """The values next to the arrays in the structures: model.activation, opt_state.mask, by path, as text."""
     is_abstract: bool = False
     """Read from JAX's cache of traces: of a call that was made before the watch began."""
 
@@ -134,7 +134,7 @@ class Signature:
 
 
 def of(call: JaxCall, config: Mapping[str, Any] | None = None, *, is_abstract: bool = False) -> Signature:
-    """The signature of a call, under the present configuration where none is given."""
+    """Returns the signature of a call, under the present configuration if none is given."""
     if call.user is not None:
         try:
             return _of(call, config, is_abstract=is_abstract)
@@ -241,14 +241,14 @@ def _leaf(value: Any) -> ArrayLeaf:
 
 
 def _abstract(value: Any) -> Any:
-    """What JAX makes of it. An abstract value, such as `ShapeDtypeStruct`, is one already."""
+    """Returns JAX's abstract form of a value. An abstract value, such as `ShapeDtypeStruct`, stays unchanged."""
     if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic):
         return value if hasattr(value, "weak_type") else getattr(value, "aval", value)
     return jax.typeof(value)
 
 
 def describe_placement(sharding: Any) -> str:
-    """Where an array lies: CpuDevice(id=0); P('x',) over {'x': 2}."""
+    """Returns the place of an array: CpuDevice(id=0); P('x',) over {'x': 2}."""
     if isinstance(sharding, jax.sharding.NamedSharding):
         # As newer versions of JAX write it.
         return f"{str(sharding.spec).replace('PartitionSpec', 'P')} over {dict(sharding.mesh.shape)}"

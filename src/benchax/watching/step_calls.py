@@ -1,9 +1,9 @@
-"""The steps of a program by its calls: in which of them something was compiled.
+"""The steps of a program, found by its calls, and the steps in which something was compiled.
 
-On a warm call JAX sends no event, so a watch alone knows no steps. Where transfers are watched, every call is seen
-(`transfers.py`), and how often which function was called says where the rounds of the loop begin, by the same rule as
-in a profile (`repeating.py`). A profile chooses the function that most time goes into; here, where no time can be
-trusted, it is the jitted one that took longest to compile. Steps have no times for the same reason.
+On a warm call JAX sends no event, so a watch alone knows no steps. If transfers are watched, every call is seen
+(`transfers.py`). The number of calls of each function shows where the rounds of the loop begin, by the same rule as in
+a profile (`repeating.py`). A profile chooses the function with the most time. Here no time is reliable, so it is the
+jitted function that took longest to compile. Steps have no times for the same reason.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from benchax.watching.frames import calling
 from benchax.watching.functions import FunctionLocation, place_of
 
 MOST_CALLS = 10_000_000
-"""So many are remembered, in 16 bytes each; what comes later belongs to the last step."""
+"""This many calls are remembered, in 16 bytes each; later calls belong to the last step."""
 LAST, LAST_CALLS = 0.2, 1.5
-"""The last call of a step may lie so far before the end, as a part of all calls, or by so many steps."""
+"""The last call of a step can be this far before the end, as a share of all calls, or as a number of steps."""
 
 
 class StepCalls:
@@ -56,7 +56,7 @@ class StepCalls:
         return code
 
     def find(self) -> WatchedSteps | None:
-        """None where no call repeats until the end."""
+        """Returns None if no call repeats until the end."""
         sequence, compiled = np.array(self._codes, np.int64), np.array(self._compiled, np.int64)
         places = list(self._places)
         calls = {i: np.flatnonzero(sequence == i) for i in range(len(places))}

@@ -1,19 +1,20 @@
 """Names the lines that move data between host and device without `jax.device_put` or `jax.device_get`.
 
-Host to device: arguments of jitted functions and eager operations that are NumPy arrays or Python numbers: what
-`jax.transfer_guard("disallow")` refuses, but all of it, not just the first, and with its line. Device to host: what
-`float(x)`, `if x:`, `print(x)`, `x.tolist()` and NumPy read; each of them waits for the result.
+Host to device: NumPy arrays and Python numbers as arguments of jitted functions and eager operations.
+`jax.transfer_guard("disallow")` refuses the same, but this module finds all of them, not just the first, and their
+lines. Device to host: reads by `float(x)`, `if x:`, `print(x)`, `x.tolist()` and NumPy; each of them waits for the
+result.
 
-JAX's own guard raises at the first transfer, or logs from C++ to file descriptor 2 without a line, and sees nothing of
-device to host on CPU. So this looks inside JAX, and this is the one place that does:
+JAX's own guard raises at the first transfer, or logs from C++ to file descriptor 2 without a line. On CPU it does not
+see transfers from device to host. So this module looks inside JAX, and no other module does:
 
-* Calls of jitted functions are kept off JAX's fast path, on which no Python runs: a configuration entry that is part of
-  the key of that path only makes it miss, and the slow path is told to leave nothing there. Nothing is traced or
-  compiled again. A warm call takes about ten times as long meanwhile: do not time inside the block.
-* Calls of a `jax.stages.Compiled` are seen at its `__call__`, with its function where that was noted (`lowering.py`).
-* `ArrayImpl._value` is what all reading of arrays in Python goes by.
+* Calls of jitted functions are kept off JAX's fast path, on which no Python runs. A configuration entry in the key of
+that path makes it miss, and the slow path leaves nothing there. Nothing is traced or compiled again. A warm call takes
+about ten times as long during the block: do not time inside it.
+* Calls of a `jax.stages.Compiled` are seen at its `__call__`, with its function if that was recorded (`lowering.py`).
+* All reading of arrays in Python uses `ArrayImpl._value`.
 
-All are as before when the last block ends. Tried on jax 0.10.2 to 0.12.0.1; where a part is not there, its direction is
+The last block restores all of them at its end. Tried on jax 0.10.2 to 0.12.0.1. If a part is missing, its direction is
 missing from `Transfers.sees`, and a remark says so.
 """
 
@@ -62,7 +63,7 @@ _calls = itertools.count()
 _called = 0
 _looked_s = 0.0
 _told_at: dict[tuple[Direction, str | None, str], int] = {}
-"""Which call was the last one when a line was told of."""
+"""The number of the last call when a line was reported."""
 
 
 @contextlib.contextmanager
@@ -121,8 +122,8 @@ def watch_transfers(
 
 
 class BatchedCall:
-    """A jitted function that is called under `vmap` or a derivative from Python: JAX runs a program that it has made of
-    the function, which is known by name and place only."""
+    """A jitted function that is called under `vmap` or a derivative from Python. JAX runs a program made from the
+    function, which is known by name and place only."""
 
     def __init__(self, name: str, defined: str, is_of_jax: bool) -> None:
         self.__name__, self.defined, self.is_of_jax = name, defined, is_of_jax
@@ -268,7 +269,7 @@ def _batched_call(params: Any) -> BatchedCall:
 
 
 def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A program compiled by hand has a fast path of its own, behind this method."""
+    """Records calls of compiled programs. A program compiled by hand has its own fast path, behind this method."""
 
     # `frames.py` knows this function and its arguments by their names.
     def call_compiled(compiled: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -340,7 +341,7 @@ def _reading_of_arrays() -> None:
 
 @contextlib.contextmanager
 def reads_unseen() -> Iterator[None]:
-    """What this thread reads of arrays inside is ours, not the user's, and nobody is told."""
+    """Hides this thread's own reads of arrays inside the block: they come from benchax, not from the user."""
     before = getattr(_busy, "is_reading", False)
     _busy.is_reading = True
     try:

@@ -4,8 +4,8 @@
         train()
     print(w)
 
-Costs nothing on a warm call, where JAX sends no event; `benchmarks/watch_cost.py` shows it. What an event means is told
-in `compiles.py`; how the call behind it is found, in `frames.py`.
+It costs nothing on a warm call, where JAX sends no event; `benchmarks/watch_cost.py` shows it. `compiles.py` explains
+the meaning of an event, and `frames.py` finds the call behind it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from benchax.watching.functions import FunctionLocation, WatchedFunctions, place
 
 @contextlib.contextmanager
 def watch(threads: Threads = "this", *, ignored: frozenset[CodeType] = frozenset()) -> Iterator[Watch]:
-    """Yields a live `Watch` of what is traced, lowered and compiled inside the block; it stays afterwards.
+    """Yields a live `Watch` of the traces, lowerings and compilations inside the block; it stays valid afterwards.
 
-    Blocks may be nested: each sees all that happens inside it. As a decorator, `@benchax.watch()`, it works but shows
-    nothing.
+    You can nest blocks: each sees everything that happens inside it. As a decorator, `@benchax.watch()`, it works but
+    shows nothing.
 
     Args:
-        threads: "this" counts what the thread that entered the block compiles; "all" counts every thread.
-        ignored: functions by their code; what is compiled below them does not count.
+        threads: "this" counts the compilations of the thread that entered the block; "all" counts every thread.
+        ignored: functions by their code; compilations below them do not count.
 
     Raises:
-        UsageError: threads is neither.
+        UsageError: threads is neither of the two.
 
     Example:
         >>> step = jax.jit(lambda x: x + 1)
@@ -76,7 +76,7 @@ def main_thread_share(found: Watch) -> float | None:
 
 @dataclass
 class _Building:
-    """A program between its trace and its compilation. A thread may hold several: lowered by hand, compiled later."""
+    """A program between its trace and its compilation. A thread can have several: lowered by hand, compiled later."""
 
     fun: int | None
     """By its id; None where the call could not be seen."""
@@ -168,7 +168,7 @@ class _Recorder:
         self._count(building.place, kind, seconds, from_cache=from_cache, is_nested=call.is_nested)
 
     def _begin_building(self, call: JaxCall, place: FunctionLocation, kind: Kind) -> _Building:
-        """What this event is a step of: begun by an earlier event, or now."""
+        """Returns the program that this event is a step of. An earlier event began it, or it begins now."""
         key = threading.get_ident(), place.name
         fun = None if call.fun is None else id(call.fun)
         found = self._building.get(key)

@@ -1,6 +1,6 @@
-"""What a task returns, on its way back: JSON by the annotation of the task (`json_values.py`), arrays and bytes beside.
+"""The return value of a task on its way back: JSON by the task's annotation (`json_values.py`), plus arrays and bytes.
 
-Nothing of an answer is unpickled: it comes out of a process in which the user's code ran. JSON and plain bytes can be
+No part of an answer is unpickled: it comes from a process in which the user's code ran. JSON and plain bytes can be
 wrong, but do no harm.
 """
 
@@ -66,10 +66,10 @@ def unpack(sections: Sequence[memoryview], hint: Any) -> Any:
 
 
 def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
-    """What `rebuild_arrays` needs. A typed PRNG key becomes its data (uint32).
+    """Returns the input of `rebuild_arrays`. A typed PRNG key becomes its data (uint32).
 
     Raises:
-        TypeError: what it holds is not a number, a truth value or text of fixed length.
+        TypeError: its elements are not numbers, truth values or texts of fixed length.
     """
     if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)

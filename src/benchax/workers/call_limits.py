@@ -1,6 +1,6 @@
-"""What a call in a worker may take before it is ended.
+"""The limits of a call in a worker.
 
-Each stage has its own limit, so that a long compilation does not eat what the run may take.
+Each stage has its own limit, so that a long compilation does not use the time of the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _unlimited(stage: str) -> None:
 
 @dataclass(frozen=True)
 class CallLimits:
-    """What a call may take before it is ended."""
+    """The time and memory that a call can use before it is ended."""
 
     stage_s: Callable[[str], float | None] = _unlimited
     """Seconds of wall-clock time for a stage, asked when it begins; None: no limit."""

@@ -1,12 +1,12 @@
-"""Messages between processes over a Unix socket: JSON, with bytes and file descriptors beside it.
+"""Messages between processes over a Unix socket: JSON, with bytes and file descriptors.
 
-A frame is a header, a JSON object and sections of bytes. Sections travel in the frame while they are small; else all of
-them lie in one memory file (`memfd_create`; elsewhere an unlinked temporary file), whose descriptor travels instead:
-64 MiB through a socket took 158 ms, through a memory file 22 ms (two copies).
+A frame is a header, a JSON object and sections of bytes. Small sections travel in the frame. Larger ones are all in one
+memory file (`memfd_create`; elsewhere an unlinked temporary file), whose descriptor travels instead. 64 MiB took 158 ms
+through a socket, and 22 ms through a memory file (two copies).
 
 Nothing waits in a hidden buffer: `pop` gives every message that is complete, and only when it has none does a caller
-wait for the socket. (A buffered reader and `select` together lose messages: the second one lies in the buffer while
-`select` says that nothing came.) A sender that stops in the middle of a frame blocks nobody.
+wait for the socket. (A buffered reader and `select` together lose messages: the second message waits in the buffer
+while `select` reports no data.) A sender that stops in the middle of a frame blocks no other process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Closed(Exception):
 
 
 class Garbled(Exception):
-    """What came is no frame of ours: something else wrote to the socket."""
+    """The received data is not a frame of benchax: something else wrote to the socket."""
 
 
 class TooLate(Exception):
@@ -165,7 +165,7 @@ class Channel:
         return _message(body, text_length, fds)
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; None if there is none within `timeout_s`. Raises what `take` and `pop` raise."""
+        """Returns the next message; None if none comes within `timeout_s`. Raises the errors of `take` and `pop`."""
         until = None if timeout_s is None else monotonic() + timeout_s
         while (message := self.pop()) is None:
             if not wait_readable([self], None if until is None else until - monotonic()) and until is not None:
@@ -179,7 +179,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def wait_readable(sources: Iterable[Any], timeout_s: float | None) -> list[Any]:
-    """Those of `sources` that can be read or have ended; empty after `timeout_s`. No limit on descriptor numbers."""
+    """Returns the `sources` that can be read or have ended; empty after `timeout_s`. Has no limit on descriptor
+    numbers.
+    """
     by_fd = {source if isinstance(source, int) else source.fileno(): source for source in sources}
     poll = select.poll()
     for fd in by_fd:
@@ -195,7 +197,7 @@ def _wait_writable(sock: socket.socket, until: float | None) -> None:
 
 
 def _poll(poll: select.poll, until: float | None) -> list[tuple[int, int]]:
-    """What is ready; empty at the time `until`."""
+    """Returns the ready descriptors; empty at the time `until`."""
     while True:
         rest_s = math.inf if until is None else max(0.0, until - monotonic())
         # Milliseconds, rounded up by Python: a deadline is never met too early. The kernel takes them as an int32.
@@ -261,8 +263,8 @@ def _new_memory_file() -> int:
 
 
 def afford(nbytes: int) -> None:
-    """Raises MemoryError where `nbytes` more would drive the machine out of memory: the kernel hands out what it does
-    not have, and later kills whom it likes."""
+    """Raises MemoryError if `nbytes` more would exhaust the machine's memory. The kernel grants memory that it does not
+    have, and later kills any process."""
     if nbytes < _CHECKED_BYTES:
         return
     available = psutil.virtual_memory().available

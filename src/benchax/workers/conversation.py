@@ -1,10 +1,10 @@
 """One job on one worker: sent, watched against its limits, and brought to an end, whatever the worker does.
 
-Waits on three things at once: the worker's connection, what it prints, and the zygote, which tells of the worker's end
-also where a process that the worker forked keeps the connection open. Whatever arrives, the limits are looked at
-before the next wait: nobody gains time by talking.
+It waits for three sources at once: the worker's connection, its output, and the zygote. The zygote reports the worker's
+end even if a process that the worker forked keeps the connection open. After each arrival, the limits are checked
+before the next wait. So no worker gains time by sending messages.
 
-Where a process was when it crashed or was stopped is read out of what Python's fault handler wrote about it.
+The output of Python's fault handler shows where a process was when it crashed or was stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Listener = Callable[[dict[str, Any]], None]
 
 
 def ignore(message: dict[str, Any]) -> None:
-    """Nobody wants to know."""
+    """Ignores the message."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Conclusion:
     """How a job ended on a worker."""
 
     outcome: Any = None
-    """What the task returned, or a `Failure`; None of a worker that is stale."""
+    """The return value of the task, or a `Failure`; None for a stale worker."""
     doubt: str = ""
     """Why the worker must not be used again; empty if it may."""
     is_stale: bool = False
@@ -96,7 +96,7 @@ class Budget:
         return min(known) - perf_counter() if known else None
 
     def failure(self) -> Failure | None:
-        """What to say if a limit was passed."""
+        """Returns the failure to report if a limit was passed."""
         now = perf_counter()
         if self.until is not None and self.limit is not None and now >= self.until:
             what, limit = self.stage, self.limit
@@ -291,8 +291,8 @@ def _is_about_memory(words: str) -> bool:
 
 
 def frames(text: str) -> list[str]:
-    """The stack of the thread that ran the job, innermost first, without what lies below the job; empty if there is
-    none."""
+    """The stack of the thread that ran the job, innermost first, without the frames below the job. Empty if there is no
+    such stack."""
     blocks = [block.group(1).splitlines() for block in _BLOCK.finditer(text)]
     for block in blocks:
         own = next((i for i, line in enumerate(block) if _OURS in line), None)
@@ -302,7 +302,7 @@ def frames(text: str) -> list[str]:
 
 
 def user_line(stack: list[str]) -> str:
-    """file:line of the innermost frame of the user's own code; empty if there is none."""
+    """file:line of the innermost frame of the user's own code; empty if there is no such frame."""
     found = [match for line in stack if (match := _FRAME.match(line))]
     own = next((match for match in found if not is_library(match["file"])), None)
     return f"{own['file']}:{own['line']}" if own else ""

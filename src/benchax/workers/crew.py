@@ -1,11 +1,11 @@
-"""The programs that a launcher has started on several hosts, one for each rank: how they keep in touch.
+"""Connects the programs that a launcher has started on several hosts, one for each rank.
 
-The first one leads: it says which case is next and where its ranks meet, hears of each step and each end, and makes the
-row. The others run their rank and say what came of it. Each sends a line of JSON for whatever there is to say, and an
-empty one every second: so a host that is cut off, whose connection just falls silent, is noticed.
+The first one leads. It announces the next case and the meeting point of its ranks, receives each step and each end, and
+makes the row. The others run their rank and report the result. Each sends its messages as lines of JSON, and an empty
+line every second. So the silent connection of a host that is cut off is noticed.
 
-Nobody is asked for a password, as in `jax.distributed`: such a network is taken for one's own. What arrives is read as
-JSON, and nothing of it is run.
+There is no password, as in `jax.distributed`: such a network counts as private. Messages are read as JSON, and nothing
+in them is run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JOIN_S = 60.0
 """For all programs to come."""
 BEAT_S = 1.0
 SILENCE_S = 15.0
-"""Who says nothing for so long is taken for lost: a busy machine may keep a program from its turn for seconds."""
+"""A program that is silent for this long counts as lost. A busy machine can keep a program from running for seconds."""
 RETRY_S = 0.1
 VERSIONS = ("benchax", "jax", "jaxlib")
 
@@ -51,7 +51,7 @@ class Link:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def send(self, **message: Any) -> None:
-        """Raises nothing: that the other one is lost is heard of by who listens."""
+        """Never raises; the listener reports a lost peer."""
         with self._lock, contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -83,17 +83,17 @@ class Link:
 
 
 def describe_self(member: Membership) -> dict[str, Any]:
-    """What a program says first."""
+    """The first message of a program."""
     versions = {name: importlib.metadata.version(name) for name in VERSIONS}
     versions["python"] = ".".join(platform.python_version_tuple()[:2])
     return {"rank": member.rank, "host": socket.gethostname(), "versions": versions}
 
 
 def gather(member: Membership) -> dict[int, Link]:
-    """Of the first program: the links to all others, by rank.
+    """Returns the links to all others, by rank. Only the first program calls it.
 
     Raises:
-        UsageError: some do not come, or are of other versions.
+        UsageError: some do not come, or have other versions.
     """
     found: dict[int, Link] = {}
     own, until = describe_self(member), monotonic() + JOIN_S
@@ -151,7 +151,7 @@ def _refuse(found: dict[int, Link], reason: str) -> None:
 
 
 def join(member: Membership) -> Link:
-    """Of any other program: the link to the first one.
+    """Returns the link to the first program. All other programs call it.
 
     Raises:
         UsageError: nothing answers there, or it refuses.
@@ -197,7 +197,7 @@ def listen(link: Link, take: Callable[[dict[str, Any]], None], lose: Callable[[s
 
 
 def free_port(host: str = "") -> int:
-    """One that nobody listens at now, of this address of this host, or of all of them."""
+    """Returns a port that is free now, on this address of this host, or on all its addresses."""
     with socket.socket() as found:
         found.bind((host, 0))
         return found.getsockname()[1]

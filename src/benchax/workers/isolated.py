@@ -1,8 +1,8 @@
-"""Runs a case in a worker process, `Isolated`, where what never returns is killed and a crash costs one row; or here,
-`Inline`.
+"""Runs a case in a worker process (`Isolated`), or here (`Inline`). In a worker, a call that never returns is killed,
+and a crash costs one row.
 
-By default in a warm worker that has done other cases before; cold in a process in which JAX has done nothing yet, so
-that the stages are those of a cold start.
+The default is a warm worker that has done other cases before. A cold one is a process in which JAX has done nothing
+yet, so that the stages are those of a cold start.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Isolated:
 
 @task
 def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
-    """The row, and the bytes of its program, which rows do not hold on their way.
+    """Returns the row, and the bytes of its program, which rows do not hold on their way.
 
-    Tells at each step what is newly known of the row, and its environment once, when the backend has started: a row of
+    Each step reports the new results of the row, and once its environment, when the backend has started. So the row of
     a case that is killed later has all of that.
     """
     case, options, run_id, cold = argument

@@ -26,7 +26,7 @@ GRACE_S = 4.0
 """As that of `launch.py`; longer than it takes to miss the beats of a host."""
 SILENT_S = 3 * BEAT_S
 JobMaker = Callable[[int, str, str], RankJob]
-"""Of a rank, the address where JAX connects them, and that of the start line."""
+"""Makes the job of a rank, from its number, the address where JAX connects them, and the address of the start line."""
 
 
 class Leader:
@@ -43,7 +43,7 @@ class Leader:
             crew.listen(link, self._taking(rank), self._losing(rank))
 
     def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
-        """What came of each rank of this case; no rank runs on afterwards."""
+        """Returns the result of each rank of this case; no rank runs on afterwards."""
         jax_at, line_at = (f"{self.member.host}:{crew.free_port()}" for _ in range(2))
         launch = RankLaunch([make_job(0, jax_at, line_at)], self.member.count, name, on_step, GRACE_S)
         with self._lock:
@@ -144,7 +144,7 @@ class Follower:
 
 
 class _End:
-    """Waits for the end of a case beside its rank, which is ended then."""
+    """Waits for the end of a case while its rank runs, and then ends the rank."""
 
     def __init__(self, link: Link, launch: RankLaunch) -> None:
         self._link, self._launch, self._why = link, launch, ""
@@ -170,7 +170,7 @@ def _left_alone(why: str) -> UsageError:
 
 
 def find_crew(count: int) -> Leader | Follower | None:
-    """None where the ranks are all started here.
+    """None if the ranks are all started here.
 
     Raises:
         UsageError: a launcher has started another number of processes, or not all of them come.
@@ -192,6 +192,6 @@ def _crew_of(member: Membership) -> Leader | Follower:
 
 
 def is_follower() -> bool:
-    """Of a program that a launcher has started beside others: is it another one than the first?"""
+    """Has a launcher started this program together with others, and is it not the first?"""
     member = find_membership(os.environ)
     return member is not None and member.rank > 0

@@ -104,7 +104,7 @@ class Keeper:
         return worker
 
     def where(self, worker: Worker, within_s: float) -> str:
-        """What the fault handler of `worker` says about where it is; anything, if it says nothing in time."""
+        """Returns the position of `worker` from its fault handler; any text if the handler writes nothing in time."""
         worker.output.begin(is_passed_on=False)  # before it is asked: the answer may be there at once
         try:
             self.channel.send({"ask": worker.pid}, timeout_s=within_s)
@@ -130,7 +130,7 @@ class Keeper:
             self.stop()
 
     def absorb(self) -> None:
-        """Takes note of what the zygote told meanwhile. Raises `Closed` if it is gone."""
+        """Takes note of new messages from the zygote. Raises `Closed` if it is gone."""
         self.channel.take()
         while (message := self.channel.pop()) is not None:
             self._note(message.document)

@@ -1,9 +1,9 @@
-"""The ranks of a program that run under this process, and which of all ranks is to blame where one has failed.
+"""The ranks of a program that run under this process. Finds the rank that caused a failure.
 
-Each rank is a worker of a pool of its own, so that it can be killed at any time and each limit holds. When one has
-failed the others cannot go on: they wait for it. They are given a moment, since the first to complain need not be the
-first to fail, and are ended then. Named is the rank that died first; of ranks that are stuck, the one that is furthest
-behind; else the one whose error came first.
+Each rank is a worker in its own pool, so that it can be killed at any time and each limit holds. When one rank has
+failed, the others cannot go on: they wait for it. They get a moment, since the first to complain need not be the first
+to fail, and are then ended. The report names the rank that died first. If ranks are stuck, it names the rank that is
+furthest behind; else the rank whose error came first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ StepListener = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class RankEnd:
-    """What came of one rank."""
+    """The result of one rank."""
 
     rank: int
     answer: RankAnswer | Failure
@@ -42,7 +42,7 @@ class RankLaunch:
 
     Args:
         jobs: the ranks that run here.
-        count: of all ranks. What comes of those that run elsewhere is put into `found` by whoever hears of it.
+        count: the number of all ranks. The receiver of results from elsewhere puts them into `found`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RankLaunch:
         ]
 
     def collect(self) -> list[RankEnd]:
-        """What came of each rank. None that ran here is left, whatever happens."""
+        """Returns the result of each rank. No rank that ran here is left, whatever happens."""
         ended: list[RankEnd] = []
         try:
             for thread in self.threads:

@@ -1,7 +1,7 @@
-"""Is this program one of several that a launcher has started: Slurm's srun, Open MPI's mpirun, or a person by hand?
+"""Finds whether this program is one of several that a launcher has started: Slurm's srun, Open MPI's mpirun, or a user.
 
-What launchers put into the environment is what JAX itself reads (`jax.distributed.initialize`). By hand it is
-JAX_COORDINATOR_ADDRESS, which JAX knows, and JAX_NUM_PROCESSES and JAX_PROCESS_ID beside it.
+Launchers set the same environment variables that JAX itself reads (`jax.distributed.initialize`). A user who starts the
+programs by hand sets JAX_COORDINATOR_ADDRESS, which JAX knows, and also JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Membership:
 
 
 def find_membership(environ: Mapping[str, str]) -> Membership | None:
-    """None where this program was started alone.
+    """None if this program was started alone.
 
     Raises:
         UsageError: variables that contradict one another, or that say no address.

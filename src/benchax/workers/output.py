@@ -1,6 +1,6 @@
-"""What a worker prints: passed on to this program's standard error as far as it is little, and never kept as a whole.
+"""The output of a worker: up to a limit it goes to this program's standard error, and it is never kept as a whole.
 
-A function that prints without end can fill neither memory nor disk, nor hold up whoever waits for it.
+A function that prints without end cannot fill memory or disk, and cannot delay the waiting program.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Output:
             sys.stderr.flush()
 
     def text(self) -> str:
-        """The end of what was printed."""
+        """The end of the output."""
         return self.tail.decode("utf-8", "replace")
 
     def stack(self, within_s: float) -> str:
-        """What the fault handler writes after it was asked; nobody else wants to see it."""
+        """Returns the text that the fault handler writes on request; it is not shown elsewhere."""
         until = perf_counter() + within_s
         while self.is_open and (rest := until - perf_counter()) > 0 and not self.text().endswith("<module>\n"):
             if wait_readable([self], rest):

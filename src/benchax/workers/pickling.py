@@ -1,21 +1,21 @@
-"""Sends values to another process: cloudpickle, with what it does not know.
+"""Sends values to another process: cloudpickle, extended for jitted functions, JAX arrays and pytree classes.
 
 Functions of benchmark files travel by value, since no other process can import them by name. Jitted functions pickle
-into objects that can be called but have lost their attributes, and with them `trace` and `lower` (jax 0.10.2): they
-travel by name where they can be imported, else with their attributes beside them. What JAX knows of classes goes
-with them.
+into objects that can be called but have lost their attributes, and with them `trace` and `lower` (jax 0.10.2). So they
+travel by name if they can be imported, else together with their attributes. JAX's registrations of classes travel with
+them.
 
-Arrays of JAX travel as NumPy arrays and are placed on the default device at the other end. Those that lie on several
-devices are refused: a program over one device would be measured in place of theirs.
+Arrays of JAX travel as NumPy arrays and are placed on the default device at the other end. Arrays on several devices
+are refused: a program over one device would be measured instead.
 
-Of classes `cloudpickle` makes new ones at the other end, and what JAX was told of them is lost. A class that is a node
-of pytrees (flax.struct.dataclass, jax.tree_util.register_dataclass, ...), or has a metaclass of its own
-(equinox.Module), is not the same without it. Those of a file that benchax imported travel by name: the other process
-imports the file, too. Others, as those of a notebook, travel by value, with the two functions that JAX takes them apart
-and puts them together with; paths of their leaves have numbers there in place of names.
+`cloudpickle` makes new classes at the other end, which lack their registrations with JAX. A class that is a node of
+pytrees (flax.struct.dataclass, jax.tree_util.register_dataclass, ...), or has its own metaclass (equinox.Module), does
+not work without its registration. Classes in a file that benchax imported travel by name: the other process imports the
+file, too. Others, such as classes in a notebook, travel by value. The two functions that JAX uses to flatten and
+unflatten them travel, too. Paths of their leaves then have numbers instead of names.
 
-Which functions these are JAX tells in private only, `jax._src.tree_util._registry`, and this is the one place that asks
-(tried on jax 0.6.2, 0.8.0, 0.10.2 and 0.12.0.1). Where it is gone, such classes are no nodes in workers.
+Only a private registry of JAX has these functions, `jax._src.tree_util._registry`. Only this module uses it (tried on
+jax 0.6.2, 0.8.0, 0.10.2 and 0.12.0.1). Without the registry, such classes are not nodes in workers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Jitted: Any = type(jax.jit(lambda: None))
 SENT_FROM = "BENCHAX_SENT_FROM"
 """On another machine: the folder there whose files are in the working folder here."""
 BESIDE_BYTES = 2**20
-"""Buffers from this size up travel beside the pickle."""
+"""Buffers of at least this size travel separately from the pickle."""
 
 Registration = tuple[type, Callable[..., Any], Callable[..., Any]]
 """The class, what takes an object apart, what puts one together."""
@@ -56,10 +56,10 @@ BY_VALUE = (type, ABCMeta, EnumMeta)
 
 
 def dumps(value: Any, beside: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
-    """Raises whatever pickling raises for what cannot be pickled.
+    """Pickles `value`. Raises whatever pickling raises for a value that cannot be pickled.
 
     Args:
-        beside: takes big buffers, which `loads` then needs in the same order.
+        beside: receives big buffers, which `loads` then needs in the same order.
     """
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
     for module in modules:
@@ -84,10 +84,10 @@ def loads(content: bytes | memoryview, beside: Iterable[memoryview] = ()) -> Any
 
 
 def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]:
-    """The pickle of what a task is given, and its big buffers behind it.
+    """Returns the pickle of a task's argument, followed by its big buffers.
 
     Raises:
-        UsageError: it cannot travel to another process; `name` says in the message what it is.
+        UsageError: it cannot travel to another process; `name` names the argument in the message.
     """
     beside: list[pickle.PickleBuffer] = []
     try:
@@ -217,7 +217,7 @@ def _rebuild(kind: Any, state: Any, attributes: dict[str, Any]) -> Any:
 
 
 def file_of_class(cls: type) -> str | None:
-    """The file that another process has to import for this class; None where the class may travel by value."""
+    """The file that another process has to import for this class; None if the class may travel by value."""
     module = sys.modules.get(cls.__module__)
     if module is None or not cls.__module__.startswith(MODULE_PREFIX) or not (is_node(cls) or _has_own_making(cls)):
         return None
@@ -245,7 +245,7 @@ def is_node(cls: type) -> bool:
 
 
 def check_class(cls: type) -> None:
-    """Raises `TypeError` for a class that cannot travel by value: nobody knows what its metaclass would do again."""
+    """Raises `TypeError` for a class that cannot travel by value: the effects of its metaclass cannot be repeated."""
     if _has_own_making(cls):
         raise TypeError(
             f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which cannot be "

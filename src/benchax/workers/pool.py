@@ -1,9 +1,9 @@
 """Workers that are ready before they are needed, and can be killed at any time.
 
-One worker does the jobs, a standby waits: when the worker is killed, the standby takes over at once. Both are "deep
+One worker does the jobs, and a standby waits: when the worker is killed, the standby takes over at once. Both are "deep
 warm": they have traced, compiled and run something tiny, which costs a process 50 to 200 ms once. A new standby is made
-when somebody asks (`prepare`) or a worker is needed and there is none, never beside a job: it would take the processor
-from what is being timed.
+on request (`prepare`), or if a worker is needed and not there. It is never made during a job, because it would take the
+processor from the timed work.
 
 A worker is used again unless there is doubt: it was killed, it crashed, memory ran out, it left threads or processes
 behind, or it has imported code that was edited since.
@@ -38,19 +38,20 @@ _ATTEMPTS = 3
 
 
 class Pool:
-    """Calls tasks, one at a time, in workers of its own. A context manager; nothing is started before it is needed.
+    """Calls tasks, one at a time, in its own workers. It is a context manager and starts nothing before it is needed.
 
     Args:
         warm: workers have compiled and run something tiny before their first job.
-        reuse: a worker may do several jobs; False gives each job a new process.
-        start: "spawn" starts workers without forking, as it is done where forking is not possible.
-        preload: modules that every worker is to have imported, once for all where they are forked. They must start
-            neither threads nor a backend.
-        environ: environment variables that its workers have on top of those of this process, from their start on.
-        jax_config: settings of JAX likewise, by name, as `jax.config.update` takes them. This process keeps its own.
+        reuse: a worker can do several jobs; False gives each job a new process.
+        start: "spawn" starts workers without forking, as on systems that cannot fork.
+        preload: modules that every worker imports; forked workers share one import. The modules must start neither
+            threads nor a backend.
+        environ: environment variables of the workers from their start on, in addition to those of this process.
+        jax_config: settings of JAX for the workers, by name, as `jax.config.update` takes them. This process keeps its
+            own.
 
     Raises:
-        UsageError: a variable or a setting cannot be (`process_state.py`).
+        UsageError: a variable or a setting is not possible (`process_state.py`).
     """
 
     def __init__(
@@ -94,14 +95,15 @@ class Pool:
         on_message: Listener = ignore,
         worker: int = 0,
     ) -> R | Failure:
-        """Returns what `task` makes of `argument` in a worker, or why it didn't. Raises nothing for what it does.
+        """Returns the result of `task(argument)` in a worker, or the reason for its failure. Never raises errors of the
+        task.
 
         Args:
-            name: of what is sent, for the message if it can't be.
-            shows_output: what it prints appears on this program's standard error, up to a limit.
-            on_message: receives each announcement, {"stage": ..., **facts}. What it raises passes through, as
-                KeyboardInterrupt does, and leaves no process.
-            worker: which of the pool's workers; one that isn't there yet is started, and stays.
+            name: names the argument in the message if it can't be sent.
+            shows_output: its output appears on this program's standard error, up to a limit.
+            on_message: receives each announcement, {"stage": ..., **facts}. Its exceptions pass through, as
+                KeyboardInterrupt does, and leave no process.
+            worker: the number of the pool's worker; one that isn't there yet is started, and stays.
         """
         with self._lock, self._release_on_error():
             return self._run(Job(task, argument, limits, shows_output), name, on_message, worker)
@@ -241,8 +243,9 @@ class Pool:
 
 
 def spawned_pool(environ: Mapping[str, str] | None = None, jax_config: Mapping[str, Any] | None = None) -> Pool:
-    """A pool that gives each job an interpreter of its own, in which JAX has read these variables and settings and done
-    nothing yet. For what holds from the start of a process on: flags of XLA, the number of devices, dispatch."""
+    """A pool that gives each job its own interpreter. JAX has read these variables and settings there, and has done
+    nothing yet. Use it for values that hold from the start of a process: flags of XLA, the number of devices, dispatch.
+    """
     return Pool(start="spawn", warm=False, reuse=False, environ=environ, jax_config=jax_config)
 
 

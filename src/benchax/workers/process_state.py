@@ -1,11 +1,11 @@
-"""What a program shares with everything that it calls, and its workers must have too.
+"""The state that a program shares with everything that it calls, and that its workers need, too.
 
-Environment variables, working folder, import paths, command line, settings of JAX: gathered here and sent with each
-job, taken over in the worker before the job begins. So a job finds what it would find in the program, and what the job
-before it changed is set back.
+Environment variables, working folder, import paths, command line, settings of JAX: they are gathered here and sent with
+each job. The worker takes them over before the job begins. So a job has the same state as in the program, and changes
+by the job before it are undone.
 
-A pool may give its workers variables and settings on top of these (`Pool(environ=, jax_config=)`). This process keeps
-its own: another thread, or a compilation that runs meanwhile, would see what was meant for the workers.
+A pool can give its workers additional variables and settings (`Pool(environ=, jax_config=)`). This process keeps its
+own. Otherwise another thread, or a compilation at the same time, would see values for the workers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ`, if a process can have these variables.
+    """Returns `environ` if a process can have these variables.
 
     Raises:
-        UsageError: a name or a value is none, or JAX would not look at it.
+        UsageError: a name or a value is not valid, or JAX would ignore it.
     """
     for name, value in environ.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
@@ -46,7 +46,7 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
-    """`jax_config`, if JAX has these settings. What it thinks of a value, it says in the worker.
+    """Returns `jax_config` if JAX has these settings. JAX checks the values in the worker.
 
     Raises:
         UsageError: there is no such setting, or the value is of a kind that it cannot have.
@@ -65,10 +65,10 @@ def check_jax_config(jax_config: Mapping[str, Any]) -> dict[str, Any]:
 def capture_state(
     settings: Mapping[str, Any], environ: Mapping[str, str], jax_config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is to hold in a worker: what holds here, with these variables and settings on top.
+    """Returns the state for a worker: the state of this process, with these variables and settings on top.
 
     Args:
-        settings: those of JAX here.
+        settings: the settings of JAX in this process.
     """
     try:
         folder = str(Path.cwd())

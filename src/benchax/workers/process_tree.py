@@ -1,8 +1,8 @@
-"""What the operating system offers to keep track of processes and to end them: parents, children, orphans.
+"""Tracks and ends processes by means of the operating system: parents, children, orphans.
 
-Linux tells a process's children at once and hands orphans to a chosen ancestor (`PR_SET_CHILD_SUBREAPER`), so that a
-process that daemonised itself is found as well. Elsewhere psutil looks through all processes, and what has left its
-parent before anybody looked is not found.
+Linux lists a process's children at once and gives orphans to a chosen ancestor (`PR_SET_CHILD_SUBREAPER`). So a process
+that daemonised itself is found as well. Elsewhere psutil looks through all processes. It does not find a process that
+left its parent before the search.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Stops all before it kills the first, so that none of them makes another one meanwhile."""
+    """Stops all before it kills the first, so that none of them makes a new one in between."""
     listed = list(pids)
     for which in (signal.SIGSTOP, signal.SIGKILL):
         for pid in listed:
@@ -66,7 +66,7 @@ def _is_running(pid: int) -> bool:
 
 
 def running_threads() -> set[int]:
-    """Threads of this process, but the calling one, that are computing right now; empty where it is not told."""
+    """Threads of this process, but the calling one, that are computing right now; empty if it is not told."""
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile

@@ -1,7 +1,7 @@
-"""Records a profile of a case in a worker process, which nobody times and which may be killed.
+"""Records a profile of a case in a worker process, which is not timed and can be killed.
 
-The recording stops by itself before the worker's limit and writes its files then, also where a call never returns: what
-had been recorded until there is kept. What the files mean is read by whoever asked.
+The recording stops by itself before the worker's limit and then writes its files. This works even if a call never
+returns: the recording up to that point is kept. The caller interprets the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchax.workers.task import Say, task
 
 WARMUP_S = 0.2
 LEAST_S, LEAST_RUNS, MOST_RUNS = 0.05, 3, 1000
-"""So much of the case is recorded where nobody says how many runs."""
+"""The amount to record of a case if the number of runs is not given."""
 RENEWED_RUNS = 20
 """The runs of a case that takes its buffers, which are copied beforehand for every run."""
 _SHARE = 0.8
@@ -37,7 +37,7 @@ _SHARE = 0.8
 
 @dataclass(frozen=True)
 class ProfilingRequest:
-    """What is recorded, and how."""
+    """The case to record, and how."""
 
     case: Case
     wish: ProgramRequest
@@ -48,7 +48,7 @@ class ProfilingRequest:
 
 @dataclass(frozen=True)
 class ProfilingOutcome:
-    """What came of a request. A failure leaves what had been recorded until then in the folder of the wish."""
+    """The result of a request. After a failure, the folder of the request has the recording up to that point."""
 
     recorded: Recorded = field(default_factory=Recorded)
     runs: int = 0
@@ -75,7 +75,7 @@ def record(
 
 @task
 def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
-    """Raises `NotMeasured` where the profiler does not start."""
+    """Raises `NotMeasured` if the profiler does not start."""
     subject = prepare(request.case, request.seed, say).call_first().subject
     say("warm-up")
     warmup = warm_up(subject.ready, WARMUP_S)
@@ -121,10 +121,11 @@ def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
 
 
 def run_for_nsys(request: ProfilingRequest) -> int:
-    """In a process that nsys has started: runs the case inside the region that nsys waits for; returns how often.
+    """Runs the case inside the region that nsys waits for, in a process that nsys has started. Returns the number of
+    runs.
 
     Raises:
-        NotAvailable: nsys cannot be told where to begin.
+        NotAvailable: nsys does not accept a start signal here.
     """
     subject = prepare(request.case, request.seed).call_first().subject
     warm_up(subject.ready, WARMUP_S)

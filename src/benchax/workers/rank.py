@@ -1,10 +1,9 @@
-"""One rank of a program of several processes: joins the others, builds, runs in lockstep with them, and says what it
-saw.
+"""One rank of a program of several processes: joins the others, builds, runs in lockstep with them, and reports.
 
-All ranks do the same steps in the same order, since a collective waits for each of them. That is also why the number of
-calls is decided by the first one, at the start line (`measuring/start_line.py`), and why ranks that exchange different
-data are told before the first call, which would never end. Outputs are told by digests of their pieces: a piece that
-several ranks hold has to be the same bytes in all of them.
+All ranks do the same steps in the same order, since a collective waits for each of them. For the same reason, the first
+rank decides the number of calls, at the start line (`measuring/start_line.py`). Ranks that exchange different data are
+reported before the first call, which would never end. Outputs are compared by digests of their pieces: a piece that
+several ranks hold must have the same bytes in all of them.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -45,7 +44,7 @@ JOIN_S = 60
 
 @dataclass(frozen=True)
 class RankJob:
-    """What a rank is asked for."""
+    """The request to a rank."""
 
     case: bytes
     """Pickled: to read it may import a file that asks for devices, and before that all ranks have to be connected."""
@@ -53,7 +52,7 @@ class RankJob:
     rank: int
     count: int
     address: str
-    """Of the first rank, where JAX connects them."""
+    """The address of the first rank, if JAX connects them."""
     patience_s: float
     line_file: str = ""
     """Of the start line of one host."""
@@ -63,7 +62,7 @@ class RankJob:
 
 @dataclass(frozen=True)
 class RankAnswer:
-    """What a rank saw."""
+    """The observations of a rank."""
 
     rank: int
     host: str
@@ -133,7 +132,7 @@ def _open_line(job: RankJob) -> StartLine | RemoteStartLine:
 
 
 def _join(job: RankJob) -> None:
-    """Raises `UsageError` where there is no device for this rank."""
+    """Raises `UsageError` if there is no device for this rank."""
     # Ranks that are started here listen here only, and share its devices whatever launcher has started this program.
     host, _, port = job.address.rpartition(":")
     try:
@@ -163,7 +162,7 @@ def _advise_names() -> str:
 
 
 def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
-    """Raises `UsageError` where ranks would wait for one another for ever: their programs exchange different data."""
+    """Raises `UsageError` if ranks would wait for one another for ever: their programs exchange different data."""
     from jax.experimental import multihost_utils  # noqa: PLC0415  # 0.1 s, and only ranks need it
 
     found = collectives(hlo_module.parse(prepared.hlo))
@@ -180,7 +179,7 @@ def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
 
 
 def _usual(every: list[bytes]) -> bytes:
-    """What most have; of two that are as frequent, what the lower rank has."""
+    """Returns the most frequent value; if two are equally frequent, the value of the lower rank."""
     return max(every, key=lambda each: (every.count(each), -every.index(each)))
 
 

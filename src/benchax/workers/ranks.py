@@ -1,10 +1,10 @@
 """Runs a case in several processes that make one program (`jax.distributed`), and ends all of them when one fails.
 
-All processes are of this host, which starts them (`launch.py`); or each is of one of the programs that a launcher has
+This host starts all processes (`launch.py`). Or each process belongs to one of the programs that a launcher has
 started, on several hosts (`joined.py`).
 
-A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`), and its time runs from the last
-process's beginning to the last one's end: what the start itself scatters by is kept out, and told.
+A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`). Its time runs from the last
+process's beginning to the last one's end. The scatter of the start is excluded and reported.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from benchax.workers.launch import RankEnd, RankLaunch, blame
 from benchax.workers.rank import RankAnswer, RankJob
 
 PATIENCE_S = 120.0
-"""A rank that does not come to its next step for so long is taken for stuck, where no --timeout says it."""
+"""A rank that does not reach its next step in this time counts as stuck, if there is no --timeout."""
 SKEW_SHARE = 0.1
-"""The share of a sample's time that the scatter of its start may have before that is remarked."""
+"""The share of a sample's time above which a remark reports the scatter of its start."""
 LATE_SHARE = 0.9
-"""One rank that ends last in so many of the samples is named."""
+"""A rank is named if it ends last in this share of the samples."""
 TIMER = "wall"
 
 
@@ -69,7 +69,7 @@ class Launched:
 
 
 def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]:
-    """What came of each rank, nothing in a program that follows; no process is left, whatever happens."""
+    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens."""
     count, name = options.nprocs or 1, f"case {case.id.label!r}"
     try:
         packed = pickling.dumps(case)

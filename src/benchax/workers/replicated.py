@@ -1,9 +1,9 @@
 """Measures a case in as many processes as it needs: one in full, and further ones that only sample.
 
-Two processes of one program differ by where its code, its data, and its threads lie, and by the moment; the samples of
-one process know nothing of that. So a case is measured in full once. While the interval for a later run is wider than
-requested, the same timers sample it in one more process: a fork of a warm process, which stays for the next case. It
-reads the timers' programs from where the first process kept them.
+Two processes of one program differ by the addresses of code and data, by the cores of their threads, and by the moment.
+The samples of one process do not show that. So a case is measured in full once. While the interval for a later run is
+wider than requested, the same timers sample it in one more process: a fork of a warm process, which stays for the next
+case. It reads the timers' programs, which the first process has kept.
 
 A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
 (Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
@@ -149,7 +149,7 @@ def sample_case(request: SampleRequest, say: Say) -> Measurement:
 
 
 def _move_memory() -> list[Any]:
-    """Takes memory of random size from both of its sources, so that later allocations lie elsewhere."""
+    """Takes memory of random size from both of its sources, so that later allocations get other addresses."""
     rng = random.SystemRandom()
     return [bytearray(rng.randrange(16, 4096)), mmap.mmap(-1, mmap.PAGESIZE * rng.randrange(1, 512))]
 

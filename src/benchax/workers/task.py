@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Say(Protocol):
-    """Announces a stage; `facts` are JSON. `again=True` gives the stage its whole limit once more."""
+    """Announces a stage; `facts` are JSON. `again=True` gives the stage its whole limit again."""
 
     def __call__(self, stage: str, **facts: Any) -> None: ...
 
@@ -55,7 +55,7 @@ class Task(Generic[A, R]):
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The annotation of what it returns, by which that travels."""
+        """The annotation of the return value, which decides how it travels."""
         return typing.get_type_hints(self.function)["return"]
 
 

@@ -1,16 +1,15 @@
-"""The process in which a job runs. It may be killed at any time.
+"""The process in which a job runs. It can be killed at any time.
 
-Reads one job after the other from its connection, runs it, answers. What the user's code prints goes to the output
-pipe and can never be taken for an answer. Ctrl-C is left to the program, which ends this process: two tracebacks would
-say the same.
+It reads one job after the other from its connection, runs it, and answers. Output of the user's code goes to the output
+pipe and can never be taken for an answer. The program handles Ctrl-C and ends this process: two tracebacks would say
+the same.
 
-Before each job the state that a program shares with everything it calls is set to what the program that sent the job
-wants (`process_state.py`).
+Before each job, the worker takes over the shared state of the program that sent the job (`process_state.py`).
 
 After each job it notes which modules came with it, and before the next one looks whether their files have changed.
-It would otherwise measure the code of yesterday: whoever edits a file and measures again expects the new one.
+Otherwise it would measure old code: a user who edits a file and measures again expects the new code.
 
-Before its first job it may warm up: the first trace, lowering, compilation and run in a process take 50 to 200 ms more
+Before its first job it can warm up: the first trace, lowering, compilation and run in a process take 50 to 200 ms more
 than the next ones.
 """
 
@@ -140,7 +139,7 @@ def _usual_threads(variables: Mapping[str, str]) -> int:
 
 
 class Idleness:
-    """Is nothing computed between two jobs? What was, would take the processor from the next one."""
+    """Does no computation run between two jobs? Such a computation would take the processor from the next job."""
 
     def __init__(self) -> None:
         self.since, self.used = perf_counter(), process_time()
@@ -169,7 +168,7 @@ class Running:
         self.stage = "start"
 
     def say(self, stage: str, **facts: Any) -> None:
-        """Announces a stage; `facts` are JSON. {"again": True} begins its budget anew."""
+        """Announces a stage; `facts` are JSON. {"again": True} begins its budget again."""
         self.stage = stage
         self._send({"say": {"stage": stage, **facts}})
 
@@ -229,7 +228,7 @@ def _limit_memory(beyond: int | None) -> tuple[int, int]:
 
 
 def _leftovers(threads_before: set[threading.Thread]) -> str:
-    """What the job left running, which would disturb the next one; empty if nothing."""
+    """Names threads and processes that the job left running, since they would disturb the next job. Else empty."""
     # Threads of XLA that called into Python once look like this; they wait for work and disturb nobody.
     own = [t for t in threading.enumerate() if t not in threads_before and type(t).__name__ != "_DummyThread"]
     if own:

@@ -1,20 +1,21 @@
 """The keeper of the workers: a process that has imported JAX, started no backend, and forks one worker after the other.
 
 A fork of it is a process in which everything is imported (10 ms instead of 1 s) and nothing of JAX has run yet. It is
-the parent of all workers, adopts what they leave behind, and ends it all: on request, and when whoever started it is
-gone, however that ended. So nothing of benchax outlives the program that used it.
+the parent of all workers, adopts the processes that they leave behind, and ends them all. It does so on request, and
+when the program that started it is gone, for whatever reason. So no process of benchax outlives the program that used
+it.
 
-Where forking is not possible or not safe (no `fork`, or importing left threads), workers are started as processes of
-their own. The rest is the same.
+If forking is not possible or not safe (no `fork`, or importing left threads), workers are started as new processes. The
+rest is the same.
 
-Talks to `keeper.py` over standard input, which is a socket:
+It talks to `keeper.py` over standard input, which is a socket:
 
     {"start": n} with two descriptors (connection, output)   ⇒   {"started": n, "pid": pid, "how": "fork" | "spawn"}
     {"ask": pid}: it writes where it is to its output
     {"kill": pid}, and all that descends from it              ⇒   {"killed": pid}
                                                     unasked   ⇒   {"ended": pid, "status": exit code or minus signal}
 
-Status and orphans are told in order: after {"killed"} nothing of that worker is left.
+Status and orphans are reported in order: after {"killed"}, nothing of that worker is left.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Many lines of a CSV file to columns, by `np.loadtxt`: some 10 µs for a row of 35 columns.
+"""Converts many lines of a CSV file to columns, by `np.loadtxt`: about 10 µs for a row of 35 columns.
 
-NumPy and Python do not agree about every line: NumPy splits at more kinds of blanks, passes over empty lines, and has
-no word for what is damaged. So a block is read by NumPy only where both must come to the same, and where NumPy refuses
-nothing in it. Every other block (edited by hand, damaged, without a header) is read line by line by `lines.parse`,
-which decides what a line means; here is only speed.
+NumPy and Python do not agree about every line. NumPy splits at more kinds of blanks, skips empty lines, and cannot
+express damage. So NumPy reads a block only if both must give the same result, and if NumPy accepts everything in it.
+`lines.parse` reads every other block (edited by hand, damaged, without a header) line by line, and decides what a line
+means. This module only adds speed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The history of one test as a CSV file that people can read. Rows are appended; this is the only writer.
 
-`append` is safe among many processes and against a kill at any moment: it locks the file, adds one line with one
-write, and waits for the disk. A line that was cut off nevertheless (a full disk, a power cut) is turned into a comment
-by the next `append`, and nothing else is touched. Files of earlier forms (`lines.py`) are rewritten once, under
-another name that then replaces them. Which file belongs to which test: see `file_for` below.
+`append` is safe among many processes and against a kill at any moment. It locks the file, adds one line with one write,
+and waits for the disk. A line can still be cut off (a full disk, a power cut). The next `append` turns it into a
+comment, and touches nothing else. Files of earlier forms (`lines.py`) are rewritten once, under another name that then
+replaces them. `file_for` below maps a test to its file.
 
-Which run a new row belongs to is numbered here: `run_id` counts the runs of a test, `commit_run` those of the same
-commit. All rows of one session are one run. A commit counts as the same whether it was clean or not ("6bc9501+"). Both
-are looked up from the end of the file, where they usually are; only for a commit that never ran, all of it is searched.
+This module also numbers the run of a new row: `run_id` counts the runs of a test, `commit_run` the runs of the same
+commit. All rows of one session are one run. A commit counts as the same whether it was clean or not ("6bc9501+"). The
+module looks for both from the end of the file, where they usually are. Only for a commit that never ran, it searches
+the whole file.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _file_name(id: str | None, params: Mapping[str, Any]) -> str:
 
 
 def _usual_id(params: Mapping[str, Any]) -> str:
-    """What pytest makes of these parameters, unless ids= says otherwise or it would appear twice."""
+    """Returns pytest's id for these parameters, unless ids= sets another one or the id would appear twice."""
     return f"[{'-'.join(map(str, params.values()))}]"
 
 
@@ -131,7 +132,7 @@ def _name_of_0_5(folder: Path, nodeid: str, params: Mapping[str, Any]) -> Path |
 
 
 def _name_in_readme(folder: Path, nodeid: str) -> Path | None:
-    """Where the versions before 0.5.0 kept this test; None where that can be no file."""
+    """Returns the file of this test in versions before 0.5.0, or None if such a file cannot exist."""
     name = f"{nodeid.replace('/', ':').replace('.py::', '::')}.csv"
     return None if "\0" in name or len(name.encode("utf-8", "surrogatepass")) > 255 else folder / name
 
@@ -154,16 +155,16 @@ _WANTED = ("run_id", "commit", "commit_run", "session")
 
 
 def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
-    """Adds one row and returns it complete: `run_id` and `commit_run` are given here, what is missing is marked.
+    """Adds one row and returns it complete: it assigns `run_id` and `commit_run`, and marks missing values.
 
-    When this returns, the row is durable. When it raises, nothing was stored, except for a warning that the caller
-    has turned into an error: that comes after the row.
+    When this returns, the row is durable. When it raises, nothing was stored, with one exception. A warning that the
+    caller has turned into an error comes after the row.
 
     Args:
-        path: made if it is not there, with its folder.
+        path: the file; `append` makes it, and its folder, if necessary.
         row: values by the names of COLUMNS; None is not measured. `parameters` may be a mapping. `created` is now
             by default. Rows with the same `session` are one run.
-        nodeid, backend, device: for the header, where there is none yet.
+        nodeid, backend, device: for the header, if there is no header yet.
 
     Raises:
         UsageError: there is no such column, or it cannot hold the value.
@@ -276,7 +277,7 @@ def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -
 
 
 def _rewrite_lines(file: BinaryIO, head: Head, remarks: list[str]) -> Iterator[str]:
-    """The lines below the header in the current form. What cannot be read is kept as a comment."""
+    """Yields the lines below the header in the current form. Unreadable lines are kept as comments."""
     file.seek(head.end)
     unreadable = 0
     for raw in file:
@@ -329,7 +330,7 @@ def bare(commit: str) -> str:
 
 @dataclass
 class _RunCounts:
-    """What the rows say that were looked at so far, from the end of the file."""
+    """The counts from the rows seen so far, from the end of the file."""
 
     commit: str
     session: str

@@ -8,9 +8,9 @@ Three forms are read, and the newest one is written:
 
 A file of form 2 can hold rows of 0.5.0, if that version was used again in between.
 
-In form 1 texts stand as they were, so a tag or a parameter with blanks shifts the columns behind it. As the other
-columns have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column
-`end` holds one dot: a line that was cut off while it was written lacks it.
+In form 1 texts are unchanged, so a tag or a parameter with blanks shifts the columns after it. As the other columns
+have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column `end` holds one
+dot: a line that was cut off while it was written lacks it.
 
 Milliseconds, NaN and -1 for what was not measured are of this format; the rest of benchax has seconds and None.
 """
@@ -123,7 +123,7 @@ _NOT_FACTS = ("format", "texts", "missing")
 
 
 def form_of(comments: Sequence[str], where: str) -> LineForm | None:
-    """What a header says about the lines below; None if it lists no columns, or not all of them.
+    """Returns the form of the lines below a header, or None if the header lists no columns, or not all of them.
 
     Raises:
         FormatError: a newer benchax wrote it.
@@ -149,7 +149,7 @@ def facts_of(comments: Sequence[str], everything: bool = False) -> dict[str, str
 
 
 BEGUN_BY_0_5 = {"begun by": "pytest-jax-bench 0.5.0 or earlier"}
-"""What is added to the header of a file that is rewritten."""
+"""The addition to the header of a file that is rewritten."""
 
 
 def is_of_0_5(comments: Sequence[str]) -> bool:
@@ -238,7 +238,7 @@ def parse(text: str, form: LineForm | None) -> dict[str, Any] | None:
 
 
 def words_of(line: str) -> list[str]:
-    """Not `line.split()`, which knows many more blanks: a tag of form 1 may hold them."""
+    """This is not `line.split()`, which knows many more blanks: a tag of form 1 can contain them."""
     return [text for text in re.split(r"[ \t\r]+", line) if text]
 
 

@@ -1,7 +1,7 @@
 """Reads the CSV file of a test: all of it, or its newest rows from the end, as a structured array.
 
 A reader needs no lock: lines are only added, and a file that is rewritten becomes a new one while the old one stays
-open. What cannot be read is left out with a warning; it costs no other row.
+open. An unreadable line is left out with a warning, and costs no other row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WIDEST = 64
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the rows."""
+    """The lines above the rows."""
 
     comments: list[str] = field(default_factory=list[str])
     form: LineForm | None = None
@@ -73,7 +73,7 @@ def newest(path: Path, n: int = 100, *, holding: str = "") -> Rows:
     """The last `n` rows, as `read` gives them, without reading what is before them. Raises as `read` does.
 
     Args:
-        holding: only rows in whose line this text stands, which takes a hundredth of reading the others.
+        holding: only rows whose line contains this text; this takes a hundredth of the time of reading the others.
     """
     with _open(path) as file:
         head = read_head(file, path)
@@ -156,7 +156,7 @@ def _form_of_row(row: str) -> LineForm | None:
 
 
 def ending(file: BinaryIO, head: Head) -> tuple[int, bytes]:
-    """(where the last whole line ends, what stands behind it)."""
+    """Returns (where the last whole line ends, the bytes after it)."""
     size = file.seek(0, os.SEEK_END)
     span = 4096
     while True:
@@ -204,7 +204,8 @@ def _forward(file: BufferedReader, head: Head, end: int) -> Iterator[memoryview]
 
 
 def _last_line(file: BinaryIO, head: Head, end: int, line: bytes) -> Iterator[bytes]:
-    """The last line, if no line break ends it: nothing if there is none, or if it is cut off."""
+    """Yields the last line if no line break ends it. It yields nothing if there is no such line, or if it is cut
+    off."""
     if not line:
         return
     # Perhaps a writer is at it right now.

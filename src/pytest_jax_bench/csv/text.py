@@ -1,10 +1,11 @@
 """Any text as one word of a CSV file, and the parameters of a test as one text.
 
-A word has no blank, so that the columns of a file can be aligned for the eye and split by anything that splits at
-blanks (awk, numpy, pandas). What cannot stand in a word is percent-encoded as in a URL: "two words" is two%20words.
+A word has no blank. So the columns of a file can be aligned for the eye, and any tool that splits at blanks can split
+them (awk, numpy, pandas). Characters that cannot be in a word are percent-encoded as in a URL: "two words" is
+two%20words.
 
-Parameters read n-128,name-alpha, as pytest-jax-bench 0.5.0 wrote them. Equal texts mean equal parameters: a value that
-would be taken for another one, or would break the text, is written as JSON, such as n-"128" or shape-[2,3].
+Parameters read n-128,name-alpha, as pytest-jax-bench 0.5.0 wrote them. Equal texts mean equal parameters. A value that
+would look like another one, or would break the text, is written as JSON, such as n-"128" or shape-[2,3].
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def word(text: str) -> str:
 
 
 def unword(text: str) -> str:
-    """Inverse of `word`. What `word` cannot have written (an edit by hand) is left as it is."""
+    """Inverse of `word`. A text that `word` cannot have written (an edit by hand) stays unchanged."""
     if text == EMPTY:
         return ""
     try:
@@ -69,10 +70,11 @@ def _percent(character: str) -> str:
 
 
 def encode_parameters(params: Mapping[str, Any]) -> str:
-    """The parameters of a test as one text, "None" if there are none. Two sets share a text only if all is equal.
+    """Encodes the parameters of a test as one text, "None" if it has no parameters. Two sets share a text only if they
+    are equal.
 
-    Objects that JSON does not know are identified as `case.param_value` does: functions and types by their name,
-    arrays by a digest of their bytes, anything else by its repr.
+    Objects that JSON does not know are identified as in `case.param_value`. The name identifies functions and types, a
+    digest of their bytes identifies arrays, and the repr identifies anything else.
     """
     return ",".join(f"{_key(k)}-{_value(v)}" for k, v in params.items()) or "None"
 
@@ -88,7 +90,7 @@ def decode_parameters(text: str) -> dict[str, Any]:
 
 
 def is_bare(text: str) -> bool:
-    """Can this text stand as a value without quotes, and be read as the same text again?"""
+    """Returns whether a text can be a value without quotes, and be read as the same text again."""
     return text.isprintable() and "," not in text and text[:1] not in ("", '"', "[", "{", "@") and _guess(text) == text
 
 

@@ -1,10 +1,11 @@
 """The plot functions of users: `@pytest.mark.ptjb(plot=f, plot_summary=f)`.
 
-Such a function gets the data and returns a figure, which is saved, or None: then it has saved what it wanted. It may
-fail in any way; that is told with its name and line, and nothing else ends. Figures that it leaves open are closed.
+Such a function gets the data and returns a figure, which is saved. If it returns None, it has saved its own files. It
+can fail in any way; a message then gives its name and line, and everything else continues. Figures that it leaves open
+are closed.
 
-It is called in the process that reports, which has it where it has collected the tests. With xdist it has not; then
-each record says where the functions of its marker are defined, and they are imported from there.
+The reporting process calls it. That process has the function if it collected the tests. With xdist it did not; then
+each record states where the functions of its marker are defined, and they are imported from there.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def list_addresses(marker: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def find_function(address: list[str]) -> Callable[..., Any]:
-    """Raises `ImportError` where there is no such function, as inside of another one."""
+    """Raises `ImportError` if there is no such function, for example because it is inside another one."""
     file, name = address
     try:
         return reduce(getattr, name.split("."), _module(Path(file)))

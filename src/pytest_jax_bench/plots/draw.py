@@ -1,7 +1,7 @@
-"""From a `Picture` to matplotlib's Figure, and into a file.
+"""Turns a `Picture` into matplotlib's Figure, and writes it to a file.
 
-Figures are made without pyplot: no window opens, nothing has to be closed, and the settings of the user's own plots
-neither change nor are changed.
+Figures are made without pyplot: no window opens, and nothing has to be closed. They are independent of the settings of
+the user's own plots.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _log(axis: Any, scale_to: Any, panel: Panel) -> None:
 
 
 def _log_sizes(axis: Any, scale_to: Any, values: Floats) -> None:
-    """Powers of 4, from B to GiB; 0 bytes are a size like others, and stand at the end of the axis."""
+    """Draws powers of 4, from B to GiB. A size of 0 bytes is a size like others, and is at the end of the axis."""
     ticker = need("matplotlib.ticker")
     least = 4.0 ** math.floor(math.log(values[values > 0].min(), 4))
     decades = math.log(values.max() / least, 4)
@@ -204,7 +204,7 @@ def _panel(axes: Any, panel: Panel, picture: Picture) -> None:
 
 
 def _offsets(series: Sequence[PictureSeries]) -> dict[int, float]:
-    """Series of one name lie a little below one another, the hollow ones with their partners."""
+    """Series of one name are a little below one another, the hollow ones with their partners."""
     count = len(series)
     width = min(0.56, 0.16 * (count - 1))
     return {i: (i / (count - 1) - 0.5) * width if count > 1 else 0.0 for i in range(count)}
@@ -240,7 +240,7 @@ def _series(axes: Any, series: PictureSeries, picture: Picture, scale: float, of
 
 
 def _failures(axes: Any, picture: Picture) -> None:
-    """Marks at the edge of the first panel, where there is no value to stand for."""
+    """Draws marks at the edge of the first panel, for failures without a value."""
     failed = [i for i, kind in enumerate(picture.failures) if kind]
     if picture.axis.are_names:
         failed = _describe_in_words(axes, picture, failed)

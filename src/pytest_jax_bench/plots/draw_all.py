@@ -1,9 +1,10 @@
-"""The pictures of the plugin: which there are, and under which names they are saved; `draw_all` is the way in.
+"""The pictures of the plugin, and the names of their files; `draw_all` is the way in.
 
-Beside the CSV file of each test: `main.png` (or `n-128.png`), its history; `main_xtag.png`, its tags side by side;
-`main_custom.png`, what the marker's own `plot` drew. In the folder of a parametrized test: `n.png`, the newest run over
-the parameter n; `custom.png`, what `plot_summary` drew. In the output folder: `summary.png`, all tests.
-A picture that cannot be drawn becomes a problem in words, and never ends the session. Needs matplotlib, and no display.
+Next to the CSV file of each test: `main.png` (or `n-128.png`), its history; `main_xtag.png`, its tags side by side;
+`main_custom.png`, the picture of the marker's own `plot`. In the folder of a parametrized test: `n.png`, the newest run
+over the parameter n; `custom.png`, the picture of `plot_summary`. In the output folder: `summary.png`, all tests. A
+picture that cannot be drawn becomes a problem in words, and never ends the session. This needs matplotlib, and no
+display.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ def draw_all(
     kinds: Collection[Kind] = KINDS,
     most_runs: int = pictures.MOST_RUNS,
 ) -> DrawingResult:
-    """Every picture of these tests; the summary is of these tests only, and there is none of a single row.
+    """Draws every picture of these tests. The summary covers these tests only, and a single row has none.
 
     Args:
         folder: the output folder of the plugin (--ptjb-output-dir).
-        into: where the pictures go, in folders as in `folder`; None: into `folder` itself, beside the CSV files.
+        into: where the pictures go, in folders as in `folder`; None: into `folder` itself, next to the CSV files.
         kinds: which pictures.
-        most_runs: a history shows so many runs at most, the newest.
+        most_runs: a history shows at most this number of runs, the newest.
 
     Raises:
         MissingPackage: matplotlib is not installed.
@@ -97,7 +98,7 @@ class _Work:
     read: dict[Path, Rows | None] = field(default_factory=dict[Path, "Rows | None"])
 
     def target(self, beside: Path, name: str) -> Path:
-        """The picture `name` beside a file or in a folder of the output folder."""
+        """Returns the path of the picture `name`, next to a file or in a folder of the output folder."""
         with contextlib.suppress(ValueError):  # a file somewhere else keeps its pictures
             beside = self.into / beside.relative_to(self.folder)
         return beside / f"{name}.{self.file_format}"
@@ -112,7 +113,8 @@ class _Work:
             self.problems.append(f"{nodeid}: {what} was not drawn, because {' '.join(reason.split())[:400]}")
 
     def rows(self, request: PlotRequest) -> Rows | None:
-        """The rows of a test, read once; None if there are none, of which the first time is told."""
+        """Returns the rows of a test, read once. It returns None for a test without rows, and reports that the first
+        time."""
         if request.csv not in self.read:
             self.read[request.csv] = None
             with self.attempt(request.nodeid, "anything"):
@@ -148,7 +150,8 @@ def _draw_test(work: _Work, request: PlotRequest, kinds: Collection[Kind]) -> No
 
 
 def _groups(requests: Sequence[PlotRequest], folder: Path) -> dict[Path, list[PlotRequest]]:
-    """Tests by their folder; the output folder itself is none: in the README's time, all tests lay there."""
+    """Groups tests by their folder. The output folder itself does not count: in the README's time, it held all
+    tests."""
     groups: dict[Path, list[PlotRequest]] = {}
     for request in requests:
         if request.csv.parent.resolve() != folder.resolve():
@@ -157,7 +160,7 @@ def _groups(requests: Sequence[PlotRequest], folder: Path) -> dict[Path, list[Pl
 
 
 def _draw_group(work: _Work, here: Path, group: Sequence[PlotRequest], kinds: Collection[Kind]) -> None:
-    """What concerns all parameters of one test, also those that were not run this time."""
+    """Draws the pictures about all parameters of one test, including parameters that did not run this time."""
     title = group[0].nodeid.partition("[")[0]
     if "parameters" in kinds:
         _draw_parameters(work, here, title)

@@ -1,6 +1,6 @@
 """Two functions that code outside calls by the names of pytest-jax-bench 0.5.0; they draw what `draw_all` does.
 
-What is new is elsewhere. 0.5.0 drew the commits along "run" at the wrong places; here they are at their runs.
+New features are elsewhere. 0.5.0 drew the commits along "run" at the wrong places; here they are at their runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def plot_parametrized_benchmark(
 
     Args:
         path: the folder of the test, such as .benchmarks/tests-test_x.py--test_fft.
-        xaxis: of no use here; 0.5.0 has it.
+        xaxis: ignored; 0.5.0 has it.
         save: png, pdf or svg.
-        trep: "print", or an object with `write_line`, is told what was drawn.
+        trep: "print", or an object with `write_line`; receives the names of the drawn files.
     """
     folder = Path(path)
     files = [file for file in sorted(folder.rglob("*.csv")) if csv_files.is_ours(file)]

@@ -14,7 +14,8 @@ LONGEST_COMMIT = 18
 
 
 def short(text: Any, longest: int = LONGEST) -> str:
-    """One line of at most so many characters, the middle left out; what cannot be printed is shown as �."""
+    """Shortens a text to one line of at most `longest` characters, without the middle; unprintable characters become
+    �."""
     text = str(text)
     if len(text) > 20 * longest:
         text = f"{text[: 10 * longest]}…{text[-10 * longest :]}"

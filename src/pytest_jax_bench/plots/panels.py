@@ -14,12 +14,12 @@ Kind = Literal["time", "size"]
 
 @dataclass(frozen=True)
 class PictureSeries:
-    """Readings of one colour, in seconds or bytes; NaN where there is none."""
+    """Readings of one colour, in seconds or bytes; NaN for a missing one."""
 
     label: str
     color: str
     rows: Indices
-    """Which rows of the picture these are; the axis knows where they stand."""
+    """The indices of these rows in the picture; the axis knows their places."""
     value: Floats
     low: Floats
     high: Floats
@@ -55,7 +55,7 @@ class Band:
 
 @dataclass(frozen=True)
 class PictureAxis:
-    """What the rows are laid out along: runs, commits, numbers, or names."""
+    """The arrangement of the rows: by runs, commits, numbers, or names."""
 
     label: str
     positions: Floats

@@ -1,10 +1,10 @@
-"""Which pictures there are, from rows to a `Picture`: history, tags, over a parameter, summary of many tests.
+"""The pictures, from rows to a `Picture`: history, tags, over a parameter, summary of many tests.
 
-History: all runs of one test, along the runs or the commits. The others: only the newest run of each name. Rows of
-different machines, versions or timers are told apart, by their symbol and a note; a line never connects them.
-Below each stands what its dots and bars are, and what its rows do not have in common.
+History: all runs of one test, along the runs or the commits. The others: only the newest run of each name. Symbols and
+a note distinguish rows of different machines, versions or timers; a line never connects them. Text below each picture
+explains its dots and bars, and the differences between its rows.
 
-A run stands at its run_id and nowhere else, also where a history has tags or gaps, and so does the name of its commit.
+A run is always at its run_id, also if a history has tags or gaps, and so is the name of its commit.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _picture(
 
 
 def _which(rows: Rows) -> str:
-    """Says of which commit the newest runs are: not all need be of the same."""
+    """Names the commits of the newest runs: not all need be from the same commit."""
     names = [short(c, LONGEST_COMMIT) for c in dict.fromkeys(commits(rows))]
     if len(names) == 1:
         return f"The newest run of each, commit {names[0]}"
@@ -147,7 +147,7 @@ def _which(rows: Rows) -> str:
 
 
 def _describe_failures(rows: Rows, groups: Sequence[str]) -> list[str]:
-    """A mark has no room to say of which group it is."""
+    """Lists the failures with their groups, because a mark has no room for its group."""
     named = [f"{short(group, 32)} ({kind})" for group, kind in zip(groups, failures(rows), strict=False) if kind]
     return [f"Failed: {list_texts(list(dict.fromkeys(named)))}."] if named else []
 
@@ -157,7 +157,8 @@ def _newest_run(rows: Rows) -> Rows:
 
 
 def _newest_of_each(rows: Rows, values: dict[str, list[Any]]) -> tuple[Rows, dict[str, list[Any]]]:
-    """Each combination of parameters has runs of its own, in a file of its own."""
+    """Returns the newest run of each combination of parameters. Each combination has separate runs, in a separate
+    file."""
     keys = [repr(combination) for combination in zip(*values.values(), strict=True)]
     last: dict[str, int] = {}
     for key, run in zip(keys, rows["run_id"], strict=True):
@@ -167,7 +168,8 @@ def _newest_of_each(rows: Rows, values: dict[str, list[Any]]) -> tuple[Rows, dic
 
 
 def _others(rows: Rows, values: dict[str, list[Any]], name: str) -> list[str]:
-    """What tells rows apart beside the parameter `name`: the tag and the other parameters, as far as they vary."""
+    """Returns the differences between rows besides the parameter `name`: the tag and the other parameters, if they
+    vary."""
     columns = {k: [as_text(v) for v in column] for k, column in values.items() if k != name}
     columns = {k: [f"{k}={short(v, 16)}" for v in column] for k, column in columns.items() if len(set(column)) > 1}
     tags = texts(rows, "tag")
@@ -176,7 +178,7 @@ def _others(rows: Rows, values: dict[str, list[Any]], name: str) -> list[str]:
 
 
 def notes(panels: Sequence[Panel], instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> tuple[str, ...]:
-    """Sentences to stand below a picture.
+    """Returns the sentences below a picture.
 
     Args:
         instruments: timer, environment and version of JAX of each line of the picture.
@@ -201,7 +203,7 @@ def _what(panels: Sequence[Panel]) -> str:
 
 
 def _whose(instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> str:
-    """Names the lines where there are several, by what differs between them."""
+    """Names the lines by what differs between them, if there are several."""
     if len(instruments) < 2:
         return ""
     differ = [len(set(column)) > 1 for column in zip(*instruments, strict=True)]

@@ -1,8 +1,8 @@
-"""From the rows of a CSV file to series: values with intervals in seconds and bytes, NaN where there is none.
+"""Turns the rows of a CSV file into series: values with intervals in seconds and bytes, NaN for missing ones.
 
-The only place of the pictures that knows the columns. A row of ours has a median with its 95 % interval, one of
-pytest-jax-bench a mean with the standard deviation of its samples: these never share a series. -1 bytes and a time
-of 0 are no readings.
+Only this module of the pictures knows the columns. A row of ours has a median with its 95 % interval. A row of
+pytest-jax-bench has a mean with the standard deviation of its samples. The two kinds never share a series. -1 bytes and
+a time of 0 are not readings.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def failures(rows: Rows) -> tuple[str, ...]:
 
 
 def instruments(rows: Rows) -> list[tuple[str, str, str]]:
-    """What must be equal for rows to stand in one line: timer, environment, version of JAX.
+    """Returns what must be equal for rows on one line: timer, environment, version of JAX.
 
-    A row without a jitted time has no timer of it: it stands with the others of its machine, whose eager times are
-    read by the same one.
+    A row without a jitted time has no jitted timer. It is on the line of its machine's other rows, because the same
+    timer reads their eager times.
     """
     machines = list(zip(texts(rows, "environment"), texts(rows, "jax"), strict=True))
     known = dict[tuple[str, str], str]()
@@ -88,7 +88,8 @@ def single(rows: Rows, *, together: bool = False, is_brief: bool = False) -> tup
 
 
 def _parts(rows: Rows, every: Indices) -> list[PictureSeries]:
-    """What the peak is made of; constants only where they matter, as most programs have a few bytes of them."""
+    """Returns the parts of the peak. It includes constants only if they matter, as most programs have a few bytes of
+    them."""
     parts = [_series("jitted, temporary", SKY, every, sizes(rows, "jit_temporary_bytes"))]
     peak, constants = sizes(rows, "jit_peak_bytes"), sizes(rows, "jit_constants_bytes")
     if (np.nan_to_num(constants) > 0.01 * np.nan_to_num(peak)).any():
@@ -136,8 +137,8 @@ def _panels(
     together: bool,
     of_memory: str,
 ) -> tuple[Panel, ...]:
-    """Without those that hold no number. Jitted and eager runs share a panel while one linear scale suits both: beside
-    something a hundred times slower, no change of the faster one would be seen."""
+    """Returns the panels that have numbers. Jitted and eager runs share a panel if one linear scale suits both. Next to
+    something a hundred times slower, no change of the faster one would be visible."""
     both = Panel("run time", "time", _drop_empty([*jit, *eager]))
     apart = [Panel("run time, jitted", "time", _drop_empty(jit)), Panel("run time, eager", "time", _drop_empty(eager))]
     times = [both] if together or spread(both.finite()) <= FAR else apart

@@ -1,8 +1,8 @@
 """The functions of a program that send eager operations: what could be jitted as a whole.
 
-Such a function sends many operations in each of many calls, and jit can take it as it is: it calls nothing that is
-jitted, does not continue by a value that it has read, and stores nothing outside of itself. If functions call one
-another, the outermost one counts, except one that does little more than call another one in a long loop.
+Such a function sends many operations in each of many calls, and jit can take it unchanged. It calls nothing that is
+jitted, does not branch on a value that it has read, and stores nothing outside itself. If functions call one another,
+the outermost one counts. The exception is a function that does little more than call another one in a long loop.
 """
 
 from __future__ import annotations

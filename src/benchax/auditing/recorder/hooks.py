@@ -1,8 +1,8 @@
-"""Adds to a log what a program does by name around its calls: puts data on devices, waits, draws, changes settings.
+"""Logs a program's actions around its calls: it puts data on devices, waits, draws random numbers, changes settings.
 
-`jax.device_put`, `jnp.asarray`, `jnp.array`, `jax.block_until_ready`, the array methods `block_until_ready` and
-`item`, `np.asarray` and `np.array` of JAX arrays, the functions of `jax.random` that use up a key, and
-`jax.config.update` are wrapped for the whole run, at some microseconds for each call. `ArrayImpl` is private to JAX; if
+The hooks wrap these functions for the whole run, at some microseconds for each call: `jax.device_put`, `jnp.asarray`,
+`jnp.array`, `jax.block_until_ready`, the array methods `block_until_ready` and `item`, `np.asarray` and `np.array` of
+JAX arrays, the functions of `jax.random` that use up a key, and `jax.config.update`. `ArrayImpl` is private to JAX. If
 it is missing, waits by methods are not seen, and `sees_methods` says so.
 """
 

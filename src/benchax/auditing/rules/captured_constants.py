@@ -11,8 +11,8 @@ from benchax.results.audit import Finding
 from benchax.units import plural, size
 
 LARGE_BYTES, DEAR_BYTES = 1 << 20, 1 << 23
-"""Below the first a constant costs nothing that can be measured, below the second it is an info: each MiB takes 5 to 10
-ms of compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
+"""Below the first size, a constant has no measurable cost; below the second it is an info. Each MiB takes 5 to 10 ms of
+compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
 
 
 @rule("captured-constants", "does it close over large arrays?", "warning")

@@ -27,8 +27,8 @@ BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
 WITH_A_NUMBER = frozenset({"dtype", "shape"})
 """Further differences if a Python number becomes an array."""
 MANY_VALUES, MANY_NUMBERS = 3, 8
-"""Values of a static argument that are no longer few; more if they are whole numbers, which decide about shapes: the
-sizes of three data sets are three programs."""
+"""The numbers of values from which a static argument has too many. The limit is higher for whole numbers, which set
+shapes: the sizes of three data sets are three programs."""
 OFTEN_USED = 20
 """Calls of each program: then the values of a static argument are few, however long they take to compile."""
 SOME_SIZES = 3

@@ -16,11 +16,12 @@ from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES = 1 << 20
-"""What is smaller comes out of the allocator's own stock and costs nothing to speak of."""
+"""Smaller arrays come from the allocator's own stock and cost almost nothing."""
 
 
 LARGE_COPY = 8 << 20
-"""Of what comes back at each call: a tenth of a millisecond and more, in calls that may take less."""
+"""The size of the results that come back at each call. Copying this much takes a tenth of a millisecond or more, in
+calls that can take less."""
 UPDATES = {"scatter": 2, "scatter-add": 2, "dynamic_update_slice": 1}
 """Operations that change a part of their first operand, and the position of that part."""
 PART = 16

@@ -11,8 +11,8 @@ from benchax.results.audit import Finding
 from benchax.units import size
 
 LARGE_BYTES, TINY_BYTES = 1 << 20, 1 << 10
-"""With less than the first, such as the batch beside a model whose every argument is donated, nothing to speak of is
-lost; with less than the second, such as a key or a counter, nothing is said."""
+"""Below the first size, nothing significant is lost: for example, a batch in addition to a model whose every argument
+is donated. Below the second, such as a key or a counter, the rule reports nothing."""
 
 
 @rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")

@@ -50,8 +50,8 @@ def loop_around(tree: ast.AST, line: int) -> Loop | None:
 
 
 def needs_own_result(tree: ast.AST, line: int, name: str) -> bool:
-    """Does the call of this name on this line read what the loop around it has made of an earlier result of it? Of a
-    function without a loop, as a method that acts, its calls are asked in their stead."""
+    """Checks the call of this name on this line. Returns whether it reads a value that the loop around it made from the
+    call's earlier result. For a function without a loop, such as a method that acts, its calls are checked instead."""
     if (loop := loop_around(tree, line)) is not None:
         return _is_fed_back(tree, loop, line, name)
     scope = next((one for one in scopes_around(tree, line) if isinstance(one, ast.FunctionDef)), None)
@@ -138,7 +138,7 @@ LIBRARIES = {"equinox": "eqx.filter_jit", "flax.nnx": "nnx.jit"}
 def operations_of(e: ProgramEvidence) -> list[Event]:
     """Eager operations after the first call of a jitted function, or all if there is no such call.
 
-    What comes before that call has set the program up, each line once.
+    Operations before that call set the program up, each line once.
     """
     _ = e.lines  # raises if calls are not seen
     first = next((i for i, event in enumerate(e.log.events) if event.kind == "call"), 0)

@@ -30,7 +30,7 @@ from benchax.units import count, number, percent, size
 
 LEAST_CALLS = 5
 MOST_OF_IT = 0.8
-"""Of the operations of a function that the derivative of the other does as well, at the same lines."""
+"""The share of a function's operations that the derivative of the other also does, at the same lines."""
 EACH_STEP = 0.5, 1.2
 """Calls for one call of the other: fewer are looks at the metrics now and then, more are a search for a step."""
 
@@ -74,8 +74,9 @@ def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
 
 
 def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
-    """Operations of the first, and of both together; None where it is not the forward pass of the other, or makes more
-    than numbers: what it makes may well be needed before the other is called, as what a policy does."""
+    """Returns the operations of the first, and of both together. Returns None if the first is not the forward pass of
+    the other, or makes more than numbers. Such results can be needed before the call of the other, like the result of a
+    policy."""
     if any(math.prod(one.shape) > 1 for one in closed.out_avals):
         return None
     ops, others = index(closed).body.ops, index(other).body
@@ -116,7 +117,7 @@ def where_gradient(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 
 LEAST_RATIO = 32
 """Directions for each one that the other mode takes. A gradient costs at most 5 evaluations of its function (Baur and
-Strassen 1983; Griewank and Walther, Evaluating Derivatives, 2nd ed., section 4.6): this is six times as many."""
+Strassen 1983; Griewank and Walther, Evaluating Derivatives, 2nd ed., section 4.6). This ratio is six times as large."""
 LEAST_WORK = 1 << 20
 """Operations of the derivative; a smaller one is quick in either mode."""
 

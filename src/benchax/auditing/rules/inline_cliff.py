@@ -1,7 +1,7 @@
 """Finds small programs just beyond the size up to which XLA:CPU runs them on the calling thread.
 
-With fewer than 1000 FLOP by XLA's own count a program runs where it is called; with more it is handed to a pool of
-threads, and the hand-over may take longer than the work (jaxlib 0.10.2, measured with x + 1).
+With fewer than 1000 FLOP by XLA's own count, a program runs on the calling thread. With more, XLA hands it to a pool of
+threads, and the hand-over can take longer than the work (jaxlib 0.10.2, measured with x + 1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchax.units import count, percent, seconds
 
 CLIFF_FLOPS = 1000
 FAR_FLOPS = 1_000_000
-"""With so much work the hand-over cannot matter."""
+"""With this much work the hand-over cannot matter."""
 SHARE = 0.3
 """The share of the call's time that the hand-over must take."""
 

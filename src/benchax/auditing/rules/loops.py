@@ -200,10 +200,10 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
 # ---- sequential-map --------------------------------------------------------------------------------------------------
 
 LEAST_FLOPS, MOST_FLOPS, MOST_FLOPS_DERIVED = 1 << 11, 1 << 21, 1 << 16
-"""FLOP of one product of one item; smaller ones do not count. Of 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer
-for each than `jax.vmap`, 1.6 to 10 times as long in all; of 256 items with products of 0.26 to 2 MFLOP 2.2 to 4 times
-as long, but with their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without products,
-items of a few operations were no slower in a loop than at once."""
+"""FLOP of one product of one item; smaller ones do not count. With 1000 items, `jax.lax.map` took 0.17 to 1.6 µs longer
+for each than `jax.vmap`, 1.6 to 10 times as long in all. With 256 items with products of 0.26 to 2 MFLOP, it took 2.2
+to 4 times as long. With their derivative both took about as long (float32, jaxlib 0.10.2, CPU, two cores). Without
+products, items of a few operations were no slower in a loop than at once."""
 LOST_S, LEAST_LOST_S = 0.17e-6, 2e-4
 """Lost at least with each product of each item, by the same measurement; and of a call."""
 MOST_BYTES = 32 << 20
@@ -255,13 +255,13 @@ def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 
 STACKED_BYTES, SHARE_OF_ALL = 8 << 20, 0.5
 """Bytes of the stacks of one loop, and their share of all arguments and results. Stacking 300 arrays of 1 MiB, and
-reading them once, takes 0.3 s on two cores, and the same loop without it 0.02 s; of 16 KiB, 0.6 ms and 0.2 ms (jaxlib
-0.10.2, CPU)."""
+reading them once, takes 0.3 s on two cores. The same loop without it takes 0.02 s. With 16 KiB, the times are 0.6 ms
+and 0.2 ms (jaxlib 0.10.2, CPU)."""
 LEAST_ROW = 4096
 """Bytes of a row that is reduced: with a smaller one the operation in the body can cost more than the memory."""
 MOST_WORK = 256.0
 """Operations of the loop for each byte that it stacks. Writing a byte to fresh memory and reading it takes about a
-nanosecond, less than a twentieth of these; then memory is all that is saved."""
+nanosecond, less than a twentieth of these operations. With more work, only memory is saved."""
 HOW = {
     "rows": "Take what is read out of the carry, which holds the last step's when the loop has ended; for every k-th "
     "step, use a scan over the k steps inside of a scan. ",

@@ -33,11 +33,11 @@ def check_real(e: Evidence) -> None:
 
 
 def inputs_of_call(e: Evidence) -> tuple[Any, ...]:
-    """The inputs of the jaxpr at one call, None in place of those that were not kept.
+    """Returns the inputs of the jaxpr at one call, with None for inputs that were not kept.
 
     Raises:
         NotApplicable: as `check_real`.
-        NotMeasured: none was kept.
+        NotMeasured: no input was kept.
     """
     check_real(e)
     if len(e.data) != len(e.closed_jaxpr.in_avals):
@@ -162,8 +162,8 @@ def _operand(value: Any, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
 # ---- out-of-bounds-index ---------------------------------------------------------------------------------------------
 
 MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
-"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to;
-and if there are this many different ones when they are read."""
+"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to.
+When they are read, there must be at least this many different ones."""
 
 
 @dataclass(frozen=True)

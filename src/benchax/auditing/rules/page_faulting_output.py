@@ -20,7 +20,7 @@ except ImportError:  # Windows, which does not tell
     resource = None
 
 LARGE_BYTES = 32 << 20
-"""glibc maps what is larger anew each time (its M_MMAP_THRESHOLD grows up to this)."""
+"""glibc maps larger blocks again each time (its M_MMAP_THRESHOLD grows up to this)."""
 CALLS = 3
 SHARE = 0.5
 """The share of the pages of the outputs that must have been faulted in."""
@@ -90,7 +90,8 @@ def _faults_per_call(e: Evidence) -> float:
 
 
 def _touching_s(size_bytes: int) -> float:
-    """The quickest of three times writing a byte into each of so many new pages, in Python's own fastest way."""
+    """Writes a byte into each page of this much new memory, in Python's own fastest way, and returns the quickest of
+    three times."""
     best = float("inf")
     for _ in range(3):
         # Mapped anew each time, as glibc maps such an output: memory of Python's own would have its pages already.

@@ -1,4 +1,4 @@
-"""Finds functions that nobody has profiled since they were written, and says what a profile would show."""
+"""Finds functions without a profile since they were written, and states what a profile would show."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from benchax.units import percent, seconds
 DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
 MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy of the inputs
 WORTH_S = 0.01
-"""A call of this length is worth a look: a thousand take ten seconds. Of a shorter one most is its dispatch, and all
-of a library's functions would be told."""
+"""A call of this length is worth a look: a thousand take ten seconds. A shorter call is mostly dispatch, and the rule
+would list all of a library's functions."""
 LONG_S = 10.0  # what takes longer to call twice is not profiled in passing
 
 

@@ -59,7 +59,8 @@ def _scope_of(frame: OwnFrame) -> ast.FunctionDef | ast.Lambda | None:
 
 
 def _key_passed_at(frame: OwnFrame, callee: str, key: str) -> ast.expr | None:
-    """What a line gives to a function as its key, or to a function of `jax.random`; None where it is not one."""
+    """Returns the key that a line gives to a function, or to a function of `jax.random`, or None if there is no single
+    one."""
     tree = tree_of(frame.file)
     if tree is None:
         return None
@@ -224,11 +225,11 @@ def _loop_around(body: Body) -> Body:
 def _same_each_time(
     e: Evidence, body: Body, draws: list[TracedOp], same: Collection[Value], when: str
 ) -> Iterable[Finding]:
-    """Names each line that chooses a key, and what is drawn with it: a function that this line calls does what it
-    should with the key that it is given.
+    """Names each line that chooses a key, and the draws with it. A function that this line calls is not at fault: it
+    uses the key that it gets.
 
     Args:
-        same: inputs of the body that are the same each time, besides what comes from outside.
+        same: inputs of the body that are the same each time, besides values from outside.
     """
     by_line: dict[Where | None, list[TracedOp]] = defaultdict(list)
     for op in draws:

@@ -31,8 +31,8 @@ from benchax.watching.transfers import watch_transfers
 OFTEN = 5
 """A program has to send its data once, and may do so in pieces."""
 RATE, EACH_S = 1e9, 5e-6
-"""Bytes a second, and seconds for each array: an H100 took 1.4 to 8 GB a second from NumPy (docs/verified), a core of a
-CPU converts float64 at about this rate; Python spends 2 µs on each array on a core of a cloud machine."""
+"""Bytes a second, and seconds for each array. An H100 took 1.4 to 8 GB a second from NumPy (docs/verified), and a core
+of a CPU converts float64 at about this rate. Python spends 2 µs on each array on a core of a cloud machine."""
 CONVERSIONS = ("stage", "asarray", "array", "_array_copy", "copy", "convert_element_type")
 """The program asks for the transfers of jnp.asarray and jnp.array; repeated-device-put finds those that repeat."""
 MANY_READS, READS_PER_CALL = 20, 0.2

@@ -25,7 +25,7 @@ from benchax.units import count, seconds
 WORTH_ASKING = 1.1
 """Only where the medians are this far apart is a comparison made."""
 FEW_CALLS = 1000
-"""What pays only later is a hint: most programs call few functions as often."""
+"""Advice that pays only after more calls is a hint: most programs call few functions as often."""
 
 
 @rule("not-jitted", "is it compiled as a whole?", "warning")
@@ -157,7 +157,7 @@ def _is_jitted(fn: Any) -> bool:
 
 
 def _names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """What its names stand for: globals, and what it closes over."""
+    """Returns the values of its names: globals, and the variables that it closes over."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     try:

@@ -38,8 +38,8 @@ class RareReads(NamedTuple):
 
 
 def rare_reads(called: Where | None) -> RareReads | None:
-    """Of the one call on a line of a loop, whose results are bound to names. None where any of them that is not an
-    argument again may be read in each iteration, or none is left."""
+    """Checks the one call on a line of a loop, whose results are bound to names. Returns None if each iteration might
+    read any result that is not an argument again, or if no such result is left."""
     tree = tree_of(called[0]) if called is not None else None
     loop = max(loops_around(tree, called[1]), key=lambda one: one.lineno, default=None) if tree and called else None
     if tree is None or called is None or not isinstance(loop, ast.For | ast.While):
@@ -76,7 +76,7 @@ def _leaves(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _ways(scope: ast.AST, loop: ast.For | ast.While, call: ast.Call, name: str) -> Iterator[str | None]:
-    """Of each place that reads a name: how it is read rarely; None where that may be in each iteration."""
+    """Yields, for each place that reads a name, how it is read rarely, or None if each iteration might read it."""
     reads = (node for node in ast.walk(scope) if isinstance(node, ast.Name | ast.Attribute) and last_name(node) == name)
     for node in reads:
         if not isinstance(node.ctx, ast.Load) or holds(call, node.lineno):
@@ -188,8 +188,8 @@ def _select(x: jax.Array, k: int) -> jax.Array:
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
 
 LEAST_SHARE, LEAST_OPERATIONS = 0.3, 1 << 18
-"""Operations that need not be done, as a share of the call; and of the costly side each time, tens of microseconds,
-when a `cond` costs a few."""
+"""The unnecessary operations, as a share of the call, and the operations of the costly side each time. The latter take
+tens of microseconds, and a `cond` costs a few."""
 SECOND = 2
 """A condition that holds in some iterations holds in every second one at most, if nothing more is known."""
 
@@ -556,7 +556,7 @@ def zero_argument_jit(e: Evidence) -> Iterable[Finding]:
 
 
 def _describe_remainder(i: Inspection) -> list[str]:
-    """What the compiler made of it."""
+    """Describes the compiler's result."""
     seen: list[str] = []
     if i.counts is not None:
         left = sum(n for opcode, n in i.counts.instructions if opcode not in TRIVIAL)

@@ -52,7 +52,8 @@ FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
 VARIANTS: dict[str, AnyVariant] = {variant.name: variant for members in FAMILIES for variant in members}
 
 MOST_PROMISING = ("jit", "hoist", "unroll", "accumulate-gradients", "donate", "mixed-bf16", "mixed-f16", "bf16", "f16")
-"""Of those that are tried where none is named, what has gained most where it applied; the others follow."""
+"""The variants that gained most when they applied. If the user names no variants, these come first, and the others
+follow."""
 ONLY_BY_NAME = ("eager", "f64")
 """Slower on every backend: no process is spent on confirming that."""
 OF_ACCELERATORS = ("default", "tf32", "high", "highest")

@@ -1,7 +1,8 @@
 """Sizes around one size: one less, one more, padded to a multiple of 128, padded to a power of two.
 
-Hardware likes some sizes more than others; how much, and which, is measured. Each size runs beside the one in question,
-and its time is divided by the entries that are of use: those of the size in question where it is padded.
+Hardware runs some sizes faster than others; this variant measures which sizes, and by how much. Each size is paired
+with the size in question, and its time is divided by the number of useful entries. With padding, these are the entries
+of the size in question.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def around(size: int) -> dict[int, int]:
 
 
 def targets(size: int) -> tuple[int, ...]:
-    """What it would be padded to."""
+    """Returns the sizes to pad to."""
     return tuple(sorted({-(-size // LANES) * LANES, bucket(size)} - {size}))
 
 
@@ -106,7 +107,7 @@ class _AlignmentSweep:
         return Point(size, label, *taken, facts=(("per useful entry:", each),))
 
     def _sentence(self, found: Mapping[str, Comparison]) -> str:
-        """What padding does, which is the same work for the user: as the paired comparisons say."""
+        """Describes the effect of padding, which is the same work for the user, as the paired comparisons show it."""
         pairs = ((size, found.get(str(size))) for size in targets(self.size))
         said = [f"padded to {size}: {c.verdict}" for size, c in pairs if c and not c.failure]
         return f"beside {self.size}, {'; '.join(said)}; padding itself is not in the times" if said else ""

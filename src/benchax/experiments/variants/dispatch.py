@@ -1,8 +1,8 @@
-"""A call that waits for its result before it returns, beside one that returns at once (asynchronous dispatch).
+"""A call that waits for its result before it returns, against one that returns at once (asynchronous dispatch).
 
-A setting of XLA:CPU, which holds from the start of a process: so by pairs of new processes. Timed is a call and the
-wait for its result. Beside it, in a process of each kind that may use all cores, when the call returns: where that is
-as late as the result, XLA ran it on the calling thread anyway, as it does with small work.
+It is a setting of XLA:CPU that holds from the start of a process, so pairs of new processes measure it. The time covers
+a call and the wait for its result. In addition, a process of each kind that can use all cores records when the call
+returns. If that is as late as the result, XLA ran it on the calling thread anyway, as it does with small work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arguments given away, so that outputs take their memory over (`jax.jit(..., donate_argnums=...)`).
+"""Donated arguments, whose memory outputs can reuse (`jax.jit(..., donate_argnums=...)`).
 
-Donated are the arguments with an array of the shape and dtype of an output that has no other taker. Each call is fed
-copies, made before the clock starts. What XLA really took over is read from the compiled program.
+The variant donates the arguments with an array of the shape and dtype of an output that reuses no other array. Each
+call gets copies, made before the clock starts. The compiled program shows which memory XLA really reused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Donate:
 
 
 def _parse_arguments(text: Any, case: Case, inputs: Inputs) -> Positions:
-    """ "0,2" or "state", as their author calls them: positions, and names of what is given by name.
+    """ "0,2" or "state", as their author calls them: positions, and names of arguments given by name.
 
     Raises:
         UsageError: an argument that is not there.
@@ -59,10 +59,11 @@ def _parse_arguments(text: Any, case: Case, inputs: Inputs) -> Positions:
 
 
 def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positions:
-    """Arguments that are not held and have an array of the shape and dtype of an output that no other array takes.
+    """Returns the arguments that are not held and have an array of the shape and dtype of an output that no other array
+    takes.
 
     Raises:
-        NotAvailable: there is none.
+        NotAvailable: there is no such argument.
     """
     traced = Prepared(program_of(case), inputs).trace().reach_trace()
     free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))

@@ -1,7 +1,7 @@
 """A loop in five ways: Python, Python with a jitted body, a loop of XLA, unrolled, scan.
 
 A Python loop cannot be rewritten by looking at it: its body is given as a function, `step(i, state)`, to the variant
-`loop`, or to `benchax.experiments.loops`. Each form is measured beside the plain Python loop.
+`loop`, or to `benchax.experiments.loops`. Each form is compared with the plain Python loop.
 
     loop=50                     iterations
     loop=model.py:unfinished    as long as unfinished(state) is true
@@ -241,7 +241,7 @@ def loops(
     seed: int | None = None,
     progress: Progress = None,
 ) -> Experiment:
-    """Measures a loop in five ways, each beside the plain Python loop, and compares the results.
+    """Measures a loop in five ways, each paired with the plain Python loop, and compares the results.
 
         state = init
         for i in range(n):
@@ -258,7 +258,7 @@ def loops(
         progress: as for `bench`.
 
     Raises:
-        UsageError: `step` or `n` is none.
+        UsageError: `step` or `n` is invalid.
     """
     if not callable(step):
         raise UsageError(f"step={step!r} cannot be called", "a function step(i, state) that returns the next state")

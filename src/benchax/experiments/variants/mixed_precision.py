@@ -1,12 +1,13 @@
 """Mixed precision (Micikevicius et al. 2018): products in bf16 or f16, and float32 for everything else.
 
-Parameters, state, sums and what is between the products stay as they are; the operands of each matrix product and
+Parameters, state, sums and the operations between the products stay unchanged. The operands of each matrix product and
 convolution are rounded, and accumulated in float32. So a training step keeps its float32 weights, and its gradients
-come out in float32. Unlike `bf16`, which converts the inputs, it does not lose what an optimizer adds up.
+come out in float32. Unlike `bf16`, which converts the inputs, it does not lose an optimizer's small updates.
 
-f16 has no room for small gradients (below 6e-8 they are 0): where the function takes gradients while it is traced
-(`gradient_calls.py`), the loss is multiplied by a power of two before, and they are divided by it afterwards. bf16 has
-the exponents of float32 and needs none of that. The scale is told: mixed-f16=1024; 1 switches it off.
+f16 has no room for small gradients (below 6e-8 they are 0). If the function takes gradients during tracing
+(`gradient_calls.py`), the loss is first multiplied by a power of two, and the gradients are divided by it afterwards.
+In contrast, bf16 has the exponents of float32 and needs no scale. An option sets the scale: mixed-f16=1024; 1 switches
+it off.
 """
 
 from __future__ import annotations

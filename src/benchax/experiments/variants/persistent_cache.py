@@ -1,9 +1,11 @@
 """A start with an empty persistent compilation cache, and one with the cache that it left, in pairs of new processes.
 
-Timed is building (trace, lower, compile) of the one function, in a process in which JAX has compiled nothing yet; a
-folder of its own for each pair, removed afterwards. JAX's thresholds are lowered so that everything is kept; whether
-the usual threshold would have kept this program is told beside it. The first of a pair is always the cold one, by its
-nature, so that what the machine does to the pair as a whole divides out, and a trend within it does not.
+The time covers building (trace, lower, compile) of the one function, in a process in which JAX has compiled nothing
+yet. Each pair has its own folder, which is removed afterwards. JAX's thresholds are lowered so that everything is kept.
+The row also states whether the usual threshold would have kept this program.
+
+The first of a pair is always the cold one, by its nature. So machine effects on the pair as a whole divide out, and a
+trend within the pair does not.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from benchax.workers.task import Say, task
 USUAL_PAIRS = 6
 LEAST_PAIRS = 4
 USUAL_THRESHOLD_S = 1.0
-"""`jax_persistent_cache_min_compile_time_secs` as JAX has it where nobody sets it."""
+"""The default of `jax_persistent_cache_min_compile_time_secs` in JAX."""
 
 
 class Unfinished(Exception):
@@ -91,7 +93,7 @@ def _row(variant: PersistentCache, case: Case, pairs: int, lab: Lab) -> VariantR
 
 
 Pair = tuple[dict[str, float], dict[str, float]]
-"""What the cold and the warm process told."""
+"""The times of the cold and the warm process."""
 
 
 def _pairs(case: Case, count: int, lab: Lab) -> list[Pair]:
@@ -109,7 +111,7 @@ def _pairs(case: Case, count: int, lab: Lab) -> list[Pair]:
 
 
 def _start_process(case: Case, folder: str, lab: Lab) -> dict[str, float]:
-    """What a new process with its cache in that folder tells. Raises `Unfinished`."""
+    """Returns the times of a new process with its cache in that folder. Raises `Unfinished`."""
     argument, name = (case, lab.options.seed, folder), f"the start of {case.id.label!r}"
     told = lab.call_alone(start, argument, name=name, tells_stages=False)
     if isinstance(told, Failure):

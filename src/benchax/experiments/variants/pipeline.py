@@ -1,13 +1,13 @@
-"""Stages on a device each, fed with micro-batches, as in GPipe (Huang et al. 2019): a variant, and
+"""Stages on one device each, fed with micro-batches, as in GPipe (Huang et al. 2019): a variant, and
 `benchax.experiments.pipeline`.
 
     pipeline=model.py:STAGES=1,2,4              a list of functions y = stage(x), and numbers of micro-batches
     pipeline=model.py:embed+model.py:head       functions by name; 1,2,4,8 micro-batches
 
-Where a function can be cut into stages is not to be seen from its program, so they are given. The batch is cut into m
-parts along its first axis, each stage does one part after the other, and the results, put together, are compared with
-those of the function on one device. With s stages of equal length each device is idle for (s - 1) / (m + s - 1) of the
-time (section 2.3 there); what a short profile saw stands beside it. All of it happens in a process of its own
+A program does not show where a function can be cut into stages, so the user gives them. The batch is cut into m parts
+along its first axis, and each stage does one part after the other. The combined results are compared with the results
+of the function on one device. With s stages of equal length each device is idle for (s - 1) / (m + s - 1) of the time
+(section 2.3 there). The result also shows the idle time of a short profile. All of it happens in a separate process
 (`experiments/pipes.py`).
 """
 
@@ -83,13 +83,13 @@ class Pipeline:
 
 
 def _halves(text: str) -> tuple[str, str | None]:
-    """model.py:STAGES=1,2 as (model.py:STAGES, 1,2). A path may have a '=' of its own; no number has a ':'."""
+    """Splits model.py:STAGES=1,2 into (model.py:STAGES, 1,2). A path can contain a '='; no number contains a ':'."""
     names, equals, numbers = text.rpartition("=")
     return (names, numbers) if equals and ":" not in numbers else (text, None)
 
 
 def _names(text: str) -> list[str]:
-    """model.py:embed+model.py:head apart. A path may have a '+' of its own; a name ends after its ':'."""
+    """Splits model.py:embed+model.py:head. A path can contain a '+'; a name ends after its ':'."""
     names, begun = list[str](), ""
     for part in text.split("+"):
         begun += part
@@ -107,7 +107,7 @@ def _flat(found: Iterable[Any]) -> list[Any]:
 
 
 def _kinds(found: Sequence[Any]) -> str:
-    """2 functions; or the first that is none: an object of the type int."""
+    """Returns "2 functions", or describes the first object that is not a function: an object of the type int."""
     other = next((one for one in found if not callable(one)), None)
     if other is not None:
         return f"an object of the type {type(other).__name__}"
@@ -115,7 +115,7 @@ def _kinds(found: Sequence[Any]) -> str:
 
 
 def _batch(case: Case, inputs: Inputs) -> int | str:
-    """The one argument with arrays. Raises `UsageError` where there are several, or none."""
+    """Returns the one argument with arrays. Raises `UsageError` if there are several, or none."""
     named = parsing.arguments(case, inputs)
     found = {name: key for name, key in named.items() if parsing.array_leaves(parsing.value_of(inputs, key))}
     if len(found) != 1:
@@ -145,7 +145,7 @@ def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
 
 
 def try_in_worker(piped: Piped, lab: Lab) -> PipelineReadings | Failure:
-    """What the worker tells; or why it cannot."""
+    """Returns the worker's readings, or its failure."""
     argument, devices = (piped, lab.options.seed), with_devices(len(piped.stages), ONE_THREAD)
     return lab.call_alone(try_pipeline, argument, name=f"the {piped.case.id.label!r}", condition=devices)
 
@@ -175,26 +175,27 @@ def pipeline(
     seed: int | None = None,
     progress: Progress = None,
 ) -> Experiment:
-    """Lets micro-batches flow through stages on a device each, and compares the results with the whole batch on one.
+    """Lets micro-batches flow through stages on one device each, and compares the results with the whole batch on one.
 
         for stage in stages:
             x = stage(x)
 
     Args:
-        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows
-            of its input apart; one that does not, such as a mean over the batch, gives a wrong result, which is told.
+        stages: functions y = stage(x), with their parameters inside (a closure, a partial). Each must treat the rows of
+            its input separately. A stage that does not, such as a mean over the batch, gives a wrong result, which the
+            experiment reports.
         x: the batch: an array, a pytree of arrays with as many rows, a spec such as "f32[1024,64]".
-        micro_batches: into how many parts the batch is cut, one after the other.
+        micro_batches: the numbers of parts to cut the batch into, one after the other.
         timeout_s: of each number of micro-batches, in the process that tries them.
         seed: of the data made from specs.
         progress: as for `bench`.
 
     Returns:
-        Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None where they would
-        not stand for devices; the sentence of the curve says why.
+        Experiment: its one curve has a point for each number of micro-batches. Its `seconds` are None if they would not
+            represent devices; the sentence of the curve gives the reason.
 
     Raises:
-        UsageError: `stages` are not several functions, or `micro_batches` no numbers.
+        UsageError: `stages` are not several functions, or `micro_batches` are not numbers.
     """
     stages = check_stages(f"stages={stages!r}", stages)
     numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)

@@ -1,12 +1,12 @@
 """Other precisions: of the float inputs, of matrix products, of the sums in which low precision is accumulated.
 
-bf16, f16, f32, f64 convert the float arrays among the inputs before anything is timed, so that the function computes
-in that precision as far as it does not promote to another by itself. default, tf32, high and highest ask XLA for a way
-to multiply matrices, which devices without such ways ignore; then the program is the same, and the row says so.
+bf16, f16, f32, f64 convert the float arrays among the inputs before the timing. So the function computes in that
+precision unless it promotes to another one by itself. The variants default, tf32, high and highest ask XLA for a way to
+multiply matrices. Devices without such ways ignore them; then the program is the same, and the row says so.
 
-accumulate-f32 traces the function and runs it again operation by operation: products of bf16 or f16 are asked for in
-float32 (`preferred_element_type`) and rounded once, sums are made of float32, and what a loop adds up is carried in
-float32 (`running_sums.py`). Whether it changes anything is measured: some backends accumulate so anyway.
+accumulate-f32 traces the function and runs it again operation by operation. Products of bf16 or f16 are requested in
+float32 (`preferred_element_type`) and rounded once. Sums use float32, and a loop carries its running sums in float32
+(`running_sums.py`). The comparison shows whether it changes anything: some backends accumulate this way anyway.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recomputing in the backward pass what the forward pass would keep (`jax.checkpoint`, "remat").
 
-Beside the gradient of a loss, or a step that takes gradients, each way to recompute (`checkpoints.py`) with what the
-compiler plans, what a call takes, and, of a loss, what is kept between the two passes. Whether any of it saves memory
-is the compiler's doing: XLA:CPU mostly plans more, not less.
+The baseline is the gradient of a loss, or a step that takes gradients. Each way to recompute (`checkpoints.py`) has a
+row with the compiler's memory plan and the time of a call. For a loss, the row also has the values kept between the two
+passes. Whether any of it saves memory depends on the compiler: XLA:CPU mostly plans more, not less.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class RecomputedLoss:
         return self.differentiated.with_loss(way.of(self.differentiated.gradient.loss))
 
     def describe(self, way: Recomputation | None) -> Facts:
-        """What is kept between the passes. Raises `NotAvailable` where it has no such layers or values."""
+        """Describes the values kept between the passes. Raises `NotAvailable` if the loss has no such layers or
+        values."""
         loss = self.differentiated.gradient.loss
         return saved_residuals(loss if way is None else way.of(loss), self.differentiated)
 
@@ -151,9 +152,10 @@ def _rows(
 
 
 def saved_residuals(loss: Callable[..., Any], plain: Differentiated) -> Facts:
-    """What the forward pass keeps for the backward one, by JAX's own list; arguments, which are there anyway, apart.
+    """Returns the values that the forward pass keeps for the backward one, by JAX's own list. Arguments, which exist
+    anyway, are separate.
 
-    Empty where JAX prints what cannot be read (0.6 to 0.12 print alike).
+    It is empty if JAX prints an unreadable list (0.6 to 0.12 print alike).
     """
     listed = io.StringIO()
     with contextlib.redirect_stdout(listed):

@@ -28,7 +28,7 @@ from benchax.units import count, plural
 # network are then one large product. The loop scans over the results in place of what they were made of.
 
 WORTHWHILE = ("dot_general", "conv_general_dilated")
-"""Where none of these is taken out, XLA does as well by itself, and the batch costs memory."""
+"""If none of these is taken out, XLA does as well by itself, and the batch costs memory."""
 KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_callback", "pure_callback")
 """Effects stay where they are; and so do random numbers, which other shapes would change."""
 
@@ -67,7 +67,7 @@ def hoist(equation: Any, operands: list[Any], evaluate: Callable[[Any], list[Any
 
 
 def split(equation: Any) -> SplitScan | None:
-    """None where nothing worthwhile can be taken out."""
+    """Returns None if nothing worthwhile can be taken out."""
     body = equation.params["jaxpr"].jaxpr
     consts, carries, xs = split_operands(equation, body.invars)
     if not xs:

@@ -85,7 +85,7 @@ class Sweep:
         return replace(self.case, inputs=Resized(self.case, self.seed, self.axes, size, padded))
 
     def _pairs(self, ways: Mapping[str, Sequence[Case]], found: Mapping[str, Counted]) -> list[Pair]:
-        """The two ways to pad beside the exact size, where they do pad and are right."""
+        """Pairs the two ways to pad with the exact size, if they really pad and are right."""
         if found[EXACT].failure is not None:
             return []
         pairs: list[Pair] = []

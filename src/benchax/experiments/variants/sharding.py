@@ -1,16 +1,17 @@
-"""The function over 1 … N devices, and over meshes of several shapes: what each device holds, and what they exchange.
+"""The function over 1 … N devices, and over meshes of several shapes: the data on each device, and the exchanged data.
 
-    devices=1,2,4,8      the batch cut over so many devices (data parallel)
+    devices=1,2,4,8      the batch cut over this number of devices (data parallel)
     mesh=4x2,8x1         the batch over the first axis, the last axis of the other float matrices over the second
 
-Which arguments hold the batch is given (batch=x), or guessed from the shapes of the outputs (`batches.py`), and the
-curve says which it was. XLA inserts the communication (jit with sharded inputs, automatic axes). Where there are too
-few real devices and the backend is the CPU, one process pretends to have as many as are needed: counts and bytes of its
-programs are those of the real thing, times are not, and are not told. Results are compared with those of one device.
+The user names the arguments that hold the batch (batch=x), or benchax guesses them from the shapes of the outputs
+(`batches.py`). The curve shows which of the two it was. XLA inserts the communication (jit with sharded inputs,
+automatic axes). If there are too few real devices and the backend is the CPU, one process pretends to have as many as
+are needed. Then counts and bytes of its programs match the real devices. Times do not, and are not reported. Results
+are compared with the results of one device.
 
-Operations of one device over the bytes it exchanges is the ratio to hold against that of a machine: FLOP/s of a device
-over bytes/s of its links. Both are counts of the program, and say nothing of how much of one hides behind the other:
-that a short profile says on real devices (`devices.py`; not tried on several accelerators).
+A useful ratio is the operations of one device over the bytes that it exchanges. Compare it with the machine's ratio:
+FLOP/s of a device over bytes/s of its links. Both are counts of the program, and do not show how much of one hides
+behind the other. A short profile shows that on real devices (`devices.py`; not tried on several accelerators).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ NOTHING = ("exchanged:", "nothing")
 
 @dataclass(frozen=True)
 class MeshReadings:
-    """What was seen of all meshes, in their order."""
+    """The readings of all meshes, in their order."""
 
     readings: tuple[DeviceReading, ...]
     is_fake: bool
@@ -123,13 +124,13 @@ class ShardingPlan:
     """Which array is sharded over which axis."""
 
     batch: Batch
-    """What is cut over "data"."""
+    """The arguments that are cut over "data"."""
     others: tuple[int | str, ...]
-    """Arguments of which the float matrices are cut over "model", by their last axis."""
+    """Arguments whose float matrices are cut over "model", by their last axis."""
 
 
 def plan_sharding(case: Case, inputs: Inputs, batch: str = "") -> ShardingPlan:
-    """Raises `NotAvailable` where no argument is an array, `UsageError` where `batch` names none."""
+    """Raises `NotAvailable` if no argument is an array, `UsageError` if `batch` names no argument."""
     found = find_batch(case, inputs, batch)
     dynamic = [key for key in (*range(len(inputs.args)), *inputs.kwargs) if key not in inputs.static]
     return ShardingPlan(found, tuple(key for key in dynamic if key not in found.arguments))

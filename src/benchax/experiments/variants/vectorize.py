@@ -1,12 +1,12 @@
 """A function of one example over batches: Python loop, `vmap`, `jit(vmap)`, `vmap(jit)`; throughput by batch size.
 
-The four run beside each other at up to three of the sizes, and all outputs are compared with the loop's. `jit(vmap)`
-runs at every size, each beside the one before it.
+The four are compared with each other at up to three of the sizes, and all outputs are compared with the loop's.
+`jit(vmap)` runs at every size, each paired with the previous one.
 
-The knee is the smallest batch size from which no larger one raises the throughput by more than 10 %. Where throughput
-still grows by more at the last step, there is none.
+The knee is the smallest batch size from which no larger one raises the throughput by more than 10 %. If throughput
+still grows by more at the last step, there is no knee.
 
-Which arguments get a batch axis, and of which size, is told as x+w=1..256, here and in `broadcast.py`.
+x+w=1..256 names the arguments that get a batch axis, and its sizes, here and in `broadcast.py`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Batching:
     """A function of the dynamic arguments alone, by position."""
     seed: int
     permitted: tuple[str, ...]
-    """What the arguments of `alone` are called."""
+    """The names of the arguments of `alone`."""
     words: tuple[str, ...]
     """Those that were named; empty without any."""
     batched: tuple[int | str, ...]
@@ -87,10 +87,10 @@ class Batching:
 
 
 def parse_batching(variant: str, case: Case, given: Any, seed: int) -> Batching:
-    """What was `given` to a variant, of `case`.
+    """Reads the value `given` to a variant, for `case`.
 
     Raises:
-        UsageError: an argument that is not there, or what is no size.
+        UsageError: an argument that does not exist, or an invalid size.
         NotAvailable: the function under the jit cannot be reached.
     """
     unjitted = plain(case, seed)
@@ -216,7 +216,7 @@ def _four(size: int, ways: Mapping[str, Case]) -> list[Pair]:
 
 
 def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
-    """Beside the loop. Outputs of a pair are compared wherever both have run."""
+    """Judges a batch against the loop. Outputs of a pair are compared whenever both have run."""
     row = VariantRow(name, TITLES[name])
     if c.numerics is not None and not c.numerics.agrees:
         return variant_rows.wrong_row(row, f"unlike the loop: {c.numerics.why}")
@@ -238,10 +238,10 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     """The smallest size from which no larger one has more than `LEAST_GAIN` times its throughput.
 
     Args:
-        gains: of each step, from one size to the next.
+        gains: the gain of each step, from one size to the next.
 
     Returns:
-        None where that is the last size only, or a step was not measured.
+        None if that is the last size only, or a step was not measured.
     """
     if not gains or None in gains:
         return None

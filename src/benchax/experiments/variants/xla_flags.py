@@ -1,8 +1,7 @@
 """The same program compiled under other flags of XLA: `flags=--xla_…`.
 
-XLA ends a process that has a flag which it does not know. So the flags are tried in a process of their own first, where
-the outputs are compared with a run in float64 as well, and timed afterwards in pairs of new processes. Flags that are
-set in the environment hold for both sides.
+XLA ends a process that has an unknown flag. So a separate process tries the flags first, and compares the outputs with
+a run in float64. Then pairs of new processes are timed. Flags that are set in the environment hold for both sides.
 """
 
 from __future__ import annotations

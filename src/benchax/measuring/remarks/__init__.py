@@ -1,8 +1,8 @@
-"""The sentences that belong next to the numbers: what a reader must know before believing or quoting them.
+"""Makes the remarks on the numbers: facts that a reader must know before believing or quoting them.
 
 Each rule looks at the evidence of one measurement and says one thing or nothing. A new one is one function, in
-`of_functions.py`, `of_times.py` or `of_calls.py`, and a line in RULES. Codes are stable. What each says is measured,
-never a guess about the user's code.
+`of_functions.py`, `of_times.py` or `of_calls.py`, and a line in RULES. Codes are stable. Each states measured facts,
+and never guesses about the user's code.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

@@ -1,4 +1,4 @@
-"""What rules may read of one measured case.
+"""The facts about one measured case that rules can read.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -42,20 +42,20 @@ class RowEvidence:
     numerics: Numerics | None
     noise: Noise
     mutated: tuple[str, ...] = ()
-    """What each call changes in place, by name."""
+    """The values that each call changes in place, by name."""
     notes: Notes = field(default_factory=Notes)
-    """What was seen of its result."""
+    """Observations about its result."""
     devices: Devices | None = None
     """None: the program runs on one."""
     purity: Purity = field(default_factory=Purity)
     undecided: str = ""
-    """Why it cannot be told whether the compiled result is right; empty where it can."""
+    """Why it cannot be told whether the compiled result is right; empty if it can."""
     is_dispatch_async: bool = True
     """Does JAX hand big programs to another thread on CPU (jax_cpu_enable_async_dispatch)?"""
     has_glibc: bool = True
 
     def written_hlo(self) -> str:
-        """The program before XLA optimised it; empty where it cannot be had."""
+        """The program before XLA optimised it; empty if it cannot be had."""
         return self.built.lowered.as_text(dialect="hlo") if self.built.lowered is not None else ""
 
     @property

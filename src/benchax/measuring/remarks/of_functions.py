@@ -133,10 +133,10 @@ def no_inputs(e: RowEvidence) -> Remark | None:
 
 
 def folded(e: RowEvidence) -> Remark | None:
-    """The compiled program does next to nothing of what was written: folded into constants, or unused.
+    """The compiled program does almost none of the written work: XLA folded it into constants, or it is unused.
 
-    XLA's counts are a first look: they take a cumulative sum of n for n² operations as it is written, and for n as it
-    is compiled. What is said rests on one count of ours, of both texts.
+    XLA's counts are a first look. They count a cumulative sum of n as n² operations in the written form, and as n in
+    the compiled form. The remark uses benchax's own count of both texts.
     """
     if not e.has_data or not e.hlo or e.notes.returns_nothing or (e.cost and e.cost.has_loops):
         return None

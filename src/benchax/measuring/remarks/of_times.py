@@ -18,7 +18,7 @@ MAPPED_BYTES = 32 * 2**20
 COARSE_SHARE = 0.01
 HANDOVER_LIMIT_S = 200e-6
 UNEVEN = 1.5
-"""The mean of calls in a row over the shortest call, from where the remark says so: if every third call has to wake a
+"""The mean of calls in a row over the shortest call, above which the remark appears. If every third call has to wake a
 thread, calls of 14 and 57 µs have a mean of 28."""
 
 
@@ -27,7 +27,7 @@ def recompiled(e: RowEvidence) -> Remark | None:
 
 
 def describe_recompiling(programs: int, what: str) -> Remark | None:
-    """None where no program was compiled while `what` was being timed."""
+    """None if no program was compiled while `what` was being timed."""
     if not programs:
         return None
     return Remark(
@@ -95,7 +95,7 @@ def busy(e: RowEvidence) -> Remark | None:
 
 
 def describe_busy(noise: Noise) -> Remark | None:
-    """None where the machine was idle, or nobody knows."""
+    """None if the machine was idle, or its load is not known."""
     others, steal = noise.others_share or 0.0, noise.steal_share or 0.0
     parts = [f"other processes used {percent(others)} of the CPU"] if others > BUSY_SHARE else []
     parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []

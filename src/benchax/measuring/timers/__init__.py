@@ -1,7 +1,7 @@
 """The timers. A new one is one file here and one line in `_HOMES`.
 
-Each is loaded when it is first used: `in_graph` and `device` bring the clock and the reader of profiles with them, 0.1
-s that a session of tests, which are timed by `wall`, need not wait for.
+Each is loaded at its first use. `in_graph` and `device` load the clock and the reader of profiles, which takes 0.1 s. A
+session of tests, which are timed by `wall`, need not wait for that.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -81,12 +81,12 @@ class Choice:
 
 
 def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None) -> Choice:
-    """The timers for a function whose warm call takes `call_s`.
+    """Chooses the timers for a function whose warm call takes `call_s`.
 
     Args:
         call_s: the least of several calls: one preempted call must not decide.
-        calls: how many it is the least of, for the reasons given; 0 where that is not known.
-        platform: JAX's own where it is not given. On CPU `device` comes only when it is asked for.
+        calls: the number of these calls, for the reasons; 0 if it is not known.
+        platform: default: JAX's own. On CPU, `device` is only used on request.
     """
     if names := parse(text):
         return Choice(names)
@@ -103,16 +103,16 @@ def choose(text: str, call_s: float, calls: int = 0, platform: str | None = None
 
 
 def names_for_others(text: str, taken: Sequence[Samples]) -> tuple[str, ...]:
-    """By which timers further processes sample: those that the first one has samples of; under "auto" without
-    `pipelined`, whose throughput says little of layout and takes as long as the others together."""
+    """Returns the timers of further processes: those with samples from the first process. Under "auto", `pipelined` is
+    left out. Its throughput says little about layout, and it takes as long as the others together."""
     names = tuple(dict.fromkeys(s.timer for s in taken))
     return names if text != "auto" else tuple(name for name in names if name != "pipelined") or names
 
 
 def why_not_needed(name: str, text: str, taken: Sequence[Samples]) -> str:
-    """Why `loop` is left out under "auto" where `in_graph` has answered its question already; empty where it is needed.
+    """Says why `loop` is left out under "auto" if `in_graph` has answered its question already; empty if it is needed.
 
-    Of very short functions both are shown: what surrounds them decides what they cost, and the two bracket it.
+    Both are shown for very short functions: the surrounding code decides their cost, and the two are its bounds.
     """
     resident = next((s.summary.median_s for s in taken if s.timer == "in_graph"), 0.0)
     if name != "loop" or text != "auto" or resident < BRACKETED_S:

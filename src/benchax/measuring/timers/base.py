@@ -39,21 +39,21 @@ class Subject:
     static: tuple[int | str, ...] = ()
     donates: bool = False
     hlo: str = ""
-    """The optimised program; empty where it cannot be reached."""
+    """The optimised program; empty if it cannot be reached."""
     impure: str = ""
-    """How two traces of it differ; empty where they do not, or where nobody has looked."""
+    """How two traces of it differ; empty if they do not, or if this was not checked."""
     donated: tuple[int, ...] = ()
     """Which of `dynamic_leaves` it donates, as its trace says; empty for a function without one."""
 
     @property
     def needs_renewal(self) -> bool:
-        """Does each call need arguments of its own, because it takes their buffers or changes them in place, or
-        because its author makes them anew each time?"""
+        """Does each call need its own arguments? It does if the call takes their buffers or changes them in place, or
+        if the author makes them for each call."""
         return self.donates or self.inputs.is_stateful or self.inputs.anew is not None
 
     @cached_property
     def feedback(self) -> Feedback | None:
-        """How its outputs become the arguments that its next call donates; None where that is not done."""
+        """How its outputs become the arguments that its next call donates; None if this is not done."""
         # Sorted numbers are sorted faster, and a solver is done at once with its own solution.
         if not self._donates_arrays or not self.hlo or is_value_dependent(self.hlo):
             return None
@@ -78,7 +78,7 @@ class Subject:
 
     @property
     def regime(self) -> str | None:
-        """Where calls get the arrays that they donate; None where they donate none."""
+        """Where calls get the arrays that they donate; None if they donate none."""
         if not self._donates_arrays:
             return None
         return FED_BACK if self.feedback else FRESH_COPIES
@@ -98,26 +98,26 @@ class Subject:
         return [self.inputs.renewed(copy=self.donates) for _ in range(n)]
 
     def ready(self, fn: Callable[..., Any] | None = None) -> Ready:
-        """One call, of which everything is made but the call itself.
+        """Prepares one call completely, but does not make it.
 
         Args:
-            fn: what is called with the subject's arguments; default: its program.
+            fn: the function to call with the subject's arguments; default: its program.
         """
         (call,), fn = self.calls(1), fn or self.program.call
         return Ready(self, fn, *(call if fn is self.program.call else reveal(call)))
 
     def call(self) -> Any:
-        """One ordinary call, on fresh arguments where needed; does not wait. What it gives is what to wait for."""
+        """Makes one ordinary call, on fresh arguments if needed. Does not wait; callers wait for the returned value."""
         return self.ready()()
 
     def outcome(self) -> Any:
-        """What one ordinary call gives, waited for: its outputs, or a `CallOutcome`."""
+        """Makes one ordinary call and waits. Returns its outputs, or a `CallOutcome`."""
         ready = self.ready()
         return ready.outcome(jax.block_until_ready(ready()))
 
     @property
     def returned(self) -> Any:
-        """What the function returned, without what it changed."""
+        """The return value of the function, without the values that it changed."""
         return self.outputs.outputs if isinstance(self.outputs, CallOutcome) else self.outputs
 
     @property
@@ -133,12 +133,12 @@ class Subject:
 
     @property
     def dynamic_leaves(self) -> list[Any]:
-        """What the compiled program is given at run time: arrays and Python numbers."""
+        """The run-time inputs of the compiled program: arrays and Python numbers."""
         return [leaf for leaf in self.parts.leaves if is_carried(leaf)]
 
     @property
     def mutated(self) -> tuple[str, ...]:
-        """Names of what a call changes in place, as its jaxpr says; empty where there is no jaxpr."""
+        """Names of the values that a call changes in place, from its jaxpr; empty if there is no jaxpr."""
         inner = self.program.inner
         if inner is None or not self.inputs.is_stateful:
             return ()
@@ -213,13 +213,13 @@ class Ready:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """What the call changes; where no jaxpr tells, all that it could."""
+        """The names of the changed values; without a jaxpr, all names that the call could change."""
         if self._is_traced:
             return self._subject.mutated
         return tuple(self._subject.inputs.parts.names.values())
 
     def __call__(self) -> Any:
-        """What there is to wait for: the outputs, and the arrays that the call has put into its arguments."""
+        """Returns the values to wait for: the outputs, and the arrays that the call has put into its arguments."""
         outputs = self._fn(*self.args, **self.kwargs)
         if self._watch is None:
             return outputs
@@ -227,15 +227,15 @@ class Ready:
         return outputs, arrays, self._unwaited(outputs, arrays)
 
     def _unwaited(self, outputs: Any, arrays: list[Any]) -> list[Any]:
-        """A reference cannot be waited for, only a copy of it. One program's outputs are there all at once, so that
-        this is needed only where it has no others, or where there are several programs."""
+        """A reference cannot be waited for, only a copy of it. The outputs of one program are all ready at the same
+        time. So a copy is needed only if there are no other outputs, or several programs."""
         has_outputs = next(_arrays(outputs, arrays), None) is not None
         if not self._refs or (self._subject.program.kind != "eager" and has_outputs):
             return []
         return [ref[...] for ref in self._refs]
 
     def outcome(self, result: Any) -> Any:
-        """What the call gave, `result` being what it returned here: its outputs, or a `CallOutcome`."""
+        """Returns the outcome of the call, given its return value `result`: its outputs, or a `CallOutcome`."""
         hide = self._subject.program.hide
         if self._watch is None:
             return hide(result)
@@ -278,7 +278,7 @@ class PreparedTimer:
     take: Callable[[int, int], list[int]] | None = None
     """`take(n, count)` returns `count` samples of `n` calls at once; for timers that take them inside one program."""
     overhead_s: Callable[[int], float] | None = None
-    """What a sample of `n` calls contains of the timer itself, as measured while the samples were taken."""
+    """The timer's own share of a sample of `n` calls, measured while the samples were taken."""
     clock_tier: str | None = None
     regime: str | None = None
     census: Census | None = None
@@ -296,8 +296,8 @@ class PreparedTimer:
 class Timer(Protocol):
     name: str
     answers: str
-    """The question that its number answers, in a few words; shown beside it."""
+    """The question that its number answers, in a few words; shown next to it."""
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` where this timer cannot serve."""
+        """Raises `NotMeasured` if this timer cannot serve."""
         ...

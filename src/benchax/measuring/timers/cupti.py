@@ -23,7 +23,7 @@ from benchax.measuring.timers.base import PreparedTimer, Subject
 
 REGIME = "kernels, L2 warm"
 ROUNDING_NS = 4
-"""What is no step of the clock but how its steps are rounded."""
+"""Smaller differences are not steps of the clock, but the rounding of its steps."""
 
 
 def prepared(subject: Subject) -> PreparedTimer:

@@ -1,15 +1,15 @@
-"""Times the device alone, run by run, out of a recording by JAX's profiler (CPU and TPU) or CUPTI (NVIDIA).
+"""Times the device alone, run by run, from a recording by JAX's profiler (CPU and TPU) or CUPTI (NVIDIA).
 
-Each call is waited for. Its reading is how long the operations of its run kept the device busy: their union, on
-whatever threads they ran (`profiling/runs.py`). Excludes Python, dispatch, the hand-over to XLA's threads, gaps between
-operations, and transfers. In contrast to `in_graph` this is the user's own program as it stands: donated, sharded,
+The timer waits for each call. A reading is the time for which the operations of the run kept the device busy: their
+union over all threads (`profiling/runs.py`). It excludes Python, dispatch, the hand-over to XLA's threads, gaps between
+operations, and transfers. In contrast to `in_graph`, this timer runs the user's own program: donated, sharded,
 multi-threaded, or made of several programs.
 
-On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. What that comes to on this machine is measured once in a
-process (`event_cost`) and subtracted. Where it is more than 10 % of the reading, the timer refuses: below about 3 µs
-an operation, and so scans whose steps are short. The first runs of each recording are cold ones, and not counted.
+On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. The total on this machine is measured once in a process
+(`event_cost`) and subtracted. The timer refuses if this cost is more than 10 % of the reading. That happens below about
+3 µs an operation, so also for scans with short steps. The first runs of each recording are cold and do not count.
 
-TPU and NVIDIA are written from documents and source; neither was at hand.
+The code for TPU and NVIDIA follows documents and source; no such device was available.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -34,19 +34,20 @@ from benchax.profiling.session import session
 from benchax.units import percent, plural, seconds
 
 MOST_SHARE = 0.10
-"""The share of a reading that recording may be. Its cost is known to a half (0.30 to 0.58 µs in loops, where 0.45 is
-subtracted), the rest then to 5 %. With a share of 15 % loops over constants read 0.91 of what they take."""
+"""The largest share of a reading that recording can take. Its cost is known to about a half (0.30 to 0.58 µs in loops,
+where 0.45 is subtracted), so the rest is known to 5 %. With a share of 15 %, loops over constants read 0.91 of their
+true time."""
 MANY = 1000
-"""Operations: where there are more, recording takes so long that a hopeless case is not sampled first."""
+"""Number of operations. Above it, recording takes so long that a hopeless case is not sampled first."""
 SHORTEST_S = 1.5e-6
-"""What a sample may last. One run is one sample, whatever its length."""
+"""The shortest allowed sample. One run is one sample, whatever its length."""
 RENEWED_BYTES = 256 * 2**20
 MOST_CALLS = 1000
 """The most calls of one recording."""
 ATTEMPTS = 5
 WAKING_S = 5e-3
-"""At the beginning of each recording, and not counted: the threads have slept since the last one, and of two that share
-the work the second one comes late."""
+"""This time at the beginning of each recording does not count: the threads have slept since the last recording. If two
+threads share the work, the second one starts late."""
 RECORDING_S = 20e-3
 """Seconds of calls in a recording, at least: starting and ending one takes as long."""
 
@@ -56,7 +57,7 @@ class DeviceTimer:
     answers = "the device at work, without dispatch"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason where nothing can be recorded, or not be read."""
+        """Raises `NotMeasured` with the reason if nothing can be recorded or read."""
         platform = jax.default_backend()
         if platform == "gpu":
             return cupti.prepared(subject)
@@ -132,11 +133,11 @@ def _check_share(cost: EventCost, recorded: list[ProgramRun]) -> None:
 
 
 def whole_runs(subject: Subject, calls: int, cold: int = 1) -> list[ProgramRun]:
-    """One run for each of that many calls, after `cold` others: of a call that runs several programs, all of them
-    together.
+    """Returns one run for each of that many calls, after `cold` other runs. If a call runs several programs, one run
+    holds all of them.
 
     Raises:
-        NotMeasured: they could not be recorded, or not be told apart.
+        NotMeasured: they could not be recorded, or not be separated.
     """
     found: list[ProgramRun] = []
     for attempt in range(ATTEMPTS):
@@ -178,7 +179,7 @@ def _prepared_calls(subject: Subject, count: int) -> list[Callable[[], Any]]:
 
 
 def _runs(work: Callable[[], None]) -> list[ProgramRun]:
-    """The runs of a recording of `work`. What does not let itself be recorded, or read, is a reason."""
+    """Returns the runs of a recording of `work`. If recording or reading it fails, raises the reason."""
     try:
         with session() as recording:
             work()
@@ -193,10 +194,10 @@ def _together(runs: list[ProgramRun]) -> ProgramRun:
 
 
 class EventCost(NamedTuple):
-    """What recording one operation adds to the reading of its run."""
+    """The time that recording one operation adds to the reading of its run."""
 
     outer_s: float
-    """Where it stands alone: that part of the cost which falls inside its own interval."""
+    """For an operation alone: the part of the cost that falls inside its own interval."""
     inner_s: float
     """Where it runs inside a loop, whose interval contains all of the cost."""
 
@@ -205,14 +206,15 @@ class EventCost(NamedTuple):
 
 
 TURNS = 300
-"""The turns of the loop that the cost inside a loop is measured with."""
+"""The iterations of the loop that measures the cost inside a loop."""
 
 
 @lru_cache(maxsize=1)
 def event_cost() -> EventCost:
-    """Measured on this machine: operations that do next to nothing, alone, and in a loop with and without recording.
+    """Measures the cost on this machine with operations that do almost nothing: alone, and in a loop with and without
+    recording.
 
-    Of many readings the least, since whatever disturbs can only lengthen them.
+    Takes the least of many readings, since disturbances can only lengthen them.
 
     Raises:
         NotMeasured: nothing can be recorded.

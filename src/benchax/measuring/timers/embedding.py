@@ -1,7 +1,7 @@
-"""The measured function inside another compiled program: as a function of its array leaves, where that is possible.
+"""Puts the measured function inside another compiled program: as a function of its array leaves, if possible.
 
-What `loop` and `in_graph` share. A program around the function says what the function costs only if it does the
-function's work in every repetition; where that cannot be had, the reason is given.
+`loop` and `in_graph` share this code. A program around the function shows the cost of the function only if it does the
+function's work in every repetition. If that is not possible, these functions give the reason.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -62,9 +62,11 @@ def embed(subject: Subject, most_calls: int) -> Embedded:
 
 
 def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
-    """(the function of its array leaves alone, those leaves); static arguments and other objects are closed over.
+    """Returns (the function of its array leaves alone, those leaves); it closes over static arguments and other
+    objects.
 
-    What a call changes in place is given as well (`state.CallOutcome`): XLA would remove what only leads there.
+    Values that a call changes in place are outputs as well (`state.CallOutcome`). Otherwise XLA would remove the work
+    that only leads to them.
 
     Raises:
         NotMeasured: it cannot be traced.
@@ -79,10 +81,10 @@ def function_of_leaves(subject: Subject) -> tuple[Body, Leaves]:
 
 
 def arrays_of(outputs: Any) -> Leaves:
-    """The leaves of what a function returned as arrays of plain numbers, so that a loop can carry them.
+    """Returns the leaves of a function's outputs as arrays of plain numbers, so that a loop can carry them.
 
-    Numbers that Python knows (weak types) become arrays, since loops do not take both for one; typed keys the numbers
-    that they are made of. What is neither, such as a function inside a module of equinox, is left out.
+    Python's numbers (weak types) become arrays, since loops distinguish the two. Typed keys become the numbers that
+    they consist of. Other leaves, such as a function inside a module of equinox, are left out.
     """
     carried = [leaf for leaf in jax.tree.leaves(outputs) if is_carried(leaf)]
     leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in carried]
@@ -90,9 +92,9 @@ def arrays_of(outputs: Any) -> Leaves:
 
 
 def zeros_like_outputs(body: Body, leaves: Leaves) -> Leaves:
-    """What a loop around `body` carries in place of its outputs before the first repetition.
+    """Returns the values that a loop around `body` carries instead of its outputs before the first repetition.
 
-    Of NumPy: `jnp.zeros` compiles a program for each new shape, 10 ms.
+    They are NumPy arrays: `jnp.zeros` compiles a program for each new shape, 10 ms.
     """
     return [jax.device_put(np.zeros(s.shape, s.dtype)) for s in jax.eval_shape(body, leaves)]
 

@@ -1,10 +1,10 @@
 """Feeds the outputs of a donating call back as its next arguments, as the loop `state = step(state)` does.
 
-A donating function needs new arguments for every call. Fresh copies lie in no cache: a call that updates 256 KiB in
-place takes 20 µs in such a loop and 62 µs on fresh copies (jax 0.10.2). So the timers feed the outputs back where they
-fit. Values drift meanwhile, which is why each sample starts again from the inputs, why a trial first checks that as
-many calls as a sample makes keep every number finite, and why a program that sorts or branches by its values, or loops
-until they are good enough, gets fresh copies.
+A donating function needs new arguments for every call. Fresh copies are not in a cache: a call that updates 256 KiB in
+place takes 20 µs in such a loop and 62 µs on fresh copies (jax 0.10.2). So the timers feed the outputs back if they
+fit. Values drift during the loop. So each sample starts again from the inputs. A trial first checks that as many calls
+as in a sample keep every number finite. Fresh copies go to a program that sorts or branches by its values, or loops
+until they are good enough.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -36,7 +36,7 @@ class Feedback:
     places: tuple[tuple[int, int | None], ...]
     """(position of a donated argument, the output that replaces it; None: all outputs together)"""
     most_calls: int = TRIAL_CALLS
-    """So many calls in a row keep every number finite."""
+    """The number of calls in a row that keep every number finite."""
 
     def start(self) -> Feed:
         """The inputs, with copies of those that the first call will donate."""
@@ -63,8 +63,8 @@ class Feed:
 
 
 def find_feedback(call: Callable[..., Any], inputs: Call) -> Feedback | None:
-    """How the outputs of `call(*args, **kwargs)` become its next arguments; None where they do not fit the arguments
-    that it donates, or where a number does not stay finite."""
+    """Finds how the outputs of `call(*args, **kwargs)` become its next arguments. None if they do not fit the donated
+    arguments, or if a number does not stay finite."""
     args, kwargs = jax.block_until_ready(jax.tree.map(copied, inputs))
     outputs = jax.block_until_ready(call(*args, **kwargs))
     if any(map(_is_taken, jax.tree.leaves(kwargs))):
@@ -87,7 +87,7 @@ def _is_taken(leaf: Any) -> bool:
 
 
 def _match(donated: list[int], args: tuple[Any, ...], outputs: Any) -> tuple[tuple[int, int | None], ...]:
-    """`Feedback.places`; empty where an argument has no output like it."""
+    """`Feedback.places`; empty if an argument has no output like it."""
     if len(donated) == 1 and _describe(args[donated[0]]) == _describe(outputs):
         return ((donated[0], None),)
     free = dict(enumerate(outputs)) if isinstance(outputs, tuple | list) else {}
@@ -102,7 +102,7 @@ def _match(donated: list[int], args: tuple[Any, ...], outputs: Any) -> tuple[tup
 
 
 def _describe(tree: Any) -> Any:
-    """What JAX compiles a program for."""
+    """Returns the description for which JAX compiles a program."""
     leaves, structure = jax.tree.flatten(tree)
     kinds = [(a.shape, a.dtype, a.weak_type, a.sharding) if isinstance(a, jax.Array) else type(a) for a in leaves]
     return structure, kinds

@@ -1,15 +1,15 @@
-"""Times the function by a clock inside a compiled program: what it costs where it is used, repetition by repetition.
+"""Times the function by a clock inside a compiled program: its cost inside other compiled code, run by run.
 
 One executable repeats: read the clock, run the function `n` times, read the clock again. Readings are pinned to their
-places by data dependencies alone (`clock/stamps.py`): the inputs pass through them. After each run they pass through a
-reading that is not used and waits for the outputs, so that each run depends on the one before. What this costs is
-measured by the same program without the function and its data, in turns, and subtracted: 0.13 µs a run. That the
-optimised program does all of the function's work between two readings is proved for each case (`regions.py`).
+places by data dependencies alone (`clock/stamps.py`): the inputs pass through them. After each run they pass through an
+unused reading that waits for the outputs, so that each run depends on the one before. The same program without the
+function and its data measures this cost alternately. It is subtracted: 0.13 µs a run. For each
+case, `regions.py` proves that the optimised program does all of the function's work between two readings.
 
-Includes the dispatch of the function's own kernels. Excludes Python, dispatch of the call, the hand-over to XLA's
-threads, transfers, and the allocation of outputs. Each reading stands alone, so that a median over them rejects
-preemptions, which a difference of two long loops must average in. A function below the cost of a reading is refused.
-Wrong where XLA compiles the same operations otherwise inside a bigger program (other layouts, other fusions).
+It includes the dispatch of the function's own kernels. It excludes Python, dispatch of the call, the hand-over to XLA's
+threads, transfers, and the allocation of outputs. Each reading is separate, so a median over them rejects preemptions.
+A difference of two long loops would average them in. A function below the cost of a reading is refused. The time is
+wrong if XLA compiles the same operations differently inside a bigger program (other layouts, other fusions).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -40,8 +40,8 @@ from benchax.program.collectives import count_devices
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""
 READINGS = 1024
-"""Readings that one call of the executable takes, at most. Each call copies its inputs and makes its outputs once
-beside them."""
+"""The largest number of readings by one call of the executable. In addition, each call copies its inputs and makes its
+outputs once."""
 EMPTY_READINGS = 16
 MOST_ITERATIONS = 1000
 SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
@@ -53,7 +53,7 @@ class InGraphTimer:
     answers = "inside a program"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason where there is no such clock, or the function cannot be repeated."""
+        """Raises `NotMeasured` with the reason if there is no such clock, or the function cannot be repeated."""
         function = embed(subject, MOST_ITERATIONS)
         leaves = function.leaves
         clock = _clock(leaves, subject.hlo)
@@ -134,19 +134,19 @@ def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven
 
 @lru_cache(maxsize=16)
 def _without_function(clock: Tier, form: Form, count: int) -> Any:
-    """The jitted program that surrounds functions of `count` outputs, to be called with a number for each array.
+    """Returns the jitted program that surrounds functions of `count` outputs. Call it with a number for each array.
 
-    A reading passes buffers on and copies none. So its cost depends on how many there are and not on their sizes:
-    within 3 % for ten functions of 1 to 7 arrays of up to 400 KB. The program is kept, because JAX compiles a function
-    that it knows once for equal arguments, and this one takes as long to compile as the one that is timed.
+    A reading passes buffers on and copies none. So its cost depends on their number and not on their sizes: within 3 %
+    for ten functions of 1 to 7 arrays of up to 400 KB. The program is kept, because JAX compiles a known function only
+    once for equal arguments. This program takes as long to compile as the timed one.
     """
     return jax.jit(_program(clock, _nothing(FORMS[form], count)))
 
 
 def _nothing(run: Run, count: int) -> Once:
-    """All that surrounds a function: its outputs are there already, or, in a branch, become a number that is at hand,
-    so that XLA leaves the conditional in the program. As many of them as the function has: a reading costs more the
-    more pass through it."""
+    """Does only the steps around a function: its outputs are there already. In a branch, they become a number that is
+    at hand, so that XLA leaves the conditional in the program. There are as many outputs as the function has, because a
+    reading costs more with more values."""
     if run is run_direct:
         outputs = [jnp.zeros(1, jnp.uint32) for _ in range(count)]
         return lambda values, time: outputs
@@ -193,13 +193,14 @@ def _program(clock: Tier, run_once: Once, fed: Mapping[int, int] | None = None) 
 def _through(
     clock: Tier, values: Leaves, outputs: Sequence[Any] = (), passing_by: Container[int] = ()
 ) -> tuple[Leaves, Any]:
-    """Values through one reading of the clock when the outputs are there too, and the reading.
+    """Passes values through one reading of the clock, which waits for the outputs too. Returns them and the reading.
 
-    The outputs end here. Were they carried from run to run, XLA would keep a buffer for them and give the temporaries
-    that it lays over the outputs of the function alone one of their own (log_softmax of 256 × 256: 22.2 µs, not 19.9).
+    The outputs end here. If they were carried from run to run, XLA would keep a buffer for them. It would then give the
+    temporaries a separate buffer, which otherwise share the outputs' buffer (log_softmax of 256 × 256: 22.2 µs, not
+    19.9).
 
-    Typed keys pass as the numbers that they are made of. Python's numbers, which would come back as arrays and change
-    what the function computes (bf16 * 2.5 is bf16), are held by a barrier, which is enough to keep them in the loop.
+    Typed keys pass as the numbers that they consist of. Python's numbers would come back as arrays and change the
+    function's computation (bf16 * 2.5 is bf16). A barrier holds them, which is enough to keep them in the loop.
 
     Args:
         passing_by: positions of values that the reading neither waits for nor holds.

@@ -1,18 +1,18 @@
 """Times the slope between two trip counts of one compiled loop around the function: its cost inside a bigger program.
 
-The arguments are carried through an `optimization_barrier` together with the outputs, so that each trip depends on
-the one before and XLA can neither hoist the body nor delete it (a barrier around invariant arguments does not stop
-it: 0.02 of the true time was read). The trip count is an operand: one executable serves all counts, and the
-loop's fixed costs cancel in the difference. Excludes dispatch, the thread hand-over and output allocation. Two regimes:
+The arguments are carried through an `optimization_barrier` together with the outputs. So each trip depends on the one
+before, and XLA can neither hoist the body nor delete it. (A barrier around invariant arguments does not stop it: 0.02
+of the true time was read.) The trip count is an operand: one executable serves all counts, and the loop's fixed costs
+cancel in the difference. Excludes dispatch, the thread hand-over and output allocation. Two regimes:
 
     thunks         each trip runs the body's thunks (85 to 390 ns a trip on CPU, included)
     single kernel  XLA:CPU made one machine function of loop and body (carry up to about 256 bytes; since jax 0.12 any
                    loop of simple operations). The barrier is gone by then, so a second form is used whose arguments
-                   depend on the previous outputs by data. One thread runs it, so that a function which XLA would
-                   share among threads is refused: sin of 2^20 numbers kept 1.00 cores busy in a loop, 1.47
+                   depend on the previous outputs by data. One thread runs it, so a function that
+                   XLA would share among threads is refused: sin of 2^20 numbers kept 1.00 cores busy in a loop, 1.47
                    by itself (two cores, jax 0.12.0.1).
 
-That the loop does all of the function's work in each trip is proved for each case (`regions.py`). A single difference
+For each case, `regions.py` proves that the loop does all of the function's work in each trip. A single difference
 contains every preemption.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
@@ -44,7 +44,7 @@ class LoopTimer:
     answers = "inside a program"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason where no such loop can be built."""
+        """Raises `NotMeasured` with the reason if no such loop can be built."""
         function = embed(subject, MOST_ITERATIONS)
         leaves = function.leaves
         proven = _compiled(_barrier_loop, subject, function)
@@ -82,8 +82,8 @@ def _barrier_loop(function: Embedded, run: Run) -> Callable[..., Any]:
 def _data_loop(function: Embedded, run: Run) -> Callable[..., Any]:
     """The same with a dependency that survives inside one machine function.
 
-    One element of each argument is XOR-ed with bits of the previous output that a run-time zero has masked: the
-    values do not change, but no compiler can know.
+    One element of each argument is XOR-ed with bits of the previous output, masked by a run-time zero. The values do
+    not change, but no compiler can know that.
     """
 
     def next_values(values: Leaves, outputs: Leaves, zero: Any) -> Leaves:

@@ -31,7 +31,7 @@ class PipelinedTimer:
     answers = "calls queued, one wait at the end"
 
     def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` where 8 calls' outputs would not fit in 512 MiB."""
+        """Raises `NotMeasured` if 8 calls' outputs would not fit in 512 MiB."""
         per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
         most = QUEUED_BYTES // max(1, per_call)
         if most < LEAST_CALLS:

@@ -1,19 +1,19 @@
 """Compiles a program around the function in a form whose timed region does the function's own work, and proves it.
 
-A loop around the function is not yet a loop that runs it: XLA's pass `while-loop-invariant-code-motion` computes once
-for all what does not depend on the inputs (positional encodings, masks, fixed keys: 14 µs were read of a function of
-290 µs), and what only feeds dropped state is deleted. So the operations in the timed region are counted beside those of
-the function's own executable (`program/census.py`), in each of two forms until they agree:
+A loop around the function is not yet a loop that runs it: XLA's pass `while-loop-invariant-code-motion` computes values
+that do not depend on the inputs only once (positional encodings, masks, fixed keys: 14 µs were read for a function of
+290 µs). XLA also deletes work that only feeds dropped state. So this module counts the operations in the timed region,
+and those of the function's own executable (`program/census.py`). It tries two forms until the counts agree:
 
-    direct   the function stands in the body of the loop as it is. Nothing of it may be absent here: with eight
-             exponents computed once for all, `pow` took 42 % longer, for they were no constants any more
-    branch   the function is the branch of a conditional that is always taken (`clock/stamps.py`). The 0.07 µs that this
-             costs are in the program without the function as well
+    direct   the function is in the body of the loop as it is. No operation can be absent here: with eight exponents
+             computed once for all, `pow` took 42 % longer, because they were no longer constants
+    branch   the function is the branch of a conditional that is always taken (`clock/stamps.py`). Its cost, 0.07 µs, is
+             in the program without the function as well
 
 Turning the pass off by a compiler option is no remedy: it acts on the function's own loops too (a scan with constant
 work in its body read 1900 µs instead of 126).
 
-Where neither form agrees the timer has no number, and says what differs.
+If neither form agrees, the timer has no number, and reports the difference.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -37,7 +37,7 @@ from benchax.program.census import ProgramDifference, Tally
 from benchax.program.hlo_module import Computation, Module
 
 Run = Callable[[Body, Leaves, Any], Leaves]
-"""(function, its leaves, a number of which XLA knows nothing, u32[]) -> its output arrays, in one repetition."""
+"""(function, its leaves, a number unknown to XLA, u32[]) -> its output arrays, in one repetition."""
 
 
 def run_direct(body: Body, values: Leaves, word: Any) -> Leaves:
@@ -101,7 +101,7 @@ def explain(difference: ProgramDifference) -> str:
 
 
 def record(timed: Tally, alone: Tally, form: Form) -> Census:
-    """For the row: the operations that cost something, dearest first."""
+    """Makes the entry of the row: the operations that cost something, most expensive first."""
     names = sorted(
         (n for n in {*timed, *alone} if census.price(n)),
         key=lambda name: -census.price(name) * max(timed[name], alone[name]),
@@ -110,7 +110,7 @@ def record(timed: Tally, alone: Tally, form: Form) -> Census:
 
 
 def census_alone(subject: Subject, body: Body, leaves: Leaves) -> Tally:
-    """What the function's own executable does; where that cannot be reached, the same function is compiled again."""
+    """Counts the work of the function's own executable. If that is not accessible, compiles the same function again."""
     text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
     return _read(text)
 

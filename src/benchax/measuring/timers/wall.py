@@ -1,18 +1,18 @@
 """Times single calls, each followed by a wait for its whole output tree: the latency that a caller sees.
 
-Includes argument handling, dispatch, the hand-over to XLA's thread pool (XLA:CPU runs programs under 1000 flops inline
-and hands others over, 20 to 100 µs), the work, output allocation, and the wait. Excludes transfers of the inputs, which
-`inputs.py` has finished, and the copies that renew donated buffers where outputs cannot be fed back (`feedback.py`).
-Wrong for work far below the cost of a call (about 8 µs): there it shows the call.
+It includes argument handling, dispatch, the hand-over to XLA's thread pool, the work, output allocation, and the
+wait. (XLA:CPU runs programs under 1000 flops inline and hands others over, 20 to 100 µs.) It excludes transfers of the
+inputs, which `inputs.py` has finished. It also excludes the copies that renew donated buffers if outputs cannot be fed
+back (`feedback.py`). It is wrong for work far below the cost of a call (about 8 µs): there it shows the call.
 
-In a row of calls XLA's thread is awake for some and asleep for others, and takes some 45 µs to wake: calls of one
+In a row of calls, XLA's thread is awake for some and asleep for others. It takes about 45 µs to wake: calls of one
 function take 14 or 57 µs. A sample shows their mean, as a loop over calls does.
 
-Of a call that changes its arguments (`measuring/state.py`), or whose author makes them anew each time, each has
-arguments of its own, made before it and let go after it, so that each is an interval by itself; the arrays that it puts
-into its arguments are waited for as well.
+Some calls change their arguments (`measuring/state.py`), or their author makes new arguments each time. Each such call
+has its own arguments, made before it and released after it, so that each is a separate interval. The timer also waits
+for the arrays that the call puts into its arguments.
 
-There are no Python frames above the calls (`measuring/fresh_stack.py`), for each of which JAX would take longer.
+There are no Python frames above the calls (`measuring/fresh_stack.py`), because each frame makes JAX slower.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """

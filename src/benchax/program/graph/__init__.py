@@ -1,13 +1,13 @@
 """A compiled program as a picture, and whether it is the program of the last picture.
 
 Reads the text that `compiled.as_text()` gives; no JAX, no private interface, no system program. The comparison is of
-programs and never of pictures: one operation, shape, constant or attribute more or less is a difference, another name
-or source line is none (`normalized.py`). Each picture holds the digest of the program that it shows, so that the next
-run can tell whether it is out of date.
+programs and never of pictures. An additional or missing operation, shape, constant or attribute is a difference.
+Another name or source line is not a difference (`normalized.py`). Each picture holds the digest of its program, so that
+the next run can see whether the picture is out of date.
 
-From text to picture it goes in four steps that know little of one another:
+Four steps lead from text to picture, and they know little of one another:
 
-    labels      what is written into a box, and what kind of work its operation is
+    labels      the text in a box, and the kind of work of its operation
     dataflow    text to boxes and arrows
     layered     boxes of given sizes and arrows to places; `columns` finds the horizontal ones
     picture     all of it to SVG
@@ -29,14 +29,14 @@ _KEPT = re.compile(r"<metadata>benchax graph (\S+)</metadata>")
 def svg(
     hlo_text: str, *, title: str = "", stablehlo: str = "", expand_fusions: bool = False, limit: int = LIMIT
 ) -> str:
-    """The optimised program as a self-contained SVG document.
+    """Draws the optimised program as a self-contained SVG document.
 
     Args:
         hlo_text: `compiled.as_text()`.
-        title: the heading, in front of the counts; the name of the module by default.
+        title: the heading, before the counts; the name of the module by default.
         stablehlo: `lowered.as_text()`: brings the values of large constants into the digest, see `normalized.py`.
-        expand_fusions: draws what is inside of each fusion.
-        limit: boxes at most; what is left out is said in the picture.
+        expand_fusions: draws the operations inside each fusion.
+        limit: maximum number of boxes; the picture states how many it omits.
     """
     program = dataflow.program(hlo_text, expand_fusions=expand_fusions, limit=limit)
     return picture.svg(

@@ -1,8 +1,8 @@
 """Horizontal places for the ordered layers of a drawing: long lines straight, neighbours near, nothing overlapping.
 
-Brandes and Köpf, Fast and Simple Horizontal Coordinate Assignment (Graph Drawing 2001): each node is lined up with
-the median of its neighbours, in four ways (from above and from below, from the left and from the right); the two
-middle ones of the four results are averaged. Widths are respected as in their section 3 on variable node sizes.
+Brandes and Köpf, Fast and Simple Horizontal Coordinate Assignment (Graph Drawing 2001). Each node is aligned with the
+median of its neighbours, in four ways (from above and from below, from the left and from the right). The two middle
+results of the four are averaged. Widths are respected as in their section 3 on variable node sizes.
 """
 
 from __future__ import annotations

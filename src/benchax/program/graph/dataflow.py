@@ -1,12 +1,12 @@
 """A compiled program as boxes and arrows. Reads HLO text, and decides nothing about geometry.
 
-    a box      an instruction. A fusion is one box that says what is inside it, or is opened (`expand_fusions`); a loop
+    a box      an instruction. A fusion is one box that lists its content, or is opened (`expand_fusions`). A loop
                or a branch is a box that holds the boxes of its computations.
     an arrow   a value. Tuples and their elements are arrows, not boxes: they move nothing.
     in a box   the scalar constants that it reads, the operation of a reduction, the trip count of a loop.
 
-A program of more than `limit` boxes is cut: the outermost computation comes first, in the order of its text, then the
-inner ones as far as the limit reaches. What was left out is counted.
+A program of more than `limit` boxes is cut. The outermost computation comes first, in the order of its text, then the
+inner ones as far as the limit reaches. The omitted boxes are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchax.program.hlo_module import Computation, Module
 
 _HOLD_OTHERS = ("while", "conditional", "call", "async-start")
 _READ_WHOLE = ("tuple", *_HOLD_OTHERS)
-"""Who reads a constant without a place to tell its value."""
+"""Readers of a constant that have no place to show its value."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""What is written into a box: a title, a few short lines, and longer details; and its role, which is its colour. Text
-only.
+"""The text of a box: a title, a few short lines, and longer details; and its role, which is its colour. Text only.
 
 A role is the kind of work that an operation of HLO does.
 """
@@ -78,7 +77,7 @@ def label(found: Instruction, called: Called, *, is_entry: bool, constants: Sequ
     Args:
         found: the instruction.
         called: the computations that it names.
-        is_entry: it stands in the outermost computation, so that a parameter is an argument of the program.
+        is_entry: it is in the outermost computation, so that a parameter is an argument of the program.
         constants: values of the scalar constants that it reads.
     """
     attributes = hlo_module.attributes(found)
@@ -165,7 +164,7 @@ def _operation(found: Instruction, called: Called) -> str:
 
 
 def parts(called: Called) -> list[tuple[str, Computation]]:
-    """Titles for the computations that stand inside of a box; the body of a loop comes first."""
+    """Returns titles for the computations inside a box; the body of a loop comes first."""
     branches = [c for key, c in called if key.endswith(("computation", "computations"))]
     titled = [(f"branch {n}", c) for n, c in enumerate(branches)] if branches else []
     titled += [(_PARTS.get(key, key), c) for key, c in called if c not in branches]
@@ -173,7 +172,7 @@ def parts(called: Called) -> list[tuple[str, Computation]]:
 
 
 def is_scalar_constant(found: Instruction) -> bool:
-    """Short enough to be told inside of who reads it."""
+    """Returns whether a constant is short enough to be shown inside its readers."""
     return found.opcode == "constant" and "[]" in found.shape and not found.shape.startswith("(")
 
 

@@ -7,9 +7,9 @@ The four steps of Sugiyama, Tagawa and Toda (1981):
     order       in each layer by the median of the neighbours, swept down and up; the order with fewest crossings stays
     places      Brandes and Köpf, Fast and Simple Horizontal Coordinate Assignment (2001), in `columns`
 
-Written here because a picture should need neither a system program (graphviz) nor another package: grandalf takes five
-times as long, igraph and fast-sugiyama know no boxes of different sizes, and none lets arrows share a lane. 1000 boxes
-take 0.2 s (2 cores of an AMD EPYC).
+This module exists because a picture should need neither a system program (graphviz) nor another package. The package
+grandalf takes five times as long, igraph and fast-sugiyama know no boxes of different sizes, and none lets arrows share
+a lane. 1000 boxes take 0.2 s (2 cores of an AMD EPYC).
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _rows(lanes: Lanes, sizes: Sequence[tuple[float, float]]) -> tuple[list[floa
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What is decided before the lines are drawn."""
+    """The decisions that come before the drawing of lines."""
 
     lanes: Lanes
     boxes: Sequence[tuple[Point, tuple[float, float]]]
@@ -268,7 +268,8 @@ class _Drawing:
         return Polyline(tuple(points), reaches_box=True)
 
     def _ends(self) -> dict[Arrow, float]:
-        """Where on the upper edge of its box each line ends: the straightest in the middle, the others beside it."""
+        """Returns where each line ends on the upper edge of its box: the straightest in the middle, the others on its
+        sides."""
         found: dict[Arrow, float] = {}
         for node, (_, (width, _)) in enumerate(self.boxes):
             comers = sorted(self.lanes.above[node], key=lambda n: self.centers[n])

@@ -1,11 +1,11 @@
 """Boxes and arrows as SVG: self-contained, without script, web font or anything to fetch.
 
-Text is set in a monospace font, whatever the viewer has of that kind, since only there the width of a text is known
-without knowing the font. Colours say what kind of work a box does, and the legend says which colours there are; the
-same is in the titles, for who does not see the difference. Hovering a box shows its details.
+Text is in a monospace font, whichever the viewer has. Only with such a font is the width of a text known without
+knowing the font. Colours show the kind of work of a box, and the legend lists the colours. The titles show the same,
+for readers who do not see the difference. Hovering over a box shows its details.
 
-An arrow over more than `FAR` layers of a large program is not drawn: nobody can follow it. Its end says the number
-of the box it comes from, with a link.
+An arrow over more than `FAR` layers of a large program is not drawn, because it could not be followed. Its end shows
+the number of the box that it comes from, with a link.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Stored results in the formats of other tools. A new one is one file here and one line in FORMATS.
 
-Each is a function of entries (`entries.py`), and pure: what a format cannot say is left out, never made up.
-docs/how-to/exports.md says for each which of its fields are filled, and by which reader it was read.
+Each format is a pure function of entries (`entries.py`). It omits a value that the format cannot express, and never
+makes one up. The page docs/how-to/exports.md lists for each format the fields that it fills, and the reader that read
+it.
 """
 
 from __future__ import annotations

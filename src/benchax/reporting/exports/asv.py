@@ -4,11 +4,11 @@
     <machine>/machine.json
     <machine>/<commit>-<environment>.json
 
-A benchmark is a name with variant and tag; its parameters are asv's parameters. asv has a cell for every combination
-of their values: one that was not measured is NaN (asv's "skipped"), one that failed is null. Readings are left out, as
-asv itself leaves them out by default: it would test those of one process as if they were independent, and alarm on
-unchanged code. Its 99 % interval is given instead, by our own rule; infinite where there are too few readings, as asv
-writes it.
+A benchmark is a name with variant and tag; its parameters are asv's parameters. asv has a cell for every combination of
+their values: one that was not measured is NaN (asv's "skipped"), one that failed is null. Readings are left out, as asv
+itself leaves them out by default: it would test those of one process as if they were independent, and alarm on
+unchanged code. Its 99 % interval is given instead, by our own rule; it is infinite if there are too few readings, as
+asv writes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION = "1"
 """The version of every benchmark. In asv it is a digest of the benchmark's code, and results of two versions are not
 compared."""
 SPARSE = 10
-"""With more cells than so many per case, a grid becomes one axis of combinations."""
+"""With more cells than this per case, a grid becomes one axis of combinations."""
 ABSENT = "-"
 """The value of a parameter that a case does not have."""
 
@@ -67,7 +67,7 @@ def files(found: Sequence[ExportedCase], dates: Mapping[str, int]) -> dict[str, 
 
 
 def merge(old: str, new: str) -> str:
-    """What a file of the folder holds already stays, but for the benchmarks that are written anew.
+    """Keeps the content of an existing file, except for the benchmarks that this export writes.
 
     Raises:
         UsageError: the old one is not JSON.
@@ -193,7 +193,7 @@ def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms
 
 
 def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
-    """What asv keeps of one benchmark, in the order of COLUMNS."""
+    """Returns the values that asv keeps for one benchmark, in the order of COLUMNS."""
     there = {grid.cell(entry.m.case): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]
@@ -233,5 +233,5 @@ def _json(document: dict[str, Any], version: int) -> str:
 
 
 def _dump(document: Any) -> str:
-    """NaN and infinities stand as asv writes and reads them."""
+    """Writes NaN and infinities as asv writes and reads them."""
     return json.dumps(document, indent=1, sort_keys=True) + "\n"

@@ -1,7 +1,7 @@
 """JSON: one object with everything, {"measurements": [...], "comparisons": [...]}.
 
-Each is a document as `codec.py` writes it, with every reading; a measurement has a `summary` besides, of the times that
-were asked for: null where there are none, and then `why`.
+Each is a document as `codec.py` writes it, with every reading; a measurement also has a `summary` of the requested
+times. If there are no such times, the summary is null and `why` gives the reason.
 """
 
 from __future__ import annotations

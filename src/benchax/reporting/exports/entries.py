@@ -1,8 +1,8 @@
-"""What all exports have in common: which number of a case may leave the house, and under which name.
+"""The common part of all exports: which numbers of a case benchax exports, and under which names.
 
-A number that cannot be stood behind is told as none: times of a case that failed, readings that are no times (not
-finite, not above the clock's own cost), a "compile time" for which nothing was compiled, operations of a program with
-loops. Formats then leave out what is `None`; none of them writes a 0 in its place.
+An unreliable number becomes None. Examples are times of a case that failed, a "compile time" without a compilation, and
+operations of a program with loops. Another example is a reading that is not a time. A reading is not a time if it is
+not finite or not above the clock's own cost. Formats omit values that are `None`, and never write a 0 instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_S, GREATEST_S = 1e-18, 1e18
 
 @dataclass(frozen=True)
 class ExportedCase:
-    """A case, as exports tell of it."""
+    """A case in the form that exports use."""
 
     label: str
     """Its own in this file."""
@@ -68,7 +68,7 @@ class ExportedCase:
 
     @property
     def rates(self) -> dict[str, float]:
-        """What is done in a second by the median of the timer asked for, by names that say so: tokens_per_s."""
+        """Returns the work per second at the median of the requested timer, by names with the unit: tokens_per_s."""
         found = self.m.rates(self.samples.timer) if self.samples else ()
         return {f"{rate.what}_per_s": rate.per_s for rate in found if math.isfinite(rate.per_s)}
 
@@ -148,7 +148,8 @@ def _times(m: Measurement, timer: str | None) -> tuple[Samples | None, str]:
 
 
 def _is_time(seconds: float) -> bool:
-    """NaN is none. What is below 0 may be one that the timer's cost was taken off from."""
+    """Returns whether a number is a time. NaN is not a time. A number below 0 can be one, because the timer's cost was
+    subtracted."""
     return -GREATEST_S < seconds < GREATEST_S
 
 
@@ -159,8 +160,8 @@ def is_alarm(c: Comparison) -> bool:
 
 
 def common_environment(measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """The facts that are the same for all, by the names of `Environment`: a file that says where it was measured, once,
-    must not say it of a row from elsewhere. Unknown facts are left out."""
+    """Returns the facts that are the same for all, by the names of `Environment`. A file states once where it was
+    measured, so this must hold for every row. Unknown facts are omitted."""
     if not measurements:
         return {}
     first = measurements[0].environment
@@ -182,7 +183,7 @@ def plain(value: Any) -> Any:
 
 
 def drop_unknown(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Without those that are None."""
+    """Removes the facts whose value is None."""
     return {name: value for name, value in facts.items() if value is not None}
 
 

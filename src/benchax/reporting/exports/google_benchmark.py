@@ -1,9 +1,9 @@
-"""google-benchmark JSON, schema 1: what its `tools/compare.py` reads.
+"""google-benchmark JSON, schema 1, for its `tools/compare.py`.
 
-One row per case, whose `real_time` is the median; repetitions are not written, because compare.py would test samples
-of one process as if they were independent. CPU time is not measured, and a case that failed has no time at all; both
-are NaN, as the library itself writes a number that is none (json_reporter.cc, FormatKV). So this is the one export that
-is not strict JSON: readers that take JSON by the letter should be given another format.
+Each case is one row, whose `real_time` is the median. The export omits repetitions, because compare.py would test
+samples of one process as if they were independent. CPU time is not measured, and a case that failed has no time at all.
+Both are NaN, as the library itself writes a missing number (json_reporter.cc, FormatKV). So this is the only export
+that is not strict JSON. Use another format for readers that require strict JSON.
 """
 
 from __future__ import annotations

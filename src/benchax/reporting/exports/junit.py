@@ -1,7 +1,7 @@
 """JUnit XML: a case is a test. A failed one is an <error>, one that was never run is skipped, and one that a comparison
 calls slower is a <failure>.
 
-`time` is the median in seconds per call, and is left out where there is none. XML 1.0 cannot hold most control
+`time` is the median in seconds per call, and is omitted if there is no median. XML 1.0 cannot hold most control
 characters, not even escaped: they are written as \\x1b, and a lone half of a surrogate pair as \\ud800.
 """
 

@@ -22,7 +22,7 @@ def text(found: Sequence[ExportedCase]) -> str:
 
 
 def _table(found: Sequence[ExportedCase]) -> Table:
-    """With the columns in which anything stands."""
+    """Builds a table of the columns that have any content."""
     return tabulate(COLUMNS, map(_line, found)).without_empty_columns(kept=(0, 1))
 
 

@@ -71,13 +71,14 @@ def _encode_entry(entry: OutlineEntry, texts: dict[str, int]) -> list[Any]:
 
 LEAST_PACKED = 400
 MOST_OPEN = 6
-"""Parts of a page of more than so many are closed at first."""
+"""A page with more parts than this shows them closed at first."""
 SEVERITIES = {"error": "error: ", "warning": "warning: ", "info": ""}
-"""What a mark is for those who do not see it."""
+"""The meaning of a mark, for readers who do not see it."""
 
 
 def render_parts(documents: Sequence[Document]) -> Markup:
-    """The first document, then each other one as a part that opens; what filters the parts stands before them."""
+    """Renders the first document, then each other one as a part that opens. The controls that filter the parts come
+    before the parts."""
     if not documents:
         return Markup("")
     targets = {title: f"part-{n}" for n, part in enumerate(documents) if n and (title := part.title)}
@@ -99,10 +100,10 @@ def _render_part(part: Document, id: str, is_open: bool) -> Markup:
 
 
 def _render_blocks(blocks: Sequence[Block], level: int, targets: dict[str, str]) -> Markup:
-    """Charts that follow one another stand side by side where there is room.
+    """Consecutive charts are side by side if there is room.
 
     Args:
-        level: of the heading that the blocks stand under; the one of level 1 takes it.
+        level: level of the heading above the blocks; a heading of level 1 takes it.
         targets: the places of parts by their titles.
     """
     found: list[Markup] = []
@@ -213,7 +214,7 @@ def _render_chart(chart: Chart) -> Markup:
 
 
 def _render_outline(outline: Outline, targets: dict[str, str]) -> Markup:
-    """The table is for who has no script, and for paper; boxes take its place."""
+    """The table is for browsers without scripts, and for paper. With scripts, boxes replace it."""
     table = tabulate_outline(outline)
     caption = element("p", outline.caption, css_class="title")
     folded = element("div", *_render_table(replace(table, note=""), targets), css_class="folded")

@@ -32,7 +32,7 @@ MOST_DECADES = 5
 
 
 def encode_chart(chart: Chart) -> dict[str, Any]:
-    """What is empty is left out."""
+    """Omits empty values."""
     return _without_empty(
         {
             "title": chart.title,
@@ -167,5 +167,5 @@ def round_number(value: float | None, digits: int) -> float | int | None:
 
 
 def finite_number(value: float | None, digits: int = FINE_DIGITS) -> float | int | None:
-    """What JSON cannot say is not there."""
+    """Returns None for a value that JSON cannot express."""
     return None if value is None or not math.isfinite(value) else round_number(value, digits)

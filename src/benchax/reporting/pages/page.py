@@ -1,10 +1,10 @@
 """A whole page from documents: one file, opened from disk without any network.
 
-The first document stands open; of several, each of the others is a part that opens. Nothing is loaded and nothing runs
-but the two scripts of this page, which its security policy names by their hashes; there are no handlers and no styles
-in elements. Data stand in blocks of JSON, which no browser runs.
+The first document is open; each of the others is a part that opens. The page loads nothing. It runs only its own two
+scripts, which its security policy names by their hashes. Elements have no handlers and no styles. Data are in blocks of
+JSON, which no browser runs.
 
-A site shares styles and scripts between its pages: `Shared` says where they lie.
+A site shares styles and scripts between its pages: `Shared` holds their folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIBRARY = "echarts.js"
 SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "outlines.js", "page.js")
 """Joined to one, in this order."""
 ASSETS = ("page.css", "echarts.js", "page.js")
-"""What a site writes beside its pages, each with `asset_text`."""
+"""The files that a site writes next to its pages, each with `asset_text`."""
 NO_SCRIPT = "Charts need JavaScript. All that a terminal says stands here without it."
 
 
@@ -34,10 +34,10 @@ EMPTY = Markup("")
 
 @dataclass(frozen=True)
 class Shared:
-    """What a page of a site has in common with the others, and what it has beside its documents."""
+    """The parts that pages of a site have in common, and the parts that a page has in addition to its documents."""
 
     folder: str
-    """Where the assets lie, as seen from the page: "../assets"."""
+    """The folder of the assets, relative to the page: "../assets"."""
     above: Markup = EMPTY
     """Before the content: links to the other pages."""
     below: Markup = EMPTY

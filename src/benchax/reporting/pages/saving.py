@@ -21,10 +21,10 @@ def save_page(
     """Writes one page.
 
     Args:
-        title: of the window; empty: that of the first document.
+        title: title of the window; if empty, the title of the first document.
 
     Raises:
-        UsageError: there can be no such file; what was there before is unchanged.
+        UsageError: the file cannot be written; an existing file is unchanged.
     """
     named = one_line(title or (documents[0].title if documents else "")) or "benchax"
     write_page(Path(file), render_page(named[:LONGEST_TITLE], documents, shared))

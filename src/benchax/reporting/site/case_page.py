@@ -21,7 +21,7 @@ MOST_POINTS = 3000
 MOST_ROWS = 30
 """In the table."""
 MOST_SERIES = 8
-"""Environments that have a colour of their own; as many are described."""
+"""Environments that have a separate colour; the page describes this many."""
 MOST_TICKS = 30
 NOT_COMPARED = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
 ALONE = "Each time is that of its own session, with its 95 % interval, which knows nothing of other sessions."
@@ -138,7 +138,7 @@ def _when(date: str) -> str:
 
 
 def _describe_environments(found: CaseTimeline) -> tuple[Block, ...]:
-    """What the newest ones have in common, and what each has of its own."""
+    """Describes what the newest environments have in common, and how each differs."""
     names = _names_of_series(found)
     chosen = [each for each in names if each in found.environments][:MOST_SERIES]
     if not chosen:

@@ -1,7 +1,7 @@
-"""What one process does for a site: it reads cases and writes their pages, and it writes files of versions.
+"""The work of one process for a site: it reads cases, writes their pages, and writes files of versions.
 
-It knows nothing of other cases. Environments, versions, timers and baselines are numbered in what it hands back as they
-come in the case; `publishing.py` knows their places in the whole site.
+It knows nothing of other cases. It numbers environments, versions, timers and baselines in the order in which they
+occur in the case; `publishing.py` knows their places in the whole site.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Entry = tuple[float, ...]
 class CaseTask:
     activity: CaseActivity
     known: CaseSummary | None
-    """What the last time has seen of it."""
+    """The summary from the previous build."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WrittenCase:
     timers: Sequence[str]
     baselines: Sequence[str]
     times: Entries
-    """Those that files of versions do not have yet; before each stands the number of its version."""
+    """Times that the files of versions do not have yet. The number of the version precedes each of them."""
     ratios: Entries
 
 
@@ -180,7 +180,8 @@ def _histories(compared: Sequence[Comparison]) -> list[History]:
 def _select_new(
     activity: CaseActivity, rows: Sequence[TimelineRow], compared: Sequence[Comparison], known: CaseSummary | None
 ) -> tuple[Sequence[TimelineRow], Sequence[Comparison]]:
-    """What came since; all of it where a server has let an older number in behind a newer one."""
+    """Returns the rows since the previous build. If a server inserted an older number after a newer one, it returns all
+    rows."""
     if known is None:
         return rows, compared
     new = [row for row in rows if row.id > known.seen[1]]

@@ -1,8 +1,8 @@
-"""The page that puts two versions side by side, and the list of what can be put there.
+"""The page that compares two versions side by side, and the list of versions that it can compare.
 
-Python has computed each number that it shows. The page only divides two medians, and says that this ratio is not
-judged; verdicts stand there only of comparisons that were made. What may not be put side by side it refuses, with what
-differs.
+Python computes each number that the page shows. The page itself only divides two medians, and notes that it does not
+judge this ratio. It shows verdicts only for comparisons that were made. It refuses versions that are not comparable,
+and lists their differences.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def render_index(state: SiteState) -> str:
 
 
 def _list_environments(environments: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
-    """Their names, what all have in common, and what each has of its own."""
+    """Lists their names, what all have in common, and how each differs."""
     common, own = split_common(list(environments.values()))
     names = [name_environment(fingerprint, f) for fingerprint, f in environments.items()]
     return {"names": names, "common": common, "own": own}

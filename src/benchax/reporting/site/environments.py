@@ -34,7 +34,7 @@ def _facts(env: Environment) -> Iterator[tuple[str, str]]:
 
 
 def split_common(facts: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """What all environments have in common, and what each has of its own."""
+    """Returns the facts that all environments have in common, and the other facts of each."""
     first: Mapping[str, str] = facts[0] if facts else {}
     common = {name: text for name, text in first.items() if all(each.get(name) == text for each in facts)}
     return common, [{name: text for name, text in each.items() if name not in common} for each in facts]

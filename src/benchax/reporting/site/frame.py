@@ -1,4 +1,4 @@
-"""What all pages of a site have around their content: links to one another, and the site's styles and scripts."""
+"""The frame around the content of all pages of a site: links between them, and the site's styles and scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of all cases: what changed lately and how sure that is, and where each case stands now."""
+"""The lists of all cases: recent changes, their certainty, and the current state of each case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Found = tuple[CaseSummary, FoundChange]
 
 
 def overview(cases: Sequence[CaseSummary]) -> Document:
-    """What changed lately, the newest first, then what changed before."""
+    """Lists the recent changes, the newest first, then older changes."""
     newest = max(case.newest_at for case in cases)
     below = (f"{plural(len(cases), 'case')} · newest row {newest[:16].replace('T', ' ')} UTC",)
     blocks: list[Block] = [Heading("What changed lately", 1, below)]
@@ -139,7 +139,7 @@ def name_list(page: int) -> str:
 
 
 def lists_of_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) -> list[Document]:
-    """Pages of so many cases each, by their labels.
+    """Returns pages with a fixed number of cases each, by their labels.
 
     Args:
         environments: their names, by place.

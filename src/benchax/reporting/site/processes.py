@@ -1,7 +1,8 @@
-"""The same work on many things by several processes, in each of which one worker lives.
+"""Several processes that do the same work on many things. Each process has one worker.
 
-Processes are started anew (spawn), not forked: whoever writes a site may have JAX loaded, whose threads do not survive
-a fork. So the worker travels as a pickle, without connections, and what it has read stays in its process.
+Processes start fresh (spawn) instead of by a fork, because the process that writes a site might have JAX loaded. JAX's
+threads do not survive a fork. So the worker travels as a pickle, without connections, and the data that it reads stay
+in its process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 Result = TypeVar("Result")
 
 _worker: Any = None
-"""That of this process, where another one has started it."""
+"""The worker of this process, if another process started it."""
 
 
 class Workers(Generic[Worker]):
@@ -35,7 +36,7 @@ class Workers(Generic[Worker]):
         self._worker, self._executor, self._processes = worker, executor, processes
 
     def map(self, work: Callable[[Worker, T], Result], items: Sequence[T]) -> Iterator[Result]:
-        """What `work(worker, item)` returns of each, in their order. Raises what it raises.
+        """Yields the result of `work(worker, item)` for each item, in order. Raises the exceptions that `work` raises.
 
         Args:
             work: a function of a module, or a method as its class has it.
@@ -49,8 +50,8 @@ class Workers(Generic[Worker]):
 
 @contextmanager
 def open_workers(worker: Worker, processes: int) -> Generator[Workers[Worker]]:
-    """Workers in so many processes; in this one, if that is one, or if no others can be had. They have ended when the
-    context has.
+    """Opens workers in this number of processes. If it is 1, or if no other process can start, the worker is in this
+    process. The workers end when the context ends.
 
     Raises:
         NotAvailable: one of the processes was ended by the system.

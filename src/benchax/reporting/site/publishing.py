@@ -1,7 +1,6 @@
-"""Writes a site from a store: whole files only, and of the pages of cases those whose rows have changed.
-
-What the last time has seen lies in the folder (`state.py`) and is written last, so that a time that was stopped is made
-good by the next one. One process writes at a time.
+"""Writes a site from a store: only whole files, and only pages of cases whose rows changed. The folder holds the state
+of the previous build (`state.py`). A build writes it last, so that the next build completes one that was stopped. One
+process writes at a time.
 """
 
 from __future__ import annotations
@@ -112,12 +111,12 @@ LOCK = ".site-lock"
 PAGE = 50
 """Rows or comparisons that take as long to read and judge as a page takes to write that has none."""
 FEWEST = 30_000
-"""Of them, for which a process of its own is started."""
+"""The number of rows from which a separate process starts."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What was written; the rest was there already."""
+    """The files that this build wrote; the others existed already."""
 
     folder: Path
     cases: int
@@ -182,7 +181,7 @@ class _Publishing:
         self.written = self.versions_written = self.others = 0
 
     def _state_before(self) -> SiteState | None:
-        """None where everything is to be written anew."""
+        """Returns None if everything must be written again."""
         found, fresh = read_state(self.folder), new_state(self.store.where)
         if found is None or (found.store, found.benchax, found.format) != (fresh.store, fresh.benchax, fresh.format):
             return None
@@ -238,7 +237,7 @@ class _Publishing:
         return self.versions.setdefault(name, len(self.versions))
 
     def _collect_cases(self, written: Mapping[str, CaseSummary]) -> None:
-        """In the order of the store, those of the last time among them."""
+        """Collects the cases in the order of the store, including those of the previous build."""
         known = self.before.cases if self.before else {}
         for each in self.activity:
             self.state.cases[each.key] = written[each.key] if each.key in written else known[each.key]
@@ -311,13 +310,13 @@ class _Publishing:
 
 
 def _choose_processes(tasks: Sequence[CaseTask]) -> int:
-    """One for each core, where there is enough to do: starting one takes half a second."""
+    """Returns one process per core, if there is enough work: starting one takes half a second."""
     lines = sum(PAGE + task.activity.rows + task.activity.comparisons for task in tasks)
     return max(1, min(count_cores(), len(tasks), lines // FEWEST))
 
 
 def _place(names: list[str], name: str) -> int:
-    """Where it stands in a list, at whose end it is added if need be."""
+    """Returns the position of a name in a list, and appends the name if necessary."""
     if name not in names:
         names.append(name)
     return names.index(name)

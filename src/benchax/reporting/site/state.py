@@ -1,7 +1,7 @@
-"""What a site knows of its last time: which rows each page has, and what the pages of all cases say of each.
+"""The state of a site after its last build: the rows of each page, and what the pages of all cases show for each.
 
-It lies beside the pages, so that the next time writes those alone whose rows have changed. What cannot be read, or is
-of another benchax or of another store, is no state: then everything is written anew.
+The file is in the folder of the pages, so that the next build writes only the pages whose rows changed. A state that is
+unreadable, or that comes from another benchax or another store, is ignored. Then the build writes everything again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FoundChange:
     there: str
     """The ratio of the first comparison after it, with its interval."""
     newest: str
-    """That of the newest one."""
+    """The value of the newest row."""
     metric: str
     baseline: str
     is_worse: bool
@@ -45,7 +45,7 @@ class FoundChange:
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """What lists of all cases say of one."""
+    """The content of the lists of all cases for one case."""
 
     id: int
     seen: list[int]
@@ -93,7 +93,7 @@ def new_state(where: str) -> SiteState:
 
 @cache
 def _identify_code() -> str:
-    """Digest of what makes pages: two checkouts of one version may make different ones."""
+    """Returns a digest of the code that makes pages: two checkouts of one version can make different pages."""
     folder = Path(__file__).parents[1]
     found = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
@@ -103,7 +103,7 @@ def _identify_code() -> str:
 
 
 def read_state(folder: Path) -> SiteState | None:
-    """None where there is none that can be read."""
+    """Returns None if there is no readable state."""
     try:
         document = json.loads((folder / FILE).read_text(encoding="ascii"))
         return decode_value(document, SiteState)

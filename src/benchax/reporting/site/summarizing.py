@@ -1,4 +1,4 @@
-"""What the lists of all cases, and the feed, say of one case."""
+"""The content of the lists of all cases, and of the feed, for one case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchax.store.timelines import CaseActivity
 from benchax.units import percent
 
 RECENT = 30
-"""So many of the newest comparisons of each series are "lately"."""
+"""This many of the newest comparisons of each series count as "lately"."""
 LONGEST_LABEL = 100
 BARS = 16
 
@@ -67,8 +67,8 @@ def _describe_time(found: CaseTimeline) -> str:
 
 
 def count_looks(h: History) -> int:
-    """Comparisons among the newest ones in which a change may be found by mistake: those that have a value and noise,
-    but for the first ones of a history, since a change has `LEAST` on either side."""
+    """Counts the newest comparisons in which a change can be found by mistake. They have a value and noise. The first
+    ones of a history do not count, because a change has `LEAST` comparisons on either side."""
     known = [place for place, value in enumerate(h.values) if value is not None]
     return 0 if h.is_counted else sum(place >= len(h.values) - RECENT for place in known[2 * LEAST - 1 :])
 

@@ -1,9 +1,9 @@
-"""What stands side by side on the page that compares: the numbers of one version, all cases in one file.
+"""The data of the page that compares two versions: the numbers of one version, all cases in one file.
 
-A version is a commit, a commit with uncommitted changes, or, where no commit is known, a run. Its file is a script, for
-a page from disk may not read any other kind. It holds, for each case and each environment that the version was measured
-in, the median of the newest row with its interval, and the ratio to each baseline with its own. A site that goes on
-reads the file back and replaces what it has new numbers of.
+A version is a commit, a commit with uncommitted changes, or a run if no commit is known. Its file is a script, because
+a page from disk cannot read any other kind. The file has an entry for each case and each environment that the version
+was measured in. An entry holds the median of the newest row with its interval, or the ratio to each baseline with its
+own interval. A later build reads the file back and replaces the numbers that are new.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from benchax.stats.verdicts import Verdict
 from benchax.store.timelines import TimelineRow
 
 TIMES, RATIOS = 6, 7
-"""Numbers of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio, low,
-high. What is no number has a place in a list (`state.py`)."""
+"""The length of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio,
+low, high. A value that is not a number is a position in a list (`state.py`)."""
 VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "same", "unclear")
 CALL = "benchaxVersion("
 DIGITS = 6
@@ -38,7 +38,7 @@ Entries = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Of one version."""
+    """The numbers of one version."""
 
     times: Entries
     ratios: Entries
@@ -48,7 +48,7 @@ class Numbers:
 
 
 def name_version(commit: str | None, is_dirty: bool | None, run: str) -> str:
-    """A version's name: the whole commit, + where there were uncommitted changes; else the run."""
+    """Returns a version's name: the whole commit, with + for uncommitted changes, or the run if there is no commit."""
     return commit + "+" * bool(is_dirty) if commit else f"run {run}"
 
 
@@ -64,7 +64,7 @@ def version_of_row(row: TimelineRow) -> str:
 
 
 def version_of_comparison(c: Comparison) -> str | None:
-    """None where nothing tells it from others."""
+    """Returns None if nothing distinguishes the version from others."""
     return name_version(c.candidate.commit, c.candidate.is_dirty, "") if c.candidate.commit else None
 
 
@@ -81,7 +81,8 @@ def number_or_nan(value: float | None) -> float:
 
 
 def list_entries(listed: Sequence[Sequence[float]], width: int) -> Entries:
-    """Makes entries of what is listed: a version, and then as many numbers as `TIMES` or `RATIOS` says (`width`)."""
+    """Makes entries from lists: each is a version, followed by as many numbers as `TIMES` or `RATIOS` states
+    (`width`)."""
     return np.array(listed, dtype=float).reshape(-1, 1 + width)
 
 
@@ -114,10 +115,10 @@ def render_numbers(version: str, found: Numbers) -> str:
 
 
 def read_numbers(file: Path) -> Numbers:
-    """What a file of an earlier time says.
+    """Reads a file of an earlier build.
 
     Raises:
-        ValueError, KeyError, TypeError, OSError: it is not there, or not as it was written.
+        ValueError, KeyError, TypeError, OSError: the file is missing, or differs from what benchax wrote.
     """
     text = file.read_text(encoding="ascii")
     if not text.startswith(CALL):

@@ -416,8 +416,9 @@ def _can_wrap(op: TracedOp) -> bool:
 
 
 def _is_meant(value: Value, name: str) -> bool:
-    """Is it a hash (with shifts, xor or a remainder near it), one side of a choice, the signed number of its bits, or a
-    running sum whose differences are taken? All of these come out right."""
+    """Returns whether the value is meant, because it comes out right. Such a value is a hash (with shifts, xor or a
+    remainder near it), or one side of a choice. It can also be the signed number of its bits, or a running sum whose
+    differences are taken."""
     near = {one.maker for one in islice(value.behind(), 60)} | {
         op for one in islice(value.ahead(), 60) for op in one.readers
     }

@@ -27,7 +27,8 @@ LEAST_SAVED = 1 << 24
 
 LEAST_ROWS, FEW_COLUMNS = 96, 4
 """Rows, and rows for each column. With both, on one core and in float32, an inverse and its product take 1.4 times as
-long as a solve of 100 rows, and 2 to 2.8 times of 800; with 64 rows only 1.2 times as long (jaxlib 0.10.2, CPU)."""
+long as a solve of 100 rows. With 800 rows they take 2 to 2.8 times as long; with 64 rows only 1.2 times (jaxlib 0.10.2,
+CPU)."""
 LEAST_SHARE = 0.05
 """The share of the work of the function, for a warning."""
 
@@ -322,8 +323,8 @@ def _by_axis(a: jax.Array, x: jax.Array) -> jax.Array:
 # ---- sparse-matmul ---------------------------------------------------------------------------------------------------
 
 SPARSE_ELEMENTS, MOST_SHARE = 1 << 18, 1 / 128
-"""The size of the matrix, and its entries that are not zero: on a core of a CPU both ways take the same time at about
-1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
+"""The size of the matrix, and the share of its entries that are not zero. On a core of a CPU both ways take the same
+time at about 1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
 
 
 @traced_rule("sparse-matmul", "are products with sparse matrices done on what is not zero?", "warning", pack=PACK)

@@ -87,8 +87,9 @@ def _fft_of(x: Any, n: int) -> jax.Array:
 # ---- long-convolution ------------------------------------------------------------------------------------------------
 
 LEAST_TAPS, LEAST_RATIO, LEAST_SAVED = 128, 8.0, 1 << 26
-"""Elements of the kernel, in all its axes together; and operations of the direct way over those of the FFT, which
-reaches a smaller part of the machine's peak, and how many more they are."""
+"""The first is the elements of the kernel, in all its axes together. The second is the operations of the direct way
+over the operations of the FFT, which reaches a smaller part of the machine's peak. The third is how many more they
+are."""
 
 
 @traced_rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", pack=PACK)
@@ -288,10 +289,11 @@ def _depends(values: Any, on: set[Value]) -> bool:
 # ---- shifted-buffer --------------------------------------------------------------------------------------------------
 
 LEAST_BYTES, FASTEST, LEAST_S, MOST_OPERATIONS = 1 << 16, 50e9, 1e-3, 1.0
-"""The size of the buffer: in a scan a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to 0.3 µs; of 1
-MiB, 50 to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). Bytes a second: one core copies no faster, so that the time is
-a lower bound. Seconds of all shifts of a call at that rate. Operations of the rest of the body, for each byte of the
-buffer: in a step that computes more the shift is a small part."""
+"""The first is the size of the buffer. In a scan, a shift of 64 KiB takes 1.3 to 12 µs a step, and writing a row 0.1 to
+0.3 µs. With 1 MiB, the times are 50 to 90 µs, and 0.3 µs (jaxlib 0.10.2, two cores). The second is bytes a second: one
+core copies no faster, so that the time is a lower bound. The third is the seconds of all shifts of a call at that rate.
+The last is the operations of the rest of the body, for each byte of the buffer. In a step that computes more, the shift
+is a small part."""
 FEW = 8
 """New rows, and rows that a step reads, are one in eight at most."""
 
