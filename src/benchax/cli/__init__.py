@@ -1,5 +1,5 @@
-"""The command line: one file for each command, thin over the functions of the same name.
+"""The command line has one file for each command: a thin layer over the library function of the same name.
 
-Commands import what they need when they run, not when they are loaded: `benchax --help` would else wait for JAX
-(`tests/test_imports.py` keeps it). At the head of a file stands what costs nothing.
+Commands import JAX and other slow modules when they run, not when Python loads them. Otherwise `benchax --help` would
+wait for JAX (`tests/test_imports.py` checks this). The head of a file has only imports that cost nothing.
 """

@@ -1,9 +1,9 @@
-"""`benchax audit`: what makes a function or a program slower or larger than it must be, each finding with its evidence.
+"""`benchax audit`: finds what makes a function or a program slower or larger than necessary, with evidence.
 
-Exit codes: 0, also with findings; 1 where --fail-on asks for it and there are some of that severity or a graver one; 2
-for an error, and where a function could not be looked at, since it does not trace, did not end within --timeout or
-killed its process: what was not found means nothing then. The exit code of a program that is audited is the audit's
-where that is 0; of one that --timeout ended it tells of the signal.
+The exit code is 0 also with findings. It is 1 if a finding has the severity of --fail-on or a worse one. It is 2 after
+an error, or if a function does not trace, does not end within --timeout, or kills its process. Then a lack of findings
+means nothing. After a program, the exit code is the program's, or the audit's if the program's is 0. If --timeout ended
+the program, the exit code shows the signal.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def audit(
     ctx: typer.Context,
     what: WhatOrCommand = None,
     rules: Annotated[
-        str | None, typer.Option(metavar="IDS", help="Rules or packs: not-jitted,numerics (see --list).")
+        str | None,
+        typer.Option(metavar="IDS", help="Check only these rules or packs: not-jitted,numerics (see --list)."),
     ] = None,
     pattern: Pattern = "",
     params: Params = None,
@@ -60,27 +61,27 @@ def audit(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="End it after so long: a function in any stage (default 5min), or a program (default never).",
+            help="End any stage of a function (default 5min) or a program (default never) after this time.",
         ),
     ] = None,
     seed: Seed = None,
     checklist: Annotated[
-        bool, typer.Option("--checklist", hidden=True, help="The older name of `benchax checklist`.")
+        bool, typer.Option("--checklist", hidden=True, help="Run `benchax checklist`; this is its older name.")
     ] = False,
     fail_on: Annotated[
         str | None,
-        typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding of this or more: info, warning, error."),
+        typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding this severe or worse: info, warning, error."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per function to stdout.")] = False,
     output: JsonFile = None,
     sarif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write SARIF there, which code hosts show beside the lines.")
+        Path | None, typer.Option(metavar="FILE", help="Write SARIF to FILE; code hosts show it next to the lines.")
     ] = None,
     html: Html = None,
     is_verbose: Verbose = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the rules and end.")] = False,
 ) -> None:
-    """Look for what makes a function or a program slow, large or wrong; every finding with what was measured."""
+    """Find what makes a function or a program slow, large or wrong, and show a measurement for each finding."""
     if list_them:
         _list()
         return
@@ -107,7 +108,7 @@ def audit(
 
 
 def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
-    """Is there a finding of the severity that --fail-on names, or a graver one?"""
+    """Is there a finding of the severity that --fail-on names, or of a worse one?"""
     from benchax.results.audit import SEVERITIES
 
     return any(severity == fail_on and audit.reaches(severity) for audit in audits for severity in SEVERITIES)
@@ -137,7 +138,7 @@ def _check_command(command: list[str], what: list[str], checklist: bool, as_json
 
 
 def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
-    """(the audit, the program's exit code)"""
+    """Audits a program. Returns (the audit, the program's exit code)."""
     from benchax.auditing.audited_program import audit_program
 
     found = audit_program(command, ids, limit_s=limit_s, on_wait=at_terminal("audit"))
@@ -152,7 +153,7 @@ def _functions(
     given: dict[str, Any],
     show_one: Callable[..., None],
 ) -> tuple[list[Audit], int]:
-    """(audits, exit code): 2 where a file is broken, or a function could not be called."""
+    """Returns (audits, exit code). The code is 2 if a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
     from benchax.auditing.evidence import NOT_BUILT, NOT_CALLED
     from benchax.progress import show_progress
@@ -187,7 +188,7 @@ def _json_lines(audits: Sequence[Audit]) -> str:
 
 
 def _show(found: Audit, *, as_json: bool, is_stdout_free: bool, is_full: bool, is_first: bool = True) -> None:
-    """On stdout; beside a program, which has that to itself, on stderr."""
+    """Shows an audit on stdout. For a program, shows it on stderr, because stdout belongs to the program."""
     from benchax.reporting.audit import document
 
     if as_json:

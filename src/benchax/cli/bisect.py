@@ -1,4 +1,4 @@
-"""`benchax bisect`: which commit, or which version of JAX, made a case slower."""
+"""`benchax bisect`: finds the commit, or the version of JAX, that made a case slower."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchax.stats.verdicts import Verdict
 
 FOUND, SEVERAL_LEFT = 0, 3
-"""Exit codes."""
+"""These are exit codes."""
 
 
 def bisect(
@@ -27,19 +27,19 @@ def bisect(
         list[str] | None,
         typer.Argument(
             metavar="[GOOD BAD] [PATH... | MODULE:FUNCTION [INPUT...]]",
-            help="Two commits, the first of them fast enough, and what to measure, as for `benchax run`. With --jax "
-            "there are no commits here.",
+            help="Two commits: GOOD is fast enough, BAD is slower. Then what to measure, as for `benchax run`. With "
+            "--jax, give no commits.",
         ),
     ] = None,
     pattern: Pattern = "",
     params: Params = None,
     jax: Annotated[
         str | None,
-        typer.Option(metavar="VERSIONS", help="Search between two versions of JAX, or in this list: 0.9.0,0.10.2."),
+        typer.Option(metavar="VERSIONS", help="Search between two versions of JAX, or in a list: 0.9.0,0.10.2."),
     ] = None,
     max_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of each comparison: begin no further process after this long: 2min."),
+        typer.Option(metavar="TIME", help="Start no process of a comparison after this time: 2min."),
     ] = None,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
@@ -78,7 +78,7 @@ def _versions(text: str) -> list[str]:
 
 
 def _report_each(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:
-    """`judge`, with a line that stays for each verdict."""
+    """Returns `judge` with a permanent line for each verdict."""
     from benchax.progress import ProgressEvent
 
     def judge_and_report(one: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""`benchax checklist`: the advice of every guide to fast JAX, ticked off for a function by what was measured."""
+"""`benchax checklist`: takes the advice of all guides to fast JAX, and ticks it off by measuring a function."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def checklist(
     params: Params = None,
     max_time: MaxTimeOfEach = None,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 30, 500ms (5min).")
+        str | None, typer.Option(metavar="TIME", help="End any stage in a worker after this time: 30, 500ms (5min).")
     ] = None,
     seed: Seed = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per function on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per function to stdout.")] = False,
     html: Html = None,
 ) -> None:
-    """Go through a checklist of optimisations, each ticked off by what was measured.
+    """Go through a checklist of optimisations, and tick off each one by a measurement.
 
-    Exit codes: 0 also where there is something to gain, 2 an error (also a function that does not trace,
-    or could not be called).
+    The exit code is 0 also if there is something to gain. It is 2 after an error, such as a function that does not
+    trace, or that benchax could not call.
     """
     from benchax.auditing.checklist import walk_checklist
     from benchax.progress import show_progress

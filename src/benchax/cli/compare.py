@@ -1,4 +1,4 @@
-"""`benchax compare`: functions or versions side by side. The words decide what is compared:
+"""`benchax compare`: compares functions or versions side by side. The words decide what it compares:
 
     compare FUNCTION FUNCTION... [INPUT...]   functions, on the same inputs                → compare_functions.py
     compare [BASELINE] [PATH...]              a stored run, and the current benchmarks     → benchax.compare_stored
@@ -49,9 +49,9 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="[FUNCTION FUNCTION... [INPUT...] | BASELINE [CANDIDATE | PATH...]]",
-            help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, then the inputs of all, as for `benchax run`. Or a "
-            "BASELINE: a name from `benchax baseline`, a run, a commit, or last. It is compared with a stored "
-            "CANDIDATE, or with the current benchmarks. Leave it out with --ref or --jax.",
+            help="Functions as MODULE:FUNCTION or FILE.py:FUNCTION, then inputs for all, as for `benchax run`. Or a "
+            "BASELINE: a name from `benchax baseline`, a run, a commit, or last. benchax compares it with a stored "
+            "CANDIDATE, or with the current benchmarks. Omit it with --ref or --jax.",
         ),
     ] = None,
     ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
@@ -60,18 +60,18 @@ def compare(
         typer.Option(metavar="VERSIONS", help="Compare versions of JAX: 0.9.2,0.10.2; the first is the baseline."),
     ] = None,
     benchmarks: Annotated[
-        str, typer.Option(metavar="now|ref", help="With --ref: which version of the benchmark files to run there.")
+        str, typer.Option(metavar="now|ref", help="With --ref: run this version of the benchmark files there.")
     ] = "now",
     process_pairs: Annotated[
         bool,
         typer.Option(
-            "--process-pairs", help="With --ref: run whole processes alternately on one core, which includes Python."
+            "--process-pairs", help="With --ref: run whole processes, Python included, alternately on one core."
         ),
     ] = False,
     pattern: Pattern = "",
     params: Params = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="FUNCTION", help="Function to compare the others with.")
+        str | None, typer.Option(metavar="FUNCTION", help="Compare the other functions with this one.")
     ] = None,
     no_jit: NoJit = False,
     fail_slower: Annotated[
@@ -95,10 +95,10 @@ def compare(
     plot: Plot = None,
     html: Html = None,
 ) -> None:
-    """Run functions, or two versions of benchmarks, side by side: which is faster, and how sure is it?
+    """Compare functions, or two versions of benchmarks: which is faster, and how sure is it?
 
-    Exit codes: 0 fine; 1 slower than --fail-slower permits, or a different result; 2 an error, or a function that
-    failed; 3 a limit judged no case, or, with --fail-unclear, a verdict is unclear.
+    Exit codes: 0 fine; 1 slower than --fail-slower permits, or a different result; 2 an error, or a failed function.
+    The exit code is 3 if a limit judged no case. With --fail-unclear, it is also 3 if a verdict is unclear.
     """
     from benchax.options import resolve
 
@@ -183,7 +183,7 @@ def _read_gate(fail_slower: str | None, fail_unclear: bool | None) -> Gate:
 def _choose(
     words: list[str], ref: str | None, jax: str | None, of_ref: Mapping[str, Any], fine: Mapping[str, Any]
 ) -> Callable[..., Comparisons]:
-    """The matching function of the library, with its own options.
+    """Returns the matching function of the library, with its own options.
 
     Args:
         of_ref: options for another commit.
@@ -215,7 +215,7 @@ def _compare_versions(
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
-    """Refuses what the library would refuse, in terms of the command line."""
+    """Refuses the same options as the library, but names them as on the command line."""
     if ref is not None and jax is not None:
         raise UsageError("--ref and --jax are given together", "one of them")
     if process_pairs and ref is None:
@@ -235,7 +235,7 @@ def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: boo
 
 
 def _is_stored(words: list[str]) -> bool:
-    """Whether the words are BASELINE CANDIDATE. Otherwise, the second word is a path or a function."""
+    """Returns whether the words are BASELINE CANDIDATE. Otherwise, the second word is a path or a function."""
     return len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]
 
 

@@ -1,5 +1,7 @@
-"""`benchax compare FUNCTION FUNCTION... [INPUT...]`: functions that should do the same, on the same inputs: who is
-fastest, and are results equal?"""
+"""`benchax compare FUNCTION FUNCTION... [INPUT...]`: compares functions that should do the same, on the same inputs.
+
+Which function is fastest, and are the results equal?
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ def compare_functions(
     resolution: str | None,
     max_time_s: float | None,
 ) -> Comparisons:
-    """As `benchax.compare`, of functions that are named.
+    """Compares functions like `benchax.compare`, but takes their names.
 
     Args:
-        words: the functions, and the inputs of all.
-        options: of the workers, from the command line.
+        words: the functions, and the inputs for all of them.
+        options: options of the workers, from the command line.
     """
     from benchax.comparing.judging import resolution_of
     from benchax.comparing.sequential import effort_for
@@ -47,12 +49,12 @@ def compare_functions(
 
 
 def differs(found: Comparisons) -> bool:
-    """Does a function give another result than the baseline?"""
+    """Does the result of a function differ from that of the baseline?"""
     return any(c.differs for c in found)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(functions, inputs): a function is a word with a colon that is no literal and no keyword."""
+    """Returns (functions, inputs). A function is a word with a colon that is neither a literal nor a keyword."""
     functions = [word for word in words if is_function(word)]
     if len(functions) < 2:
         listed = f"{functions[0]!r} with" if functions else "here"
@@ -70,7 +72,7 @@ def is_function(word: str) -> bool:
 
 
 def labels(functions: Sequence[str]) -> dict[str, str]:
-    """Words by label: the name of the function, or the whole word where two have that name.
+    """Returns words by label. A label is the name of the function, or the whole word if two functions have that name.
 
     Raises:
         UsageError: a word is given twice.

@@ -1,7 +1,7 @@
-"""`benchax compiled-grid FUNCTION... INPUT...`: functions × repetitions inside one compiled call, for each parameter.
+"""`benchax compiled-grid FUNCTION... INPUT...`: runs functions × repetitions inside one compiled call per parameter.
 
-With `--python-loop` the same functions and data are benchmarked by a loop in Python too, in turns: what does
-benchmarking cost? Nothing is stored.
+With `--python-loop`, a Python loop also benchmarks the same functions and data. The two run alternately, which shows
+the cost of benchmarking. The command stores nothing.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ def compiled_grid(
         list[str],
         typer.Argument(
             metavar="MODULE:FUNCTION... INPUT...",
-            help="Functions, then the inputs of all: specs such as f32[8,128], or f32[{n}] with -p n=4,8.",
+            help="Functions, then inputs for all: specs such as f32[8,128], or f32[{n}] with -p n=4,8.",
         ),
     ],
     params: Params = None,
-    repeats: Annotated[int, typer.Option(metavar="N", help="Repetitions of each function, at most.")] = 100,
+    repeats: Annotated[int, typer.Option(metavar="N", help="Repeat each function at most N times.")] = 100,
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For all repetitions of one function: 2.5, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="Limit all repetitions of one function: 2.5, 500ms, 2min.")
     ] = None,
     total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For the whole call: 2.5, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="Limit the whole call: 2.5, 500ms, 2min.")
     ] = None,
     python_loop: Annotated[
-        bool, typer.Option("--python-loop", help="Beside the same benchmark by a loop in Python, in turns.")
+        bool, typer.Option("--python-loop", help="Also run the same benchmark by a Python loop, alternately.")
     ] = False,
-    rounds: Annotated[int, typer.Option(metavar="N", help="Turns of both loops (with --python-loop).")] = 5,
+    rounds: Annotated[int, typer.Option(metavar="N", help="Run both loops N times (with --python-loop).")] = 5,
     seed: Seed = None,
     html: Html = None,
 ) -> None:
-    """Functions × repetitions in one compiled call, with the clock and the limits inside.
+    """Run functions × repetitions in one compiled call, with the clock and the limits inside.
 
     Exit codes: 0 fine (time limits are results), 2 an error (a function that does not trace).
     """
@@ -63,7 +63,7 @@ def compiled_grid(
 
 
 def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(functions by name, inputs by label)."""
+    """Returns (functions by name, inputs by label)."""
     from benchax.cli.compare_functions import is_function, labels
     from benchax.discovery import resolve_target, target_cases, values_of
     from benchax.measuring.inputs import make_inputs

@@ -1,4 +1,4 @@
-"""Where the command line writes: results on stdout, the rest on stderr; and the cases that commands are about."""
+"""Writes results to stdout and the rest to stderr. Also collects the cases for commands."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 def show(document: Document, *, is_aside: bool = False) -> None:
-    """Renders as wide as the terminal, or as COLUMNS says; in pipes no row of a table is broken.
+    """Prints a document as wide as the terminal, or as COLUMNS says. In a pipe, it breaks no row of a table.
 
     Args:
-        is_aside: on stderr, where stdout belongs to a program of the user's.
+        is_aside: print to stderr, because stdout belongs to the user's program.
     """
     from rich.console import Console
 
@@ -41,7 +41,7 @@ def show(document: Document, *, is_aside: bool = False) -> None:
 
 
 def width_aside() -> int | None:
-    """Tells the columns of the terminal at stderr, for texts that another process renders; None where there is none."""
+    """Returns the width of the terminal at stderr, for texts of another process. None if it is not a terminal."""
     from rich.console import Console
 
     return _width(Console(stderr=True))
@@ -52,7 +52,7 @@ def _width(console: Console) -> int | None:
 
 
 def show_list(lines: Sequence[Sequence[str]]) -> None:
-    """A table of words without a head: each thing by its name, then what is to be said of it."""
+    """Prints a table of words without a head: each line has a name, then its description."""
     from benchax.reporting.document import Document, TableColumn, tabulate
 
     # Only the last column may fold; what tells the lines apart stands in the first ones.
@@ -61,17 +61,17 @@ def show_list(lines: Sequence[Sequence[str]]) -> None:
 
 
 def line(text: str) -> None:
-    """A line on stdout. Not typer.echo, which sends UTF-8 to terminals that know ASCII only."""
+    """Prints a line on stdout. It avoids typer.echo, which sends UTF-8 to terminals that know only ASCII."""
     print(show_controls(text))
 
 
 def print_content(text: str) -> None:
-    """What would stand in a file, unchanged; a terminal gets controls spelt out, which it would obey."""
+    """Prints the unchanged content of a file. On a terminal, it spells out controls that the terminal would obey."""
     print(show_controls(text) if sys.stdout.isatty() else text)
 
 
 def note(text: str) -> None:
-    """A line on stderr; a terminal gets it broken between words."""
+    """Prints a line on stderr. On a terminal, it breaks the line between words."""
     print(_fold(show_controls(text)), file=sys.stderr, flush=True)
 
 
@@ -86,7 +86,7 @@ def _fold(text: str) -> str:
 
 @contextmanager
 def while_read() -> Iterator[None]:
-    """Prints as far as somebody reads it; silent from where the reader is gone on (`2>&1 | head`), and no error."""
+    """Prints until the reader is gone (`2>&1 | head`). After that it is silent, and raises no error."""
     try:
         yield
         sys.stdout.flush()
@@ -98,7 +98,7 @@ def while_read() -> Iterator[None]:
 
 
 def print_json(rows: Sequence[Measurement]) -> None:
-    """One document per line, as `benchax.load` reads them."""
+    """Prints one document per line, in the form that `benchax.load` reads."""
     from benchax import codec
 
     for row in rows:
@@ -106,13 +106,13 @@ def print_json(rows: Sequence[Measurement]) -> None:
 
 
 def printing_to_stderr(work: Callable[[], T]) -> T:
-    """Runs the user's code: what it prints goes to stderr, since stdout is for results."""
+    """Runs the user's code. Its output goes to stderr, because stdout is for results."""
     with redirect_stdout(sys.stderr):
         return work()
 
 
 def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], int]:
-    """(cases, exit code): 2 where a file is broken, which is told; the others go on."""
+    """Returns (cases, exit code). Reports broken files, with the exit code 2, and goes on with the others."""
     from benchax.discovery import collect
 
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))

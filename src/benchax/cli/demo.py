@@ -1,8 +1,8 @@
-"""`benchax demo`: how long a small model takes, and which of two functions is faster.
+"""`benchax demo`: shows how long a small model takes, and which of two functions is faster.
 
-`benchax demo grid`: functions × data, some of which never end.
-`benchax demo profile`: the operations of that model, and files for Perfetto and TensorBoard.
-`benchax demo watch`: a loop that compiles in each of its iterations, twice, and one that does not; and why.
+`benchax demo grid`: runs functions × data. Some calls never end.
+`benchax demo profile`: shows the operations of that model, and writes files for Perfetto and TensorBoard.
+`benchax demo watch`: runs two loops that compile in each iteration, and one that does not, and shows why.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ def demo(
         str,
         typer.Argument(
             metavar="[grid | profile | watch]",
-            help="grid: functions × data, some of which never end; profile: the operations of a model, and how to see "
-            "them in Perfetto and TensorBoard; watch: loops that compile in each iteration, and why.",
+            help="Demo grid runs functions × data; some calls never end. Demo profile shows the operations of a model, "
+            "and how to see them in Perfetto and TensorBoard. Demo watch shows loops that compile in each iteration, "
+            "and why.",
         ),
     ] = "",
     max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 0.5, 500ms, 2min.")
+        str | None, typer.Option(metavar="TIME", help="Limit sampling time per timer: 0.5, 500ms, 2min.")
     ] = None,
     store: StoreOrOff = None,
 ) -> None:
-    """Measure a small model and compare two functions, in some five seconds; or run one of the other demos."""
+    """Measure a small model and compare two functions in about five seconds, or run another demo."""
     from benchax.options import check
 
     given = {"max_time_s": max_time, "store": store}
@@ -111,7 +112,7 @@ def _watch(store: str | None) -> int:
 
 
 def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
-    """The loops of `watching/example.py`, run under that name so that reasons point to example.py:27."""
+    """Returns the loops of `watching/example.py`. They run under that name, so that reasons point to example.py:27."""
     spec = importlib.util.find_spec("benchax.watching.example")
     assert spec is not None
     assert spec.origin is not None
@@ -122,7 +123,7 @@ def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
 
 
 def _second_run(loop: Callable[[int, int], Any]) -> Watch:
-    """Watches a second run: the first one has to compile."""
+    """Watches a second run, because the first one has to compile."""
     from benchax.watching.watch import watch
 
     loop(10, ITERATIONS)
@@ -144,4 +145,4 @@ def _watch_table(watched: dict[str, Watch]) -> Table:
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}
-"""Each takes the option --store and returns the exit code."""
+"""Each demo takes the option --store and returns the exit code."""

@@ -1,5 +1,5 @@
-"""`benchax doctor`: how well this machine can measure right now, what disturbs it, and what to do; with --aa, how often
-verdicts are wrong here. `benchax env`: what would be recorded about it."""
+"""`benchax doctor`: shows how well this machine can measure right now, what disturbs it, and what to do. With --aa, it
+shows how often verdicts are wrong here. `benchax env`: shows what benchax would record about the machine."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ LOOK_S = 1.0
 def doctor(
     # --seconds is what --duration was called, which is its name in `profile`.
     duration: Annotated[
-        str, typer.Option("--duration", "--seconds", "-s", metavar="TIME", help="How long to look: 1, 500ms.")
+        str, typer.Option("--duration", "--seconds", "-s", metavar="TIME", help="Look for this long: 1, 500ms.")
     ] = "1s",
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     aa: Annotated[
         bool,
-        typer.Option("--aa", help="Judge unchanged and slowed-down kernels, and say how often that goes wrong here."),
+        typer.Option("--aa", help="Judge unchanged and slowed-down kernels, and show how often verdicts are wrong."),
     ] = False,
     max_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="With --aa: no further round that would end after this long (default 3min)."),
+        typer.Option(metavar="TIME", help="With --aa: start no round that would end after this time (default 3min)."),
     ] = None,
 ) -> None:
-    """Look at the clock, the noise of this machine, and the settings that disturb measurements."""
+    """Check the clock, the noise of this machine, and the settings that disturb measurements."""
     if max_time is not None and not aa:
         raise UsageError(f"--max-time {max_time} has no meaning here", "it together with --aa; else --duration")
     if aa:
@@ -63,11 +63,11 @@ def _examine(duration_s: float, as_json: bool) -> None:
 
 
 def _error_rates(max_time: str | None, as_json: bool) -> None:
-    """Shows what the finished rounds say, after Ctrl-C as well.
+    """Shows the results of the finished rounds, also after Ctrl-C.
 
     Raises:
-        UsageError: `max_time` is no time.
-        KeyboardInterrupt: again, after everything was shown; then the exit code is 130.
+        UsageError: `max_time` is not a time.
+        KeyboardInterrupt: after Ctrl-C, when all results are on the screen; then the exit code is 130.
     """
     from benchax.paired_runs import protocol
     from benchax.progress import ProgressEvent, show_progress
@@ -148,8 +148,8 @@ def _section(found: Diagnosis) -> Section:
 # ---- benchax env ------------------------------------------------------------------------------------------------
 
 
-def env(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
-    """Show the environment that is stored with every row."""
+def env(as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False) -> None:
+    """Show the environment that benchax stores with every row."""
     from benchax.environment import capture
     from benchax.reporting.document import Document, Facts
     from benchax.reporting.tables import environment

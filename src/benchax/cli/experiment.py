@@ -1,4 +1,4 @@
-"""`benchax experiment`: a function as it is, and variants of it, each measured beside it."""
+"""`benchax experiment`: measures variants of a function, each together with the unchanged function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def experiment(
     ] = None,
     variants: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="donate,bf16,…; default: all that can help, in 60 s (see --list)."),
+        typer.Option(metavar="NAMES", help="Try donate,bf16,…; default: all that can help, in 60 s (see --list)."),
     ] = None,
     given: Annotated[
         list[str] | None,
@@ -39,12 +39,12 @@ def experiment(
             "--given",
             "--set",
             metavar="VARIANT=VALUE",
-            help="What a variant is to be told: donate=state. Of all: which arguments hold the batch: batch=x.",
+            help="Set a value for a variant: donate=state. For all: batch=x names the batch arguments.",
         ),
     ] = None,
-    combine: Annotated[bool, typer.Option("--combine", help="Also all of them at once.")] = False,
+    combine: Annotated[bool, typer.Option("--combine", help="Also try all of them at once.")] = False,
     ablation: Annotated[
-        bool, typer.Option("--ablation", help="All at once, and each off in turn: what does each contribute?")
+        bool, typer.Option("--ablation", help="Try all at once, then without each one: what does each contribute?")
     ] = False,
     params: Params = None,
     no_jit: NoJit = False,
@@ -52,12 +52,12 @@ def experiment(
     timeout: Timeout = None,
     memory_limit: MemoryLimit = None,
     seed: Seed = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")] = False,
     output: JsonFile = None,
     html: Html = None,
     list_them: Annotated[bool, typer.Option("--list", help="List the variants and end.")] = False,
 ) -> None:
-    """Try variants of a function: what does each do to its speed, memory and errors?"""
+    """Try variants of a function, and show how each changes its speed, memory and errors."""
     if list_them:
         _list()
         return
@@ -103,7 +103,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _case(what: list[str], params: list[str], no_jit: bool) -> Case:
-    """Raises `UsageError` unless there is exactly one."""
+    """Returns the only case. Raises `UsageError` unless there is exactly one."""
     from benchax.discovery import collect
 
     if not what:

@@ -1,4 +1,4 @@
-"""`benchax export`: a stored run in the format of another tool, on stdout or in a file."""
+"""`benchax export`: writes a stored run in the format of another tool, to stdout or to a file."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def export(
         str, typer.Argument(metavar="[RUN]", help="A baseline's name, a run, a commit, or: last, last~1.")
     ] = "last",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="PATH", help="A file, not stdout; for asv a folder.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="PATH", help="Write to this file, or for asv to this folder."),
     ] = None,
-    timer: Annotated[str | None, typer.Option(help="Whose times; default: of each case the headline.")] = None,
+    timer: Annotated[str | None, typer.Option(help="Export times of this timer (default: each headline).")] = None,
     store: Store = None,
 ) -> None:
     """Write stored results in the format of another tool."""
@@ -63,7 +64,7 @@ def export(
 
 
 def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
-    """The newest comparison by each metric that speaks of what `rows` measured."""
+    """Returns the newest comparison of each row by each metric, if its candidate ran the measured code."""
     from benchax.model import METRICS
     from benchax.store.comparisons import history
 
@@ -75,8 +76,10 @@ def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[
 
 
 def is_of(c: Comparison, m: Measurement) -> bool:
-    """Did the candidate of `c` run what `m` ran? The same program, or the same commit without changes (of which the
-    two commands may keep programs that differ in a name)."""
+    """Did the candidate of `c` run the same code as `m`: the same program, or the same commit without changes?
+
+    With the same commit, the two commands might keep programs that differ in a name.
+    """
     if c.candidate.program is not None and m.program is not None and c.candidate.program == m.program.sha256:
         return True
     env = m.environment
@@ -94,7 +97,7 @@ def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
 
 
 def _date(commit: str) -> int:
-    """When it was committed, in seconds since 1970. Raises `UsageError` where git cannot say."""
+    """Returns the time of the commit, in seconds since 1970. Raises `UsageError` if git doesn't know it."""
     import subprocess
 
     command = ["git", "show", "--no-patch", "--format=%ct", commit, "--"]

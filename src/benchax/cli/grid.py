@@ -1,10 +1,10 @@
-"""`benchax grid FILE`: functions × data of a Python file, every cell in a worker that is killed when it takes too long.
+"""`benchax grid FILE`: runs functions × data of a Python file. Each cell has a worker, killed if it takes too long.
 
-The file sets `functions` and `data`, and whatever else `benchax.grid` takes (`make`, `trials`, `timeout_s`, `axis`, …)
-under the same names; flags win over it. A cell that ran into a limit is a result. So the exit code is 2 only where a
-cell crashed, raised or ran out of memory, or rows could not be stored. It is 1 where a result is wrong: refused by
-`check`, of a wrong shape, or another one than that of the function that `compare` names. Functions of a grid may differ
-by design: without a name in `compare`, a difference is shown and nothing more.
+The file sets `functions` and `data`. It can set the other arguments of `benchax.grid` (`make`, `trials`, `timeout_s`,
+`axis`, …) under the same names; flags win over the file. A cell that reached a limit is a result. So the exit code is 2
+only if a cell crashed, raised or ran out of memory, or if benchax could not store rows. It is 1 if a result is wrong:
+`check` refuses it, its shape is wrong, or it differs from that of the function in `compare`. Functions of a
+grid can differ by design. Without a name in `compare`, benchax shows a difference and does nothing more.
 """
 
 from __future__ import annotations
@@ -28,50 +28,54 @@ if TYPE_CHECKING:
     from benchax.grids.running import GridRun
 
 LIMITED = ("ok", "timeout", "not_run")
-"""Statuses of a grid that went as it was asked to."""
+"""A grid that ran as requested has only these statuses."""
 WRONG = ("wrong_shape",)
-"""Statuses of cells that ran, and gave what cannot be the answer."""
+"""Cells with these statuses ran, and gave an impossible result."""
 
 
 def grid(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with the variables functions and data.")],
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For each call of a function: 2min, 500ms (30).")
+        str | None, typer.Option(metavar="TIME", help="Limit each call of a function: 2min, 500ms (30).")
     ] = None,
     compile_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For compiling a cell (as --timeout, a minute at least).")
+        str | None, typer.Option(metavar="TIME", help="Limit compiling a cell (as --timeout, at least 1min).")
     ] = None,
     total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For the whole grid, shared between its cells (no limit).")
+        str | None, typer.Option(metavar="TIME", help="Limit the whole grid; its cells share it (no limit).")
     ] = None,
-    trials: Annotated[int | None, typer.Option(help="Trials of each cell, on fresh inputs (1).")] = None,
+    trials: Annotated[int | None, typer.Option(help="Run this many trials of each cell, on fresh inputs (1).")] = None,
     seed: Seed = None,
     timer: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Some of wall, in_graph, …; the first is the headline (wall)."),
+        typer.Option(metavar="NAMES", help="Use these timers: wall, in_graph, …; headline first (wall)."),
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option(metavar="FUNCTION", help="All must give the result of this one: exit code 1 if not."),
+        typer.Option(metavar="FUNCTION", help="Exit with 1 if results differ from this function's."),
     ] = None,
     memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Observe by how much a call raises memory (no).")
+        bool | None, typer.Option("--memory/--no-memory", help="Measure the memory that each call adds (no).")
     ] = None,
     memory_limit: MemoryLimit = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Measure only what a run lacks: an id, last, last~1, a baseline.")
+        str | None,
+        typer.Option(metavar="RUN", help="Measure only missing cells of a run: id, last, last~1, a baseline."),
     ] = None,
     store: StoreOrOff = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per cell on stdout.")] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times there.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map there: .png, .svg, .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per cell to stdout.")] = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times to FILE.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a heat map to FILE: .png, .svg, .pdf.")
+    ] = None,
     html: Html = None,
     fill: Annotated[
-        float | None, typer.Option(help="In the CSV, the time limit in place of missing times; for outputs this.")
+        float | None,
+        typer.Option(help="Use this for missing outputs, and in the CSV the time limit for missing times."),
     ] = None,
     on: On = None,
 ) -> None:
-    """Every function on every data point: times and statuses, under limits that hold.
+    """Run every function on every data point, under strict limits, and show times and statuses.
 
     Exit codes: 0 fine (time limits are results), 1 a wrong result, 2 an error (crashed, raised, out of memory).
     """
@@ -96,10 +100,10 @@ def grid(
 
 
 def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
-    """(functions, data, settings) of a file.
+    """Returns (functions, data, settings) of a file.
 
     Raises:
-        UsageError: there is no such file, it cannot be imported, or it lacks one of the two.
+        UsageError: there is no such file, its import fails, or it lacks `functions` or `data`.
     """
     from benchax.discovery import files, import_file
     from benchax.grids.grid import defaults
@@ -126,7 +130,7 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _is_meant(name: str, value: Any) -> bool:
-    """Only `make` and `check` are functions: a function of the user's that is called `store` is no setting."""
+    """Returns whether a value is a setting. Only `make` and `check` can be functions: a user's `store()` is not one."""
     return not callable(value) or name in ("make", "check")
 
 
@@ -139,7 +143,7 @@ def measure(
     on: str | None = None,
     folder: Path | None = None,
 ) -> tuple[int, GridResult]:
-    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished."""
+    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps the finished cells."""
     from benchax.api import RunOutcome, Unstored
     from benchax.cli.run import rescue
     from benchax.clusters import open_agents
@@ -177,7 +181,7 @@ def measure(
 
 
 def _lines_of(running: Sequence[GridRun]) -> list[str]:
-    """The table with what has ended so far."""
+    """Returns the lines of a table with the cells that have ended so far."""
     from benchax.grids.rendering import table_so_far
     from benchax.reporting import terminal
     from benchax.reporting.document import Document
@@ -191,7 +195,7 @@ def _lines_of(running: Sequence[GridRun]) -> list[str]:
 
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:
-    """Is a result refused or of a wrong shape; or, where a function was named that all must agree with, another one?"""
+    """Is a result refused, or is its shape wrong? If the user named a reference function, does a result differ?"""
     from benchax.model import Absent
 
     if any(cell.status in WRONG for cell in result.cells):

@@ -1,7 +1,7 @@
-"""Which commands there are, and what help shows beside options: what they are for, and two examples of each.
+"""Lists the commands. In addition to options, their help shows their purpose and two examples of each.
 
-The module of a command is imported when the command is asked for: the others would take a third of the time in which
-`benchax list` answers.
+benchax imports the module of a command only when you use the command. The other modules would take a third of the time
+of `benchax list`.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ FUNCTIONS: dict[str, str] = {
     "rank": "compare.compare",
     "try": "experiment.experiment",
 }
-"""Where each command is, below this folder."""
+"""Each command has its module and function here, below this folder."""
 OLD_NAMES = ("bench", "rank", "try")
 TAKES_COMMAND = ("profile", "audit")
-"""What stands behind `--` is a program; `watch` takes all its words for one."""
+"""In these commands, the words after `--` are a program. In `watch`, all words are a program."""
 SETTINGS: dict[str, Any] = {
     # Plain help: formatting it with rich would cost a third of the start-up time.
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-"""Of the whole and of each command."""
+"""benchax and each of its commands use these settings."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "measure": ("run", "grid", "compiled-grid"),
@@ -69,7 +69,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "stored rows": ("runs", "list", "show", "report", "site", "baseline", "export", "import", "migrate"),
     "this machine": ("doctor", "env", "demo"),
 }
-"""Every command that is no old name of another one."""
+"""The groups contain every command, without the old names."""
 
 EXAMPLES: dict[str, tuple[str, str]] = {
     "run": ("benchax run benchmarks --quick", "benchax run jax.numpy:sort 'f32[{n}]' -p n=1000,100000"),
@@ -105,11 +105,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
 }
 
 WHOLE = 1000
-"""Characters of a command's line of help: its first sentence is shown to the end, over as many lines as it takes."""
+"""The list of commands allows this many characters, so that it shows each first sentence to its end."""
 
 
 class CommandsOnRequest(Mapping[str, Any]):
-    """Commands by their names, each imported when it is asked for."""
+    """Maps names to commands. It imports each command on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def _load(name: str) -> Any:
 
 
 class GroupedCommands(TyperGroup):
-    """Lists commands by what they are for, and gives each its examples."""
+    """Lists commands by their purpose, and adds examples to each."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -152,7 +152,7 @@ class GroupedCommands(TyperGroup):
                 formatter.write_dl([(name, command.get_short_help_str(limit=WHOLE)) for name, command in known])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Whoever gives a program or a function in place of a command is told the command."""
+        """Suggests a command to users who type a program or a function instead of a command."""
         if args and args[0] not in FUNCTIONS and (hint := suggest_for_words(args)):
             raise UsageError(f"there is no command {args[0]!r}", "a command, which `benchax -h` lists", hint)
         return super().resolve_command(ctx, args)

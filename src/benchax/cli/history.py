@@ -1,4 +1,4 @@
-"""`benchax history`: how a case went, commit by commit, against one baseline. Nothing is measured here."""
+"""`benchax history`: shows a case commit by commit, against one baseline. It measures nothing."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 
 
 def history(
-    case: Annotated[str | None, typer.Argument(help="A case: its name or label, * and ? allowed. None: all.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="What it was compared with; default: as most lately.")] = None,
-    metric: Annotated[str, typer.Option(help="run, compile, peak, constants or flops.")] = "run",
+    case: Annotated[
+        str | None, typer.Argument(help="Name or label of a case; it can contain * and ?. Default: all.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Show comparisons with this baseline (default: the newest).")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Show run, compile, peak, constants or flops.")] = "run",
     store: Store = None,
     plot: Plot = None,
     html: Html = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each history on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per history to stdout.")] = False,
 ) -> None:
-    """Show how comparisons with a baseline went from commit to commit, and where the level changed."""
+    """Show comparisons with a baseline from commit to commit, and where the level changed."""
     from benchax.cli.store import open_listed_store
     from benchax.reporting.document import Document
     from benchax.reporting.history import document, documents_of_all, overview
@@ -58,10 +62,10 @@ def history(
 
 
 def _series(store: DatabaseStore, metric: str) -> list[Series]:
-    """All of that metric.
+    """Lists all series of that metric.
 
     Raises:
-        UsageError: there is no such metric, or nothing was compared by it.
+        UsageError: there is no such metric, or the store has no comparison by it.
     """
     from benchax.model import METRICS
     from benchax.store.comparisons import list_series
@@ -82,7 +86,7 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
 
 
 def _choose_series(every: Sequence[Series], case: str | None, baseline: str | None, metric: str) -> list[Series]:
-    """One of each case that is meant: with the baseline asked for, or that of its newest comparison.
+    """Returns one series for each chosen case: with the requested baseline, or with that of its newest comparison.
 
     Raises:
         UsageError: no such case, or it was never compared with that baseline.
@@ -108,7 +112,7 @@ def _choose_series(every: Sequence[Series], case: str | None, baseline: str | No
 
 
 def _name_others(every: Sequence[Series], shown: Series) -> None:
-    """What else the case was compared with: nothing is left out unsaid."""
+    """Names the other baselines of the case, so that the user knows about them."""
     if others := [s.baseline for s in every if s.case == shown.case and s.baseline != shown.baseline]:
         note(f"also compared with: {', '.join(others)}; choose by --baseline")
 
@@ -135,7 +139,7 @@ def _draw(found: History, plot: Path) -> None:
 
 
 def _document(h: History) -> dict[str, Any]:
-    """For programs: places are indices of `points`."""
+    """Returns a history for programs. Places are indices of `points`."""
     from benchax.codec import encode_params
 
     case = {"name": h.case.name, "params": json.loads(encode_params(h.case.params)), "variant": h.case.variant}

@@ -1,7 +1,7 @@
-"""`benchax inspect`: what JAX and XLA make of a call: jaxpr, StableHLO, HLO, work, memory; and what differs.
+"""`benchax inspect`: shows what JAX and XLA make of a call: jaxpr, StableHLO, HLO, work, memory, and differences.
 
-Nothing is run but with --time. Exit codes: 0; with --exit-code 1 where --diff finds a difference; 2 for an error, also
-where one of several cases does not build: the others are shown.
+It runs the function only with --time. The exit code is 1 if --diff finds a difference and --exit-code is given. It is 2
+after an error. If one of several cases does not build, the exit code is also 2, and benchax shows the others.
 """
 
 from __future__ import annotations
@@ -41,33 +41,35 @@ def inspect(
         list[str] | None,
         typer.Option(
             metavar="PARTS",
-            help="overview (default), jaxpr, stablehlo, hlo, cost, memory, constants, donation, collectives, graph; "
-            "several separated by commas.",
+            help="Show overview (default), jaxpr, stablehlo, hlo, cost, memory, constants, donation, collectives, "
+            "graph; separate several by commas.",
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Fold nothing: texts as JAX and XLA print them.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show whole texts, as JAX and XLA print them.")] = False,
     diff: Annotated[
         str | None,
         typer.Option(
             metavar="OTHER",
-            help='What differs from other inputs ("f32[2048] axis=0"), another function (module:other), a commit '
+            help='Compare with other inputs ("f32[2048] axis=0"), another function (module:other), a commit '
             "(ref:main), or another JAX (jax:0.9.2).",
         ),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="With --diff: exit with 1 if there is any.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="With --diff: exit with 1 if anything differs.")
+    ] = False,
     time: Annotated[
-        bool, typer.Option("--time", help="Run it, too, and set its time beside the rates of this machine.")
+        bool, typer.Option("--time", help="Also run it, and compare its time with this machine's rates.")
     ] = False,
     pattern: Pattern = "",
     params: Params = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per case on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per case to stdout.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write there instead; a graph is written as SVG."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead; a graph becomes SVG."),
     ] = None,
     html: Html = None,
 ) -> None:
-    """What the compiler makes of a function: program, work, memory, constants; and what differs."""
+    """Show what the compiler makes of a function: program, work, memory, constants, and differences."""
     from benchax.inspecting.inspect import inspect_case
     from benchax.progress import show_progress
 
@@ -107,7 +109,7 @@ def inspect(
 
 
 class _Sink:
-    """Where results go: to stdout at once, or as plain text into a file when all is done."""
+    """Sends results to stdout at once, or as plain text to a file when all are done."""
 
     def __init__(self, output: Path | None) -> None:
         self.output = output
@@ -186,7 +188,7 @@ def _differences(
     full: bool,
     as_json: bool,
 ) -> int:
-    """Shows what differs; 1 if anything does."""
+    """Shows the differences. Returns 1 if there are any."""
     from benchax.checkouts.boot import Selection
     from benchax.inspecting.other_version import differences
     from benchax.reporting import difference
@@ -202,10 +204,10 @@ def _differences(
 
 
 def _parts(given: Sequence[str], output: Path | None) -> list[str]:
-    """What to show, each once.
+    """Lists the parts to show, each once.
 
     Raises:
-        UsageError: something that cannot be shown, or a graph without a file.
+        UsageError: there is no such part, or a graph has no file.
     """
     from benchax.reporting.inspection import PARTS
 

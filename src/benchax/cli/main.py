@@ -1,12 +1,12 @@
-"""`benchax`: the commands, and the one place that turns errors into exit codes.
+"""`benchax`: holds the commands, and is the one place that turns errors into exit codes.
 
     0    fine
     1    a regression beyond the limits of a comparison
     2    an error: a wrong argument, a case that failed, rows that could not be stored
-    3    a verdict that is unclear, where that was asked for
-    130  interrupted; every finished row is kept
+    3    an unclear verdict, if you asked for this code
+    130  interrupted; benchax keeps every finished row
 
-What fails inside a case is a row, not an error of the program. A cell of a grid that ran into a time limit is a result.
+A failure inside a case is a row, not an error of the program. A grid cell that reached a time limit is a result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchax.kinds import shorten
 app = typer.Typer(
     name="benchax",
     cls=GroupedCommands,
-    help="Benchmarks JAX functions: every stage, memory, and steady state, with intervals and reasons.",
+    help="Benchmark JAX functions: every stage, memory, and steady state, with intervals and reasons.",
     no_args_is_help=True,
     add_completion=True,
     **SETTINGS,
@@ -44,7 +44,7 @@ _MEASURING = {
     "run", "bench", "grid", "compiled-grid", "compare", "rank", "experiment", "try", "profile", "inspect", "audit",
     "checklist", "watch", "bisect", "doctor", "demo",
 }  # fmt: skip
-"""Commands that import JAX, or run a program, before they have anything to tell."""
+"""These commands import JAX or run a program before they can show anything."""
 
 
 @app.callback(invoke_without_command=True)
@@ -65,7 +65,7 @@ def version(
 
 
 def first_line(command: str, words: Sequence[str]) -> str:
-    """What is said at a terminal before the seconds that importing JAX takes; empty where nothing is waited for."""
+    """Returns the line to show before importing JAX, which takes seconds. It is empty if the command has no wait."""
     if command not in _MEASURING or {"-h", "--help", "--list"} & {*words}:
         return ""
     if "--" in words:
@@ -75,7 +75,7 @@ def first_line(command: str, words: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the console script."""
     _never_fail_to_print()
     try:
         try:
@@ -104,13 +104,13 @@ def main() -> None:
 
 
 def _forget_stdout() -> None:
-    """Its reader is gone (benchax list | head) or its disk is full: Python must not try again when it ends."""
+    """Stops Python from writing again at its end: the reader is gone (benchax list | head), or the disk is full."""
     # On the descriptor, not on `sys.stdout`: what is still in its buffer is flushed when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _never_fail_to_print() -> None:
-    """A terminal that knows no µ gets a u, instead of us getting an exception after minutes of measuring."""
+    """Writes u on a terminal that has no µ. Otherwise an exception would come after minutes of measuring."""
     codecs.register_error("benchax", _spell)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

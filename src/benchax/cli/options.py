@@ -1,7 +1,7 @@
-"""Options that several commands have: one name, one type and one help text each, as the library has them.
+"""Defines options of several commands. Each has one name, one type and one help text, as in the library.
 
-A length of time is a text here, read by `units.read_duration`: 2.5, 500ms, 2min. A seed is read by `options.read_seed`,
-which says what is wrong in the words of the library; typer would have words of its own.
+A duration is a text here, such as 2.5, 500ms, 2min, and `units.read_duration` reads it. `options.read_seed` reads a
+seed, so that errors have the words of the library. typer would use different words.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import typer
 from typer.core import TyperCommand
 
 COMMAND_LINE = "the command line"
-"""As errors name the source of an option."""
+"""Errors name the source of an option in this way."""
 
 COMMAND = "benchax.command"
-"""Key under which a context keeps what follows the two dashes."""
+"""A context keeps the words after the two dashes under this key."""
 
 
 class WithCommand(TyperCommand):
-    """A command that knows what came after `--`, which click puts together with the other words."""
+    """Keeps the words after `--` apart. click would mix them with the other words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -48,30 +48,31 @@ WhatOrCommand = Annotated[
     ),
 ]
 Pattern = Annotated[
-    str, typer.Option("--filter", "-k", help="Only cases whose name contains this (or matches, with * ?).")
+    str, typer.Option("--filter", "-k", help="Use only cases whose name contains this (or matches * and ?).")
 ]
 Params = Annotated[
     list[str] | None,
-    typer.Option("--param", "-p", metavar="NAME=VALUES", help="Values of a parameter: -p n=128,256."),
+    typer.Option("--param", "-p", metavar="NAME=VALUES", help="Set values of a parameter: -p n=128,256."),
 ]
 NoJit = Annotated[
     # --eager is what `rank` and `try` called it. In `run` that is an old name of another thing: --break-even.
     bool,
-    typer.Option("--no-jit", "--eager", help="Functions as they are, operation by operation."),
+    typer.Option("--no-jit", "--eager", help="Run functions as they are, operation by operation."),
 ]
 MaxTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="About how long it may take: 15, 500ms, 2min (no limit).")
+    str | None, typer.Option(metavar="TIME", help="Limit the total time to about this: 15, 500ms, 2min (no limit).")
 ]
 Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", help="No stage in a worker may take longer: 30, 500ms (no limit).")
+    str | None, typer.Option(metavar="TIME", help="End any stage in a worker after this time: 30, 500ms (no limit).")
 ]
 MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Memory that a worker may take: 512MiB, 4GiB (no limit).")
+    str | None, typer.Option(metavar="SIZE", help="Limit the memory of a worker: 512MiB, 4GiB (no limit).")
 ]
 Resolution = Annotated[
-    str | None, typer.Option(metavar="SHARE", help="Same means within this: 1% finds +2 %, and takes longer (5%).")
+    str | None,
+    typer.Option(metavar="SHARE", help='Call changes below this "same": 1% finds +2 %, and takes longer (5%).'),
 ]
-Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed of the data made from specs: a whole number (0).")]
+Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed for data made from specs: a whole number (0).")]
 Store = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks).")]
 StoreOrOff = Annotated[
     str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks), or off.")
@@ -81,23 +82,23 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="CLUSTER",
-        help="Nodes of Ray that measure: HOST:PORT, ray://HOST:PORT, or ray, which starts one here (this machine).",
+        help="Measure on Ray nodes: HOST:PORT, ray://HOST:PORT, or ray, which starts one here (this machine).",
     ),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it there: .png, .svg, .pdf.")]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it to FILE: .png, .svg, .pdf.")]
 Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page there: all of it, with charts, in one file.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write everything, with charts, to one HTML file.")
 ]
 JsonFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all of it there, as JSON.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write everything to FILE, as JSON.")
 ]
 Reasons = Annotated[
     bool, typer.Option("--verbose", "-v", help="Give the reason for each number that was not measured.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also what is fine or does not apply, and why.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show what is fine or does not apply, and why.")]
 MaxTimeOfEach = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Of each function: begin no comparison after this long: 30, 500ms, 2min (60)."),
+    typer.Option(metavar="TIME", help="Start no comparison of a function after this time: 30, 500ms, 2min (60)."),
 ]
 
 

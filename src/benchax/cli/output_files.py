@@ -1,4 +1,4 @@
-"""Files that commands write: checked before an hour of measuring, not after it, and written in one way."""
+"""Checks and writes the files of all commands. The check comes before an hour of measuring, not after it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DRAWN = (".png", ".svg", ".pdf")
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Raises `UsageError` where there can be no file of that name."""
+    """Raises `UsageError` if a file cannot have that name."""
     for path in paths:
         if path is not None and not _can_be(path):
             raise UsageError(f"cannot write to {str(path)!r}", "a file in a folder that exists")
 
 
 def check_drawable(plot: Path | None) -> None:
-    """As `check_writable`, of a figure. Raises `MissingPackage`, too, where nothing can be drawn."""
+    """Checks the file of a figure like `check_writable`. Also raises `MissingPackage` without matplotlib."""
     if plot is None:
         return
     if plot.suffix not in DRAWN or not _can_be(plot):
@@ -38,7 +38,7 @@ def _can_be(path: Path) -> bool:
 
 
 def write_text(file: Path, text: str) -> None:
-    """With its folder. Raises `UsageError` with the reason of the operating system."""
+    """Writes the file, and makes its folder. Raises `UsageError` with the reason of the operating system."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot. Line breaks stay as they are.
@@ -56,13 +56,13 @@ def write_figure(plot: Path, figure: Any) -> None:
 
 
 class BecomesPage(Protocol):
-    """A result of any kind."""
+    """A result of any kind that can write itself as a page."""
 
     def to_html(self, file: str | os.PathLike[str]) -> None: ...
 
 
 def write_page(file: Path | None, result: BecomesPage) -> None:
-    """Writes nothing without a file. Raises `UsageError` with the reason of the operating system."""
+    """Writes the page if there is a file for it. Raises `UsageError` with the reason of the operating system."""
     if file is not None:
         # Teaches results to write pages, as the import of a public name does, which commands do without.
         importlib.import_module("benchax.reporting.display")
@@ -71,7 +71,7 @@ def write_page(file: Path | None, result: BecomesPage) -> None:
 
 
 def write_documents(file: Path | None, documents: Sequence[Document]) -> None:
-    """As `write_page`, of documents: the page's own, then its parts."""
+    """Writes documents as `write_page` does. The first document is the head of the page, and its parts follow."""
     from benchax.reporting.pages.saving import save_page
 
     if file is not None:

@@ -1,9 +1,10 @@
-"""`benchax profile`: where the device time of a function goes, or of a whole program: `benchax profile -- python a.py`.
+"""`benchax profile`: shows where the device time goes in a function, or in a program: `benchax profile -- python a.py`.
 
-Of a program that runs for long: `--serve PORT -- python a.py`, and `--attach PORT` as often as one likes.
+For a program that runs for a long time, use `--serve PORT -- python a.py`, then `--attach PORT` as often as you like.
 
-A function is recorded in a worker process, which nobody times and which may be killed. The exit code is 2 where there
-is no profile to show, or one of no operations, which is never shown as a table; after a program it is the program's.
+A worker process records a function. It can be killed, because benchax does not time it. The exit code is 2 if there is
+no profile, or if a profile has no operations; benchax never shows the latter as a table. After a program, the exit code
+is the program's.
 """
 
 from __future__ import annotations
@@ -48,31 +49,32 @@ def profile(
             "--output",
             "-o",
             metavar="DIR",
-            help="Folder of the files (default .benchmarks/profiles/NAME-TIME).",
+            help="Write files to DIR (default .benchmarks/profiles/NAME-TIME).",
         ),
     ] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="Calls of the function (default: enough for 50 ms).")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Number of calls (default: enough for 50 ms).")] = None,
     duration: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Record so long, of a program: so long after it has last compiled."),
+        typer.Option(metavar="TIME", help="Record for this time; for a program, after its last compilation."),
     ] = f"{DURATION_S:g}s",
     start_after: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="Of a program: begin so long after it has imported jax, at the first compilation."
+            metavar="TIME", help="For a program: begin this long after it imports jax, but not before it compiles."
         ),
     ] = "0s",
     timeout: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help=f"End it after so long (default: a function {TIMEOUT} a stage; a program never)."
+            metavar="TIME",
+            help=f"End it after this time (default: {TIMEOUT} a stage for a function; never for a program).",
         ),
     ] = None,
     steps: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of a program: record until so many steps of its loop were seen.")
+        int, typer.Option(metavar="N", min=0, help="For a program: record until it has done N steps of its loop.")
     ] = STEPS,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Show memory over time, and keep what is alive on the device: memory.prof.")
+        bool, typer.Option("--memory", help="Show memory over time, and save live values of the device in memory.prof.")
     ] = False,
     serve: Annotated[
         int | None,
@@ -86,23 +88,25 @@ def profile(
     ] = None,
     seed: Seed = None,
     read: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Show a trace that exists: a folder or a .xplane.pb file.")
+        Path | None, typer.Option(metavar="PATH", help="Show an existing trace: a folder or a .xplane.pb file.")
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Show what differs from this earlier trace.")
+        Path | None, typer.Option(metavar="PATH", help="Show differences from this earlier trace.")
     ] = None,
-    details: Annotated[bool, typer.Option("--details", help="All operations, with their whole lines of HLO.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show all operations, with their full lines of HLO.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document per profile; of a program, in DIR/profile.json.")
+        bool, typer.Option("--json", help="Write one JSON document per profile; for a program, to DIR/profile.json.")
     ] = False,
     nsys: Annotated[bool, typer.Option("--nsys", help="Use Nsight Systems, or print its command.")] = False,
     xprof: Annotated[
-        str | None, typer.Option(metavar="TOOL", help="Print what this tool of xprof says: hlo_stats, op_profile, ….")
+        str | None, typer.Option(metavar="TOOL", help="Print the output of this xprof tool: hlo_stats, op_profile, ….")
     ] = None,
     html: Html = None,
     in_nsys: Annotated[bool, typer.Option("--in-nsys", hidden=True)] = False,
 ) -> None:
-    """Record where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
+    """Show where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
     command = ctx.meta.get(COMMAND)
     _one_of_four(what, command, read, attach)
     if serve is not None:
@@ -140,7 +144,7 @@ def _profile_program(
     limit_s: float | None,
     wanted: Wanted,
 ) -> int:
-    """One that runs already, or one that is started for it."""
+    """Profiles a program that runs already, or starts one and profiles it."""
     from benchax.cli.profile_program import profile_attached, profile_program, profile_served
 
     if attach is not None:
@@ -161,14 +165,14 @@ def _one_of_four(what: Any, command: Any, read: Any, attach: Any) -> None:
 
 
 def _check_page(html: Path | None, nsys: bool, xprof: str | None) -> None:
-    """Raises UsageError where there would be no profile of ours to write."""
+    """Raises UsageError if benchax would have no profile to write."""
     check_writable(html)
     if html is not None and (nsys or xprof):
         raise UsageError(f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of ours", "one of them")
 
 
 def _only_served(command: Any, *of_recordings: Any) -> None:
-    """Raises UsageError: what only a recording has, beside --serve, which makes none."""
+    """Raises UsageError for options of a recording, because --serve makes no recording."""
     if command is None:
         raise UsageError("--serve without a program", "one behind two dashes: --serve 9999 -- python train.py")
     if any(of_recordings):
@@ -179,7 +183,7 @@ def _only_served(command: Any, *of_recordings: Any) -> None:
 
 
 def _delay(text: str) -> float:
-    """A length of time as any other, or none: at once."""
+    """Reads a duration as usual. Zero is allowed too, and means at once."""
     with suppress(UsageError):  # it is told below, in the words of all durations
         if parse_seconds(text) == 0:
             return 0.0
@@ -218,7 +222,7 @@ def profile_cases(
     seed: int = 0,
     runs: int | None = None,
 ) -> int:
-    """Records each in a worker, shows it, and returns the exit code."""
+    """Records each case in a worker, shows it, and returns the exit code."""
     from benchax.cli.profile_output import show_all, write_profiles
     from benchax.profiling.preflight import kernels_apart
     from benchax.workers.pool import Pool
@@ -239,7 +243,7 @@ def profile_cases(
 def _record(
     request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
 ) -> tuple[Profile | None, bool]:
-    """(what was recorded, has the case failed?) A failure is told, and what it has left is a profile all the same."""
+    """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
     from benchax.profiling.recording_cost import cost_of_calls
     from benchax.progress import ProgressEvent, show_progress
@@ -284,7 +288,7 @@ def _remarks(outcome: ProfilingOutcome) -> list[str]:
 
 
 def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
-    """In a process that nsys has started."""
+    """Runs each case in a process that nsys has started."""
     from benchax.profiling.program_recorder import ProgramRequest
     from benchax.workers.profiled import ProfilingRequest, run_for_nsys
 

@@ -1,4 +1,4 @@
-"""What `benchax profile` does with files: where they go, which trace is meant, and how a profile is shown."""
+"""Handles the files of `benchax profile`: chooses their folder, finds the trace, and shows a profile."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ FOLDER = Path(".benchmarks", "profiles")
 
 @dataclass(frozen=True)
 class Wanted:
-    """How profiles are shown and kept."""
+    """These settings say how benchax shows and keeps profiles."""
 
     output: Path | None = None
     details: bool = False
     as_json: bool = False
     earlier: Profile | None = None
-    """What differs from this one is shown, too."""
+    """benchax also shows the differences from this profile."""
     xprof: str | None = None
     is_aside: bool = False
-    """stdout belongs to the user's program: what we say goes to stderr, documents into a file."""
+    """stdout belongs to the user's program: texts go to stderr, and documents to a file."""
     html: Path | None = None
 
 
 def folder_for(name: str, output: Path | None) -> Path:
-    """Where the files go, absolute: a program may be in another folder by then."""
+    """Returns the absolute folder of the files: a program can change its folder before it writes them."""
     plain = re.sub(r"[^\w.=,+-]+", "-", name).strip("-.")[:60] or "profile"
     return (output or FOLDER / f"{plain}-{datetime.now().astimezone():%Y%m%d-%H%M%S}").absolute()
 
 
 def near(path: Path) -> str:
-    """As seen from the working directory, if it is below that."""
+    """Returns the path relative to the working directory, if it is below that."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 class RecordingFolder:
-    """The folder of a recording that another process makes, which may end at any time."""
+    """The folder of a recording. Another process makes the recording, and can end at any time."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UsageError where no trace can be written."""
+        """Raises UsageError if a trace can't be written there."""
         from benchax.profiling import preflight
 
         preflight.stop_at_errors(preflight.about_folder(folder))
@@ -63,8 +63,8 @@ class RecordingFolder:
         self._earlier = set(traces(folder))
 
     def new_traces(self) -> list[Path]:
-        """Those that came since, newest first. What a process that was killed was writing is among them, if it got as
-        far as a file; whether that is whole shows when it is read."""
+        """Returns the traces since then, newest first. They include the file that a killed process was writing, if
+        there is one. Only reading shows whether that file is complete."""
         from benchax.profiling import files
 
         for rest in self.folder.glob(".recording-*"):
@@ -77,17 +77,17 @@ class RecordingFolder:
 
 
 def traces(folder: Path) -> list[Path]:
-    """Newest first; without those that are being written."""
+    """Lists traces, newest first, without the unfinished ones."""
     found = [f for f in folder.rglob("*.xplane.pb") if not f.relative_to(folder).parts[0].startswith(".recording-")]
     return sorted(found, key=lambda file: file.stat().st_mtime_ns, reverse=True)
 
 
 def read(path: Path) -> Profile:
-    """The trace in a file, or the newest one below a folder.
+    """Reads the trace in a file, or the newest one below a folder.
 
     Raises:
-        UsageError: there is none.
-        FormatError: it is none, or was cut.
+        UsageError: there is no trace.
+        FormatError: the file isn't a trace, or was cut.
     """
     if not path.exists():
         raise UsageError(f"there is no {str(path)!r}", "a folder with a trace below it, or a file *.xplane.pb")
@@ -102,7 +102,7 @@ def read(path: Path) -> Profile:
 
 
 def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Profile:
-    """Reads it; `remarks` say how it came about."""
+    """Reads a profile from a file. `remarks` describe how the recording was made."""
     from benchax.profiling import files
     from benchax.profiling.trace import profile_of
 
@@ -115,7 +115,7 @@ def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Prof
 
 
 def _timeline(file: Path | None) -> tuple[Timeline | None, list[str]]:
-    """The readings of memory beside a trace, or why they cannot be shown: a file of that name may be anybody's."""
+    """Returns the memory readings next to a trace, or the reason why not: another program might own that file."""
     from benchax.profiling import files
 
     if file is None:
@@ -127,7 +127,7 @@ def _timeline(file: Path | None) -> tuple[Timeline | None, list[str]]:
 
 
 def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
-    """Shows each, and returns the exit code: 2 where one of them has no operations."""
+    """Shows each profile, and returns the exit code: 2 if one of them has no operations."""
     for found in profiles:
         if wanted.xprof is not None:
             _ask_xprof(wanted.xprof, found, wanted)
@@ -142,7 +142,7 @@ def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
 
 
 def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
-    """One page of all of them, where one is wanted."""
+    """Writes one page of all profiles, if the user wants one."""
     if wanted.html is None or not profiles:
         return
     from benchax.reporting import profile_change

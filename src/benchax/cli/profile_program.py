@@ -1,12 +1,12 @@
-"""`benchax profile` of programs: run unchanged, served, attached to, and under Nsight Systems.
+"""`benchax profile` of programs: runs them unchanged, serves them, attaches to them, or uses Nsight Systems.
 
-    profile -- COMMAND                a program records itself by the hook in `profiling/program_recorder.py`
-    profile --serve PORT -- COMMAND   it can be recorded while it runs
-    profile --attach PORT             does so
-    profile --nsys ...                nsys around a function or a program, or its command line where there is no nsys
+    profile -- COMMAND                the program records itself with the hook in `profiling/program_recorder.py`
+    profile --serve PORT -- COMMAND   the program runs, and --attach can record it
+    profile --attach PORT             records that program
+    profile --nsys ...                runs nsys around a function or a program; without nsys, prints its command line
 
-A program keeps its input, output and exit code, so what we have to say goes to stderr. One that is attached to is a
-profile as any other, on stdout: it is somebody else's program.
+A program keeps its input, output and exit code, so benchax writes to stderr. With --attach, the program belongs to
+another command, so the profile goes to stdout like any other.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 SLOW_STOP_S = 1.0
-"""From here on the profiler's own work is worth a remark: minutes were seen on large machines (marin#5528)."""
+"""A remark names the profiler's own work from this time on. It took minutes on large machines (marin#5528)."""
 
 INSIDE = "--in-nsys"
-"""Tells the command that nsys runs to mark its region; hidden."""
+"""This hidden option makes the command under nsys mark its region."""
 
 
 def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
-    """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
+    """Returns the program's exit code. Returns 2 if that is 0 and there is no profile."""
     from benchax.hooks.command import run
     from benchax.profiling.program_recorder import HOOK
 
@@ -56,7 +56,7 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
 
 
 def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder, wanted: Wanted) -> int:
-    """Returns the program's own exit code; 2 where that is 0 and there is no profile."""
+    """Returns the program's exit code. Returns 2 if that is 0 and there is no profile."""
     note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
     for remark in ended.remarks:
         note(f"note: {remark}")
@@ -95,7 +95,7 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
 
 
 def _with_first_step(profile: Profile, earlier: str | None) -> Profile:
-    """A later recording has no first step: it is in the one with which the program began, if that got so far."""
+    """Adds the first step to a later recording. The first recording has it, if it got that far."""
     if earlier is None or profile.split is None:
         return profile
     found = _read([(Path(earlier), "", [])])
@@ -105,7 +105,7 @@ def _with_first_step(profile: Profile, earlier: str | None) -> Profile:
 
 
 def _read(files: Sequence[tuple[Path, str, list[str]]]) -> list[Profile]:
-    """(trace, title, remarks) as profiles. One that cannot be read is told: the program's exit code must survive it."""
+    """Reads (trace, title, remarks) as profiles. Only reports a broken trace, to keep the program's exit code."""
     profiles: list[Profile] = []
     for file, title, remarks in files:
         try:
@@ -116,7 +116,7 @@ def _read(files: Sequence[tuple[Path, str, list[str]]]) -> list[Profile]:
 
 
 def _until(found: Recorded) -> list[str]:
-    """What part of the program was recorded, where that was not all of it."""
+    """Names the recorded part of the program, if that was not the whole program."""
     said: list[str] = []
     after = seconds(found.recorded_s or 0.0)
     if found.is_full:
@@ -135,20 +135,20 @@ def _until(found: Recorded) -> list[str]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """train.py, of python train.py: what an interpreter runs says more than its own name."""
+    """Returns train.py for python train.py: the script says more than the name of its interpreter."""
     words = [word for word in command[1:] if not word.startswith("-")]
     is_python = Path(command[0]).name.startswith("python")
     return Path(words[0]).name if is_python and words else Path(command[0]).name
 
 
 def this_command() -> list[str]:
-    """The one that is running, as nsys is to run it."""
+    """Returns the running command in the form that nsys must run."""
     given = [word for word in sys.argv[1:] if word != "--nsys"]
     return [sys.executable, "-m", "benchax.cli.main", *given, INSIDE]
 
 
 def with_nsys(plan: NsysPlan) -> int:
-    """Runs it; or prints it, says that nothing was profiled, and returns 2."""
+    """Runs the plan. Without nsys, prints it, reports that there is no profile, and returns 2."""
     if not nsys.is_installed():
         line(str(plan))
         where = "The command above is for a machine that has it: https://developer.nvidia.com/nsight-systems"
@@ -164,7 +164,7 @@ def with_nsys(plan: NsysPlan) -> int:
 
 
 def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
-    """Returns the program's own exit code."""
+    """Runs the program, and returns its exit code."""
     from benchax.hooks.command import run
     from benchax.profiling.serving import HOOK
 
@@ -186,7 +186,7 @@ def _describe(report: Report) -> str:
 
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
-    """Returns 2 where there are no operations to show."""
+    """Records the program at `port`. Returns 2 if there are no operations to show."""
     from benchax.profiling.attaching import attach
     from benchax.profiling.wire import Ask
 

@@ -1,5 +1,8 @@
-"""What `benchax run --break-even` says of a function's two ways to run: the operations that an eager call starts one by
-one, what the compiler made of them, and the types that go in and come out."""
+"""Describes a function's two ways to run, for `benchax run --break-even`.
+
+The text has the operations that an eager call starts one by one, the result of the compiler, and the types of inputs
+and outputs.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ MOST_ARGUMENTS = 3
 
 
 def describe_programs(cases: Mapping[CaseId, Case]) -> list[str]:
-    """A sentence for each jitted case, with its name where there are several. Each is built once more, and not run."""
+    """Returns a sentence for each jitted case, with its name if there are several. Builds each again, without a run."""
     said = [(id.label, describe_program(case)) for id, case in cases.items()]
     return [f"{label}: {text}" if len(said) > 1 else text for label, text in said]
 
 
 def describe_program(case: Case) -> str:
-    """An eager call starts 7 operations one by one; the compiled program has 1 fusion. It takes i32[8] and gives
-    f32[8]."""
+    """Returns a text such as: An eager call starts 7 operations one by one; the compiled program has 1 fusion. It takes
+    i32[8] and gives f32[8]."""
     from benchax.inspecting.inspect import inspect_case
 
     try:

@@ -1,4 +1,4 @@
-"""`benchax report`: what is stored as one page to send, which needs nothing but itself."""
+"""`benchax report`: writes stored results as one self-contained page that you can send."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def report(
         str,
         typer.Argument(
             metavar="[WHAT]",
-            help="A run, a baseline's name, a commit, or: last, last~1; a .jsonl file of rows; JSON of an "
+            help="A run, a baseline's name, a commit, or: last, last~1. Or a file: .jsonl with rows; JSON of an "
             "experiment, an audit or a checklist; the trace of a profile.",
         ),
     ] = "last",
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = DEFAULT,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE.")] = DEFAULT,
     pattern: Pattern = "",
     store: Store = None,
 ) -> None:
-    """Write a page of what is stored: all numbers and interactive charts in one file, to send or to keep."""
+    """Write stored results as a page: all numbers and interactive charts in one file, to send or to keep."""
     from benchax.reporting.pages.saving import save_page
 
     check_writable(output)
@@ -48,7 +48,7 @@ def report(
 
 
 def _documents(what: str, pattern: str, store: str | None) -> tuple[Document, ...]:
-    """Of a file or folder where there is one of that name, else of what is stored."""
+    """Returns the documents of a file or folder, if one has that name. Otherwise returns those of stored rows."""
     from benchax.cli.store import open_listed_store
     from benchax.reporting.display import documents_of
     from benchax.store.baselines import rows_of
@@ -77,7 +77,7 @@ def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
 
 
 def _read(path: Path, pattern: str) -> Rows | Profile:
-    """Measurements that --json wrote, or a trace."""
+    """Reads measurements that --json wrote, or a trace."""
     from benchax.cli.profile_output import read
     from benchax.store.load import load
 
@@ -97,7 +97,7 @@ def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:
 
 
 def _compared(store: DatabaseStore, rows: Rows) -> list[Document]:
-    """What is stored of comparisons of these cases at their commits."""
+    """Returns the stored comparisons of these cases at their commits."""
     from benchax.cli.export import find_comparisons
     from benchax.comparing.ranking import Comparisons
     from benchax.reporting.display import documents_of

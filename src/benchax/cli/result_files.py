@@ -1,7 +1,7 @@
-"""Files of results that are no rows: what `--output` and `--json` of experiments, audits and checklists wrote.
+"""Reads results that are not rows: files that `--output` and `--json` of experiments, audits and checklists wrote.
 
-Such a file has one document a line. It is read only where nothing of it would be lost: what was read is written again,
-and has to be the same.
+Such a file has one document per line. This module reads it only if nothing gets lost: it writes each document again,
+and the two must be equal.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     Result = Experiment | Audit | Checklist
 
 SHOWN = 60
-"""Characters of what cannot be shown."""
+"""An error quotes this many characters of an unreadable line."""
 READABLE = "a file that this benchax wrote: rows (run --json), experiments, audits or checklists (--json, --output)"
 
 
 def read_results(file: Path) -> list[Result] | None:
-    """None where the file is of something else: rows, mostly, which have readers of their own.
+    """Reads a file of results. Returns None if it holds something else, usually rows, which have separate readers.
 
     Raises:
-        FormatError: it is of results, but not all of it could be shown.
-        StoreError: it cannot be read.
+        FormatError: the file holds results, but benchax could not show all of them.
+        StoreError: benchax cannot read the file.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -53,7 +53,7 @@ def _parse(line: str) -> Any:
 
 
 def _kind_of(document: Any) -> type[Result] | None:
-    """By the keys that only it has."""
+    """Finds the kind of a result by the keys that only this kind has."""
     from benchax.results.audit import Audit, Checklist
     from benchax.results.experiment import Experiment
 

@@ -1,4 +1,4 @@
-"""`benchax run`: measures benchmark files, or one function named on the command line."""
+"""`benchax run`: measures benchmark files, or one function from the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """What is imported inside stays to the end, and the garbage collector doesn't go through it.
+    """Keeps the modules imported inside to the end, and hides them from the garbage collector.
 
     Its collections took 0.2 s of the 6 s of a run of 20 small benchmarks.
     """
@@ -50,7 +50,7 @@ QUICK = {
     "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "relative_width": 0.05, "memory": False,
     "stages": "samples", "processes": 1,
 }  # fmt: skip
-"""What --quick asks for where nothing else is said: the result is still checked."""
+"""These are the defaults of --quick. benchax still checks the result."""
 LEFT_OUT = (
     "quick: one timer (wall) in one process, without memory, transfers, or dispatch. Omit --quick to measure everything"
 )
@@ -62,28 +62,28 @@ def run(
     params: Params = None,
     timer: Annotated[
         str | None,
-        typer.Option(help="Some of in_graph,wall,pipelined,loop,device, the first for the headline; or auto (auto)."),
+        typer.Option(help="Use these timers, headline first: in_graph,wall,pipelined,loop,device; or auto (auto)."),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit of sampling, per timer: 2, 500ms, 2min (0.5).")
+        str | None, typer.Option(metavar="TIME", help="Limit sampling time per timer: 2, 500ms, 2min (0.5).")
     ] = None,
     min_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Least time of sampling, per timer (0.1).")
+        str | None, typer.Option(metavar="TIME", help="Sample each timer for at least this time (0.1).")
     ] = None,
-    max_samples: Annotated[str | None, typer.Option(help="Samples at most, per timer (20000).")] = None,
+    max_samples: Annotated[str | None, typer.Option(help="Limit samples per timer (20000).")] = None,
     relative_width: Annotated[
         str | None,
         typer.Option(
-            help="Add no process once the time is known this well (by timer: 7.5% inside a program, 17.5% a call)."
+            help="Add no process once the time is this precise (by timer: 7.5% inside a program, 17.5% a call)."
         ),
     ] = None,
     verify: Annotated[
-        str | None, typer.Option(help="What the result is compared with: eager, float64 or off (eager).")
+        str | None, typer.Option(help="Compare the result with this: eager, float64 or off (eager).")
     ] = None,
-    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Observe peak memory (yes).")] = None,
+    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Measure peak memory (yes).")] = None,
     cold_process: Annotated[
         bool | None,
-        typer.Option("--cold-process/--warm-process", help="Each case in a new process: truly cold stages (no)."),
+        typer.Option("--cold-process/--warm-process", help="Run each case in a new process: truly cold stages (no)."),
     ] = None,
     isolate: Annotated[
         bool | None,
@@ -91,64 +91,65 @@ def run(
     ] = None,
     timeout: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="No stage may take longer: 30, 500ms (no limit). Implies --isolate."),
+        typer.Option(metavar="TIME", help="End any stage after this time: 30, 500ms (no limit). Implies --isolate."),
     ] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory that a case may take: 4GiB (no limit). Implies --isolate."),
+        typer.Option(metavar="SIZE", help="Limit the memory of a case: 4GiB (no limit). Implies --isolate."),
     ] = None,
     stages: Annotated[
         str | None,
-        typer.Option(help="How far to go: build, first_run, samples or all, with transfers and dispatch (all)."),
+        typer.Option(help="Run up to build, first_run, samples, or all with transfers and dispatch (all)."),
     ] = None,
     processes: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|auto", help="Number of processes to measure in; auto: as many as needed, up to 5 (auto)."
-        ),
+        typer.Option(metavar="N|auto", help="Measure in this many processes; auto: as many as needed, up to 5 (auto)."),
     ] = None,
     nprocs: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="One program in so many processes (jax.distributed): the slowest, and who is last."
+            metavar="N", help="Run one program in N processes (jax.distributed). Show the slowest and the last one."
         ),
     ] = None,
     break_even: Annotated[
         # As `benchax.break_even` of the library; --eager is what it was called, and in no other command both ways.
         bool,
-        typer.Option("--break-even", "--eager", help="Measure each case eagerly, too: from how many calls on it pays."),
+        typer.Option(
+            "--break-even", "--eager", help="Also measure each case eagerly: after how many calls does jit pay?"
+        ),
     ] = False,
     mode: Annotated[
-        str | None, typer.Option(help="Of losses: forward, as they are, grad or forward_and_grad (forward).")
+        str | None, typer.Option(help="Run losses unchanged (forward), or as grad or forward_and_grad (forward).")
     ] = None,
     work: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=AMOUNT", help="What one call gets done: --work tokens=4096 shows tokens/s."),
+        typer.Option(metavar="NAME=AMOUNT", help="State the work of one call: --work tokens=4096 shows tokens/s."),
     ] = None,
     mesh: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MESH", help="Devices of specs such as f32[8@data]: data=4,model=2. Several: a case each."
+            metavar="MESH", help="Set devices for specs such as f32[8@data]: data=4,model=2. Several: a case each."
         ),
     ] = None,
     devices: Annotated[
         str | None,
         typer.Option(
-            metavar="COUNTS", help="Strong and weak scaling over 1,2,4,8 devices, of the axis --mesh leaves open."
+            metavar="COUNTS",
+            help="Measure strong and weak scaling over 1,2,4,8 devices, on the axis --mesh leaves open.",
         ),
     ] = None,
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="A first answer: wall time in this process, 0.1 s a case; no memory, no transfers."
+            "--quick", help="Give a first answer: wall time in this process, 0.1 s a case; no memory, no transfers."
         ),
     ] = False,
     no_jit: Annotated[
-        bool, typer.Option("--no-jit", help="Each case as it stands, operation by operation, in place of jitted.")
+        bool, typer.Option("--no-jit", help="Run each case as it is, operation by operation, without jit.")
     ] = False,
     seed: Seed = None,
     store: StoreOrOff = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document per row on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per row to stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
     on: On = None,
     html: Html = None,
@@ -156,7 +157,7 @@ def run(
 ) -> None:
     """Measure benchmarks, or one function, and store a row for each case.
 
-    Exit codes: 0 fine, 1 a compiled result is WRONG, 2 an error (also a case that failed).
+    Exit codes: 0 fine, 1 a compiled result is WRONG, 2 an error (also a failed case).
     """
     given = {
         "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
@@ -210,7 +211,7 @@ def run(
 
 
 def read_work(texts: Sequence[str]) -> dict[str, float]:
-    """["tokens=4096"] as amounts. Raises UsageError where one is none."""
+    """Reads ["tokens=4096"] as amounts. Raises UsageError if one isn't an amount."""
     from benchax.amounts import check_work
     from benchax.discovery import literal
 
@@ -222,7 +223,7 @@ def read_work(texts: Sequence[str]) -> dict[str, float]:
 
 
 def with_eager(case: Case) -> tuple[Case, ...]:
-    """The case run eagerly, and the case. A function whose eager form cannot be had stands alone."""
+    """Returns the eager form of the case, and the case. If the function has no eager form, returns only the case."""
     is_jitted = hasattr(case.fn, "lower")
     fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
     # A method that is jitted shows the function under the jit, which knows no instance.
@@ -232,7 +233,7 @@ def with_eager(case: Case) -> tuple[Case, ...]:
 
 
 def eager_pairs(cases: Sequence[Case]) -> dict[CaseId, tuple[Case, Case]]:
-    """(eager, jitted), by the id of the jitted case."""
+    """Returns (eager, jitted) by the id of the jitted case."""
     by_id = {case.id: case for case in cases}
     jitted = {id: replace(id, variant="eager") for id in by_id if id.variant != "eager"}
     return {id: (by_id[eager], by_id[id]) for id, eager in jitted.items() if eager in by_id}
@@ -250,7 +251,7 @@ def measure(
     is_verbose: bool = False,
     is_brief: bool = False,
 ) -> int:
-    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps what is finished.
+    """Measures, shows, and returns the exit code. Ctrl-C shows and keeps the finished cases.
 
     Args:
         is_verbose: show why each missing number is missing.
@@ -272,7 +273,7 @@ def measure(
     outcome, interrupted, run_id = RunOutcome(), False, uuid.uuid4().hex
 
     def show_so_far(what: str, value: Any) -> None:
-        """A case that takes further processes shows its row after each of them."""
+        """Shows the row of a case after each of its further processes."""
         if what == "row":
             ended[:] = _lines_of([*rows, value])
 
@@ -319,7 +320,7 @@ def measure(
 
 
 def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
-    """Has a launcher started this program beside another one, which makes the rows?"""
+    """Has a launcher started this program together with another one, which makes the rows?"""
     if not any(_nprocs_of_each(cases, given)):
         return False
     from benchax.workers.joined import is_follower
@@ -328,7 +329,7 @@ def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
 
 
 def nprocs_of(cases: Sequence[Case], given: Mapping[str, Any]) -> int | None:
-    """In how many processes all of the cases run. Raises `UsageError` where that differs."""
+    """Returns the number of processes of all cases. Raises `UsageError` if it differs between cases."""
     found = set(_nprocs_of_each(cases, given))
     if len(found) > 1:
         counts = ", ".join(sorted(str(each or "none") for each in found))
@@ -355,7 +356,7 @@ def follow(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken
 
 
 def folder_of(cases: Sequence[Case]) -> Path:
-    """The folder that all files of the benchmarks lie in, which goes to the nodes; without files the working folder."""
+    """Returns the common folder of all benchmark files, which goes to the nodes. Default: the working folder."""
     folders = [case.folder.resolve() for case in cases if case.folder is not None]
     if len(folders) < len(cases) or not folders:
         return Path.cwd()
@@ -363,7 +364,7 @@ def folder_of(cases: Sequence[Case]) -> Path:
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
-    """The table of the newest rows, as many as a terminal shows; empty if stderr isn't a terminal."""
+    """Returns a table of the newest rows, as many as a terminal shows. It is empty if stderr isn't a terminal."""
     if not sys.stderr.isatty():
         return []
     from benchax.reporting import terminal
@@ -375,7 +376,7 @@ def _lines_of(rows: Sequence[Measurement]) -> list[str]:
 
 
 def _describe_run(rows: Sequence[Measurement], run_id: str, outcome: RunOutcome) -> None:
-    """run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC · jax 0.10.2"""
+    """Notes a text such as: run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC."""
     from benchax.api import opened
     from benchax.reporting.tables import describe_machine
 
@@ -391,7 +392,7 @@ def _describe_run(rows: Sequence[Measurement], run_id: str, outcome: RunOutcome)
 def _in_turns(
     rows: Sequence[Measurement], pairs: Mapping[CaseId, tuple[Case, Case]], given: Mapping[str, Any]
 ) -> dict[CaseId, Comparison]:
-    """The jitted call of each case against the eager one, by the paired method; of those that both ran."""
+    """Compares the jitted call of each case with the eager one, by the paired method, if both calls ran."""
     ran = {row.case for row in rows if row.failure is None}
     chosen = [id for id, (eager, _) in pairs.items() if {id, eager.id} <= ran]
     if not chosen:
@@ -429,7 +430,7 @@ def _show(
 
 
 def _write(html: Path | None, rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
-    """The page of the run, with the comparisons that were made on the way."""
+    """Writes the page of the run, with the comparisons made during the run."""
     if html is None:
         return
     from benchax.comparing.ranking import Comparisons
@@ -442,7 +443,7 @@ def _write(html: Path | None, rows: Sequence[Measurement], in_turns: Mapping[Cas
 
 
 def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:
-    """For each case measured both ways: from how many calls on compiling pays, or why that is not known."""
+    """For each case measured both ways, states after how many calls compiling pays, or why this is unknown."""
     from benchax.comparing.break_even import of_comparison
 
     sentences: list[tuple[str, str]] = []
@@ -457,7 +458,7 @@ def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Compariso
 
 
 def rescue(outcome: RunOutcome) -> None:
-    """Rows that the store would not take are written to a file of their own, and the user told where."""
+    """Writes rows that the store refused to a separate file, and tells the user its name."""
     if not outcome.unstored:
         return
     from benchax import codec

@@ -1,4 +1,4 @@
-"""`benchax run --devices 1,2,4,8`: strong and weak scaling of each case over so many devices."""
+"""`benchax run --devices 1,2,4,8`: measures strong and weak scaling of each case over these numbers of devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from benchax.discovery import Broken
 
 OPTIONS = ("max_time_s", "seed")
-"""What of the options of a run says something here."""
+"""Only these options of a run have a meaning here."""
 
 
 def scale(
@@ -26,7 +26,7 @@ def scale(
     as_json: bool,
     html: Path | None = None,
 ) -> int:
-    """Measures and shows each; returns the exit code: 2 where a file or a count could not be measured."""
+    """Measures and shows each case. Returns the exit code: 2 if a file or a count could not be measured."""
     import json
 
     from benchax.errors import UsageError

@@ -1,4 +1,4 @@
-"""`benchax site`: the history in a store as pages for everybody, opened from disk or put on any server."""
+"""`benchax site`: writes the history in a store as pages. You can open them from disk or put them on any server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ DEFAULT = Path("site")
 
 
 def site(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the site.")] = DEFAULT,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the site to this folder.")
+    ] = DEFAULT,
     store: Store = None,
 ) -> None:
-    """Write a site of the history: what got slower or faster lately, a page per case, any two commits side by side.
+    """Write a site of the history: recent changes, a page for each case, and any two commits side by side.
 
-    A second time writes only pages whose rows have changed.
+    The next time, it writes only pages whose rows have changed.
     """
     from benchax.cli.store import open_listed_store
     from benchax.reporting.site.publishing import publish

@@ -1,4 +1,4 @@
-"""Stored rows: `benchax runs`, `list`, `show`, `baseline` (names for runs), `import`, and `migrate`."""
+"""Commands for stored rows: `benchax runs`, `list`, `show`, `baseline` (names for runs), `import`, and `migrate`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-baseline = typer.Typer(help="Names for runs: what `benchax compare NAME` compares with.", no_args_is_help=True)
+baseline = typer.Typer(help="Give names to runs, so that `benchax compare NAME` can use them.", no_args_is_help=True)
 
 
 def open_listed_store(store: str | None) -> DatabaseStore:
@@ -59,11 +59,11 @@ def list_runs(
         int, typer.Option("--limit", "-n", min=1, max=10**9, help="Maximum number of runs, newest first.")
     ] = 30,
     store: Store = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per run and line.")] = False,
 ) -> None:
     """List the runs in the store, the newest last; `benchax list --run RUN` lists the rows of one.
 
-    A run is meant by the first digits of its id, as last, as last~1 (the one before it), and so on.
+    Name a run by the first digits of its id, or as last, last~1 (the one before it), and so on.
     """
     from benchax.store import quick_reader
 
@@ -93,13 +93,13 @@ def list_rows(
     pattern: Pattern = "",
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Only rows of this run: last, last~1, an id, a commit, or a baseline."),
+        typer.Option(metavar="RUN", help="List only rows of this run: last, last~1, an id, a commit, or a baseline."),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=10**9, help="Maximum number of rows, newest first.")
     ] = 30,
     store: Store = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Whole rows as JSON, one per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write whole rows as JSON, one per line.")] = False,
 ) -> None:
     """List stored rows; `benchax show ID` shows one, `benchax runs` lists whole runs."""
     from benchax.reporting.document import Document
@@ -117,7 +117,7 @@ def list_rows(
 
 
 def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
-    """Filters as `run` does, by part of a label with its parameters. No index can answer that."""
+    """Returns the newest rows. It filters like `run`, by part of a label with its parameters, without an index."""
     most = None if pattern else limit
     rows = _rows_of_run(store, run, most) if run else _rows(store, most)
     if pattern:
@@ -145,18 +145,19 @@ def _rows_of_run(store: str | None, run: str, most: int | None) -> list[Row]:
 
 
 def show_row(
-    row: Annotated[str, typer.Argument(metavar="ID", help="As `benchax list` shows it, or: last, last~1.")] = "last",
+    row: Annotated[str, typer.Argument(metavar="ID", help="An id from `benchax list`, or: last, last~1.")] = "last",
     store: Store = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The whole row as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the whole row as JSON.")] = False,
     samples: Annotated[
-        bool, typer.Option("--samples", help="Every reading, in seconds per call: timer, tab, value.")
+        bool, typer.Option("--samples", help="Print each reading, in seconds per call: timer, tab, value.")
     ] = False,
     statistics: Annotated[
-        bool, typer.Option("--statistics", help="Mean ± standard deviation, quartiles, and extremes of each timer.")
+        bool,
+        typer.Option("--statistics", help="Show mean ± standard deviation, quartiles, and extremes of each timer."),
     ] = False,
     is_verbose: Reasons = False,
 ) -> None:
-    """Show one stored row: every stage, timer, and remark; or its statistics; or its raw samples."""
+    """Show one stored row: every stage, timer, and remark, or its statistics, or its raw samples."""
     from benchax.reporting.measurement import document
 
     measurement = _row_of(store, row)
@@ -175,7 +176,7 @@ def show_row(
 
 
 def _row_of(store: str | None, word: str) -> Measurement:
-    """The row that an id, "last" or "last~1" means."""
+    """Returns the row for an id, "last" or "last~1"."""
     from benchax.store import quick_reader
 
     id = _id_of(store, word)
@@ -196,10 +197,10 @@ def _id_of(store: str | None, word: str) -> int:
 
 
 def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON of pytest-benchmark.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON file of pytest-benchmark.")],
     store: Store = None,
 ) -> None:
-    """Store the results in a file of pytest-benchmark. Those that are there already are not stored again."""
+    """Store the results in a file of pytest-benchmark, except those that are already in the store."""
     from benchax.store.imports import read_pytest_benchmark
 
     rows = read_pytest_benchmark(file)
@@ -224,7 +225,7 @@ def import_file(
 def migrate(store: Store = None) -> None:
     """Make the tables of a store, or bring them up to date.
 
-    Whoever stores a row does so, too, if it may: where writers may not make tables, their owner runs this.
+    Storing a row also does this, if the writer may make tables. Otherwise, the owner of the tables runs this command.
     """
     database = open_listed_store(store)
     before, now = database.migrate()
@@ -237,7 +238,7 @@ def migrate(store: Store = None) -> None:
 
 @baseline.command("set")
 def set_name(
-    name: Annotated[str, typer.Argument(help="Such as v1.2.")],
+    name: Annotated[str, typer.Argument(help="A name such as v1.2.")],
     reference: Annotated[
         str, typer.Argument(metavar="[RUN]", help="A run, a commit, a baseline, or last, last~1.")
     ] = "last",

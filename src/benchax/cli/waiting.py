@@ -1,7 +1,7 @@
-"""What is said at a terminal while a program of the user's runs: seldom, for the terminal is the program's.
+"""Prints messages at a terminal while the user's program runs. They are rare, because the terminal is the program's.
 
-When it ends nobody knows, so there is no time left: it is told how long it runs, what is waited for, and what the hook
-inside the program has told so far. It tells by a file in a folder, one for each process.
+The end of the program is unknown, so there is no remaining time. A message has the elapsed time, what it waits for,
+and the news from the hook inside the program. The hook writes its news to a folder, with a file for each process.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from benchax.progress import round_seconds
 
 FIRST_S = 10.0
 THEN_TIMES = 3
-"""Said after 10 s, 30 s, 90 s and so on: each line breaks into what the program draws."""
+"""Messages come after 10 s, 30 s, 90 s and so on, because each line interrupts the program's own output."""
 
 
 class Waiting:
-    """Called once in a second with how long a program runs, it speaks when there is news, or nothing was said for long.
+    """Prints a message when there is news, or after a long silence. The caller calls it once a second.
 
     Args:
-        command: the name of ours: watch.
-        folder: where the program's processes tell what they have; None: they tell nothing.
-        say: for tests.
+        command: the name of the benchax command, such as watch.
+        folder: the program's processes write their news there; None if they have no news.
+        say: prints a message; tests replace it.
     """
 
     def __init__(self, command: str, folder: Path | None = None, say: Callable[[str], None] = note) -> None:
@@ -40,7 +40,7 @@ class Waiting:
             self.due_s = max(FIRST_S, THEN_TIMES * elapsed_s)
 
     def _hear(self) -> list[str]:
-        """What is said now and was not before."""
+        """Returns the texts that are new since the last call."""
         now = (
             {file: file.read_text(encoding="utf-8") for file in sorted(self.folder.glob("*.txt"))}
             if self.folder
@@ -52,5 +52,5 @@ class Waiting:
 
 
 def at_terminal(command: str, folder: Path | None = None) -> Waiting | None:
-    """None where nobody sits there: a log is not to be filled."""
+    """Returns None if stderr is not a terminal, so that these messages do not fill a log."""
     return Waiting(command, folder) if sys.stderr.isatty() else None

@@ -1,7 +1,7 @@
-"""`benchax watch -- python train.py`: a program of the user's runs as it stands; at its end, what was compiled and why.
+"""`benchax watch -- python train.py`: runs the user's program unchanged. At its end, shows what was compiled and why.
 
-The program has standard output to itself; the tables go to standard error. The exit code is the program's. There is no
-bar: the terminal is the program's, which may draw in it itself, and nobody knows how long it will take (`waiting.py`).
+Only the program writes to standard output; the tables go to standard error. The exit code is the program's. There is no
+progress bar, because the program can draw in the terminal, and its duration is unknown (`waiting.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HOOK = "benchax.cli.watch_hook:begin"
 TITLES = {"watch": "compilations", "cache": "persistent cache", "transfers": "transfers"}
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-"""How this command reads words: what follows the program's name is the program's, also where nobody wrote --."""
+"""With these settings, all words after the program's name belong to the program, also without --."""
 
 
 def watch(
@@ -38,7 +38,7 @@ def watch(
         bool,
         typer.Option(
             "--transfers",
-            help="Name the lines that move data to and from the device, too, and the steps that compile; slower.",
+            help="Also name the lines that move data to and from the device, and the steps that compile; slower.",
         ),
     ] = False,
     output: JsonFile = None,
@@ -47,7 +47,7 @@ def watch(
         str | None, typer.Option(metavar="TIME", help="End the program after this long: 30, 500ms, 2min.")
     ] = None,
 ) -> None:
-    """Run a program unchanged, and tell what JAX compiled in it, why, and what its cache kept."""
+    """Run a program unchanged, and show what JAX compiled in it, why, and what its cache kept."""
     from benchax.hooks.command import run
 
     check_writable(output, html)
@@ -71,7 +71,7 @@ def _tell(command: list[str], ended: EndedCommand) -> None:
 
 
 def describe_end(ended: EndedCommand) -> str:
-    """ended with 0 after 12.3 s"""
+    """Returns a text such as: ended with 0 after 12.3 s."""
     from benchax.units import seconds
 
     after = f"after {seconds(ended.elapsed_s)}"
@@ -92,7 +92,7 @@ def _signal(number: int) -> str:
 
 
 def _describe_share(report: Report) -> str:
-    """Empty where it is not known."""
+    """Describes the share of tracing and compiling. The text is empty if the share is unknown."""
     from benchax.units import percent
 
     share = report.result["main_thread_share"]
@@ -111,7 +111,7 @@ def _tell_process(report: Report, is_one_of_many: bool) -> None:
 
 
 def _make_documents(command: list[str], ended: EndedCommand) -> tuple[Document, ...]:
-    """For a page: how it ended, then what was seen in each process."""
+    """Makes a page: it shows how the program ended, then the observations in each process."""
     from benchax.reporting.document import Document, Heading, list_lines
 
     below = (f"benchax: {shlex.join(command)} {describe_end(ended)}",)

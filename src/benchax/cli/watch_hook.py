@@ -1,7 +1,7 @@
 """The hook of `benchax watch -- python train.py`: watches one process of a program from the import of jax to its end.
 
-Called inside that process, by `benchax.hooks.startup`. Its report holds plain data, and the text of it, drawn here
-where the results are objects. No command itself.
+`benchax.hooks.startup` calls it inside that process. Its report holds plain data and the text of the data. The hook
+makes the text here, because here the results are objects. This module is not a command.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchax.watching.watch import main_thread_share, watch
 
 
 def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
-    """Watches all threads from now on; what it returns ends that, and gives the report.
+    """Watches all threads from now on. Returns a function that ends this and returns the report.
 
     Args:
-        settings: transfers: whether these are watched, too; width: of the terminal, None for a pipe; has_page: whether
-            there will be a page.
+        settings: transfers: whether to watch them, too; width: columns of the terminal, None for a pipe; has_page:
+            whether there will be a page.
     """
     block = contextlib.ExitStack()
     parts: dict[str, Any] = {"watch": block.enter_context(watch("all")), "cache": block.enter_context(watch_cache())}
