@@ -82,16 +82,20 @@ def test_an_unjitted_function_has_no_floor(subject):
         call_floor(eager, 1e-5, 8.0)
 
 
+@pytest.mark.serial  # neighbours disturb it in each of five rows
 def test_a_row_holds_its_floor_or_the_reason(bench):
-    short = bench(jnp.tanh, "f32[32768]")  # a call of 3 µs is disturbed by neighbours, and has no floor then
-    assert short.stages.call_floor_s is not None
-    assert short.why_absent("stages.call_floor") is None
+    short = [bench(jnp.tanh, "f32[32768]") for _ in range(5)]
+    floors, reasons = [m.stages.call_floor_s for m in short], [m.why_absent("stages.call_floor") for m in short]
+    assert any(floors), reasons
+    assert [why is None for why in reasons] == [floor is not None for floor in floors]
+    assert all("the machine was disturbed" in why for why in reasons if why)  # by a neighbour: no floor is shown then
 
     eager = bench(lambda x: x + 1, "f32[8]", jit=False)
     assert eager.stages.call_floor_s is None
     assert "eagerly" in eager.why_absent("stages.call_floor")
 
 
+@pytest.mark.serial
 def test_a_small_call_is_said_to_be_bound_by_dispatch(bench):
     """One of ten is enough: a neighbour can disturb the floor, and then nothing is said."""
     found = (bench(lambda x: x + 1, "f32[8]").remarks for _ in range(10))
