@@ -94,7 +94,7 @@ class _Salvage:
                 self._add(baselines, id, {"name": _text(name), "run_id": _text(run_id), "set_at": set_at})
         arrays = defaultdict[int, dict[int, Array]](dict)
         for row, position, *array in self._read(samples, "measurement_id", "position", "elapsed_s", "disturbed"):
-            if isinstance(row, int) and isinstance(position, int):
+            if isinstance(row, int) and row <= self.most and isinstance(position, int):
                 arrays[row][position] = (array[0], array[1])
         documents = dict(self._read(measurements, "id", "document"))
         rows = sum(self._restore(id, documents[id], arrays[id]) for id in sorted(documents))
@@ -121,11 +121,12 @@ class _Salvage:
                 waiting += [(middle + 1, last), (first, middle)]
 
     def _last(self, table: Table) -> int | None:
-        """Finds the highest row id, 0 if there is no row; None if damage hides it."""
+        """Finds the highest row id, 0 if there is no row; None if damage hides it, or makes it impossibly high."""
         try:
-            return self.old.execute(f"SELECT max(rowid) FROM {table.name} NOT INDEXED").fetchone()[0] or 0
+            last = self.old.execute(f"SELECT max(rowid) FROM {table.name} NOT INDEXED").fetchone()[0] or 0
         except sqlite3.Error:
             return None
+        return last if last <= self.most else None
 
     def _take_comparison(self, id: int, document: Any) -> None:
         try:

@@ -133,8 +133,9 @@ def serve(channel: Channel) -> None:
 def _usual_threads(variables: Mapping[str, str]) -> int:
     """Says how many threads OpenBLAS takes in a process with these environment variables."""
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
-        if variables.get(name, "").isdecimal() and int(variables[name]) > 0:
-            return int(variables[name])
+        with contextlib.suppress(ValueError, KeyError):
+            if (count := int(variables[name])) > 0:
+                return count
     return count_cores()
 
 
