@@ -206,7 +206,7 @@ class GridRun:
         facts, failure, arrays = attempt.facts, answer, ()
         if not isinstance(answer, Failure):
             keep_news(facts, answer[0])
-            failure, arrays = decode_value(facts["failure"], Failure | None), answer[1]
+            failure, arrays = decode_value(facts.pop("failure"), Failure | None), answer[1]
         is_timeout = failure is not None and failure.kind == "timeout"
         if failure is not None and is_timeout and share_s is not None and self.clock() - attempt.begun >= share_s:
             failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)

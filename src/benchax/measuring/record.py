@@ -189,16 +189,13 @@ def keep_news(known: dict[str, Any], news: Mapping[str, Any]) -> None:
 
 def row_fields(known: Mapping[str, Any]) -> dict[str, Any]:
     """Decodes the arguments of `Measurement` among `known`. Raises FormatError if they are not valid."""
-    return {
-        name: decode_value(value, hint) for name, hint in _hints().items() if (value := known.get(name)) is not None
-    }
+    hints = _hints()
+    return {name: decode_value(value, hints[name]) for name, value in known.items() if name in hints}
 
 
 @cache
 def _hints() -> dict[str, Any]:
-    hints = get_type_hints(Measurement)
-    names = ("signature", "stages", "samples", "memory", "cost", "numerics", "noise", "remarks", "not_measured")
-    return {name: hints[name] for name in names}
+    return get_type_hints(Measurement)
 
 
 @lru_cache(maxsize=8)

@@ -75,7 +75,7 @@ class Isolated:
         )
         if isinstance(answer, Failure):
             # Without asking JAX here: that would start a backend in a process that has none.
-            environment = replace(capture(case.folder, with_jax=False), **known.get("environment", {}))
+            environment = replace(capture(case.folder, with_jax=False), **known.pop("environment", {}))
             return Measurement(case.id, environment, options, run_id, started_at, failure=answer, **row_fields(known))
         m, content = answer
         if case.find_earlier_runs and m.earlier_runs.source:
