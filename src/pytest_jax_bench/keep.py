@@ -36,10 +36,10 @@ from pytest_jax_bench.plots import custom
 if TYPE_CHECKING:
     from pytest_jax_bench import fail_slower
 
-# --ptjb-save-graph: the compiled program as an SVG, beside the CSV file, if it differs from the last one saved.
+# --ptjb-save-graph writes the compiled program as an SVG next to the CSV file, if it differs from the last one.
 #
-# Whether it differs is decided on the normalised program, whose digest stands in each picture; so one that is drawn
-# differently by a newer benchax is no change. A graph that cannot be drawn is a note, and costs nothing else.
+# The normalized program decides whether it differs; each picture holds its digest. So a newer benchax can draw the same
+# program in another way. A graph that cannot be drawn is a note, and costs nothing else.
 
 _READABLE_TAG = re.compile(r"[a-z0-9_][a-z0-9_.=-]{0,39}")
 

@@ -43,10 +43,10 @@ from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
 
-# How far outputs are from those of a reference: the largest and the median relative error, overflows and NaNs.
+# Computes the errors of outputs against a reference: the largest and the median relative error, overflows, and NaNs.
 #
-# The largest is norm-wise (the difference over the largest magnitude of its leaf), as in `numerics.py`; the median is
-# of elements, each by its own magnitude. Of leaves with more than 4 million elements every k-th one enters the median.
+# The largest error is norm-wise (the difference over the largest magnitude of its leaf), as in `numerics.py`. For the
+# median, each element has its own magnitude. In leaves with more than 4 million elements, every k-th one counts.
 
 MOST_IN_MEDIAN = 2**22
 NUMBERS = jax.Array | np.ndarray | np.generic | int | float | complex

@@ -37,18 +37,16 @@ from benchax.numerics import Against, LeafComparison, compare_leaves, describe_n
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import drop
 
-# A call evaluated in double precision, drawing the same random bits and counting in the same integers.
+# Evaluates a call in double precision, with the same random bits and the same integers.
 #
-# Running the Python function in JAX's 64-bit mode would compute something else: random numbers are drawn from 64 bits
-# instead of 32, integer sums no longer wrap, and an `astype(float32)` in the function stays what it is. So the call is
-# traced as it stands, and its jaxpr evaluated with every floating value in 64 bits and everything else as declared:
+# JAX's 64-bit mode would compute something else: it draws random numbers from 64 bits instead of 32, integer sums no
+# longer wrap, and an `astype(float32)` in the function stays. So the call is traced unchanged. Its jaxpr is evaluated
+# with every floating value in 64 bits and everything else as declared:
 #
-# - a conversion between floating types, and `reduce_precision`, does nothing; one from integers gives doubles;
-# - what looks at the bits of a float (`bitcast_convert_type`, of which random numbers are made) or draws in its type
-#   (`random_gamma`) or leaves JAX (`pure_callback`) is given, and gives, values of the declared type;
-# - what exists in one type only (kernels, foreign calls) cannot be evaluated, and the result is not judged.
-#
-# PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
+# - A conversion between floating types and `reduce_precision` do nothing. A conversion from integers gives doubles.
+# - Some operations look at the bits of a float (`bitcast_convert_type`, which random numbers use), draw in its type
+#   (`random_gamma`), or leave JAX (`pure_callback`). They take and return values of the declared type.
+# - Kernels and foreign calls exist in one type only. They cannot be evaluated, and the result is not judged.
 
 AS_DECLARED = ("bitcast_convert_type", "random_gamma", "pure_callback", "nextafter")
 NOTHING = ("reduce_precision",)

@@ -27,10 +27,10 @@ from benchax.profiling.stack_samples import COMPILED, decode
 from benchax.program import hlo
 from benchax.results.profile import CompileCost, ProgramSize
 
-# Which loop of Python a line stands in, and in which function: what the text of the file says.
+# Finds the Python loop and the function around a line, in the text of the file.
 #
-# A program that was traced has no loops of Python any more, and many instructions from one line are no proof of one:
-# `optax` makes hundreds in one call. The file says so, as long as it is there and was not changed since.
+# A traced program has no Python loops, and many instructions from one line do not prove a loop: `optax` makes hundreds
+# in one call. The file shows the loop, if it is there and has not changed since.
 
 MOST_BYTES = 4_000_000
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -102,13 +102,13 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
-# How large a compiled program is, and which line it repeats most: what makes compiling long.
+# Finds the size of a compiled program, and the line that it repeats most: both make compiling long.
 #
-# XLA takes a time for each instruction. A loop in Python is unrolled into the program, and a function that is called
-# from many places is inlined at each of them: in both cases many instructions come from one line. The user's frames
-# that JAX keeps of them tell a function that is inlined: those of a loop are the same, but so are those of one call
-# that makes hundreds, as the update of an optimizer does. So a loop is told only where the file has one around the
-# line, or around the call that leads there, inside of the function that was compiled.
+# XLA takes time for each instruction. A Python loop is unrolled into the program, and a function is inlined at each
+# call. In both cases many instructions come from one line. The user's frames of these instructions differ for an
+# inlined function. They are equal for a loop, but also for one call that makes hundreds of instructions, such as an
+# optimizer's update. So a loop is reported only if the file has one inside the compiled function: around the line, or
+# around the call that leads there.
 
 _SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 """They cost next to nothing to compile."""

@@ -34,7 +34,7 @@ from benchax.program.work_by_line import scope_of
 from benchax.results.profile import CompilePass, Device, Gap, Lane, Op, Profile, Step
 from benchax.units import plural
 
-# What a reader of a trace must know: why there are no operations, what was dropped, what the numbers leave out.
+# Remarks for readers of a trace: why it has no operations, which events are missing, and what the numbers leave out.
 
 VIEWER_EVENTS = 1_000_000
 """JAX writes about this many events into `<host>.trace.json.gz` and omits the others (jax-ml/jax#21295)."""
@@ -122,7 +122,7 @@ def _is_of_tpu(found: Operations) -> bool:
     return any(found.devices[int(i)].startswith("tpu") for i in np.unique(found.device))
 
 
-# What ran when: the calls of a trace by device and thread, the longest of them, for a timeline.
+# Collects the longest calls of a trace by device and thread, for a timeline.
 
 MOST_CALLS = 3000
 """A recording keeps this many of the longest calls. Shorter ones would be invisible next to them."""

@@ -28,10 +28,10 @@ from benchax.results.roofline import Roofline
 from benchax.source_files import NOT_YOURS
 from benchax.units import count, percent, rate, seconds, size
 
-# The work of a program by line and by named scope, and how long it takes at the rates of this machine.
+# Shows the work of a program by line and by named scope, and its time at the rates of this machine.
 #
-# Estimated from the program's text: the longer of the times of bytes and of FLOPs. A kernel reads, computes and writes
-# at once, so its FLOPs stand beside its own bytes here, at its own line, whichever lines they come from.
+# The time is estimated from the program's text: the larger of the times for bytes and for FLOPs. A kernel reads,
+# computes, and writes at once. So its FLOPs count at the same line as its bytes, whichever lines they come from.
 
 
 @dataclass

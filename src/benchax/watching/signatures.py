@@ -18,10 +18,10 @@ from benchax.specs import short_dtype
 from benchax.watching import frames
 from benchax.watching.frames import JaxCall
 
-# What stands in a pytree beside its arrays: attributes of modules, settings, None. By path, as users write it.
+# Finds the parts of a pytree besides its arrays: attributes of modules, settings, None. Paths are as users write them.
 #
-# JAX compares these as part of a tree's structure, whose text nobody can read. Walked here as Python has them: in
-# containers, and in objects that are pytrees, such as modules of equinox and flax.nnx, dataclasses and named tuples.
+# JAX compares these parts in the text of a tree's structure, which is hard to read. So this walks the Python objects:
+# containers, and objects that are pytrees, such as modules of equinox and flax.nnx, dataclasses and named tuples.
 
 MOST = 1000
 """Attributes of one argument."""

@@ -46,16 +46,16 @@ from pytest_jax_bench.csv.lines import (
 from pytest_jax_bench.csv.reading import Head, backward, ending, is_ours, newest, read, read_head
 from pytest_jax_bench.csv.text import encode_parameters, one_line, word
 
-# Which CSV file belongs to which test: readable, safe on every system, and never the same for two of them.
+# Each test has its CSV file: readable, safe on every system, and never the same for two tests.
 #
 #     tests/test_x.py::test_full        tests-test_x.py--test_full/main.csv
 #     tests/test_x.py::test_n[128]      tests-test_x.py--test_n/n-128.csv
 #
-# So did pytest-jax-bench 0.5.0 name them. Where such a name would not do, it ends in ~ and a digest: if it could also
-# be that of another test (a dash in a path, ids that were chosen by hand), if it differs from another one in upper and
-# lower case only (the same file on macOS and Windows), if a system reserves it, or if it is long. A file that 0.5.0 has
-# begun for a test under its own name is continued nevertheless; its header says whose it is. So is one of the versions
-# before, which the README shows, where there is none under a later name:
+# pytest-jax-bench 0.5.0 used these names. A name ends in ~ and a digest in four cases: another test could have the same
+# name (a dash in a path, chosen ids), it differs from another one only in upper and lower case (the same file on macOS
+# and Windows), a system reserves it, or it is long. If 0.5.0 has begun a file for a test, that file is continued under
+# its old name, and its header says which test it belongs to. The same holds for the form of earlier versions, which
+# the README shows, if there is no file under a later name:
 #
 #     tests/test_x.py::test_full        tests:test_x::test_full.csv
 

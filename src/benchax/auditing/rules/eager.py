@@ -37,8 +37,8 @@ from benchax.results.audit import Finding, Where
 from benchax.source_files import without_folders
 from benchax.units import count, percent, plural, seconds, size
 
-# What the user's file hands from one iteration of a loop to the next on the host: the action of a policy that an
-# environment in Python answers with the next observation. JAX sees no array go from one call to the other.
+# Finds values that the user's file hands from one iteration of a loop to the next on the host: for example, the action
+# of a policy, which an environment in Python answers with the next observation. JAX sees no array between these calls.
 
 Assigned = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
 

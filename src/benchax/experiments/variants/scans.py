@@ -21,11 +21,11 @@ from benchax.program.index import index
 from benchax.program.jaxpr import split_operands
 from benchax.units import count, plural
 
-# What a scan computes of its inputs alone, taken out of it and computed for all iterations at once.
+# Moves work out of a scan that needs only its inputs, and computes it for all iterations at once.
 #
-# An equation of the body that depends on no carry can run before the loop: once, where it depends on constants alone,
-# and for all iterations as one batch, where it depends on what is scanned over. The products `x_t @ W` of a recurrent
-# network are then one large product. The loop scans over the results in place of what they were made of.
+# An equation of the body that depends on no carry can run before the loop: once if it depends only on constants, or as
+# one batch for all iterations if it depends on the scanned inputs. The products `x_t @ W` of a recurrent network then
+# become one large product. The loop scans over these results instead of their inputs.
 
 WORTHWHILE = ("dot_general", "conv_general_dilated")
 """If none of these is taken out, XLA does as well by itself, and the batch costs memory."""

@@ -38,10 +38,10 @@ from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.pages.chart_data import DIGITS, encode_chart, finite_number
 from benchax.reporting.styles import MARKS
 
-# Outlines as plain values for JSON, from which `assets/outlines.js` draws boxes.
+# Encodes outlines as plain values for JSON, from which `assets/outlines.js` draws boxes.
 #
-# An entry is a list without its empty end: [name, kind, values, detail, source, key + 1, reads, parts]. Texts
-# are written once: each stands in a list of all of them, and its place there in the entry.
+# An entry is a list without its empty end: [name, kind, values, detail, source, key + 1, reads, parts]. A list holds
+# each text once, and entries hold the text's position in that list.
 
 
 def encode_outline(outline: Outline) -> dict[str, Any]:
