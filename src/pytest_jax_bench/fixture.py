@@ -35,10 +35,10 @@ from pytest_jax_bench.options import is_match
 if TYPE_CHECKING:
     import pytest
 
-# The limits of a marker: `max_time_ms`, and `min_time_ms` for what is faster than it can be.
+# The limits of a marker: `max_time_ms`, and `min_time_ms` for times that are too short to be true.
 #
-# A test fails when the median is beyond its limit for sure: when the whole 95 % interval is, or with fewer than 6
-# rounds all readings.
+# A test fails if the median is certainly beyond its limit: the whole 95 % interval is beyond it, or all readings if
+# there are fewer than 6 rounds.
 
 
 class TimeLimitExceeded(BenchaxError, AssertionError):

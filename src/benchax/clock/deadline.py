@@ -32,7 +32,7 @@ from benchax.kinds import shorten
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import as_function_of_arrays
 
-# Static arguments as `jax.jit` has them, by number or by name: taken out of a call, and put back while tracing.
+# Takes static arguments, which have numbers or names as in `jax.jit`, out of a call and puts them back while tracing.
 
 Given = tuple[tuple[int | str, Any], ...]
 """Numbers or names of static arguments of a call, with their values; hashable."""

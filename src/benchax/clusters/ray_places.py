@@ -25,10 +25,9 @@ from benchax.workers.pickling import SENT_FROM, Sealed
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
 
-# The agent on a node: an actor of Ray with a pool of workers, the same that calls are made with at home.
+# The agent on a node: a Ray actor with a pool of workers, the same as on one machine.
 #
-# The agent itself runs nothing of the user's: functions and inputs pass through it sealed, and are unpickled in its
-# workers, which can be killed.
+# The agent runs no user code. Functions and inputs pass through it sealed. Its workers unpickle them, and can be killed.
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -90,7 +89,8 @@ def examine_node(needed: object, say: Say) -> Examination:
     return Examination(found.environment, pace_s, found.smallest_effect, found.noise, found.advice)
 
 
-# Do nodes have what measuring takes? Asked before the first call, so that it is an error and not a thousand rows.
+# Asks nodes before the first call for the packages that measuring needs. So a missing one is an error, not a thousand
+# rows.
 
 NEEDED = ("benchax", "jax", "jaxlib", "numpy", "cloudpickle")
 

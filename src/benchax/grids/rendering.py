@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchax.grids.plan import Label
     from benchax.grids.result import Cell, GridResult
 
-# A grid as lines: the time of each function over the data, with intervals, and the time limit.
+# Draws a grid as lines: the time of each function over the data, with intervals, and the time limit.
 
 
 def chart_lines(g: GridResult) -> Chart:

@@ -40,14 +40,14 @@ from benchax.protobuf import VARINT, Field, fields, varint
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
 from benchax.source_files import NOT_YOURS, owner_of
 
-# Which lines of the user's the arrays that are alive were made at, out of `jax.profiler.device_memory_profile()`.
+# Finds the user's lines that made the arrays that are alive, from `jax.profiler.device_memory_profile()`.
 #
-# That is a profile of pprof, gzipped: JAX keeps the stack of Python with each buffer when it is made, also of calls
-# that take the fast path (tried: jax 0.10.2). https://github.com/google/pprof/blob/main/proto/profile.proto has the
+# This is a gzipped profile of pprof. JAX keeps the Python stack with each buffer when it makes the buffer, also for
+# calls on the fast path (tried: jax 0.10.2). https://github.com/google/pprof/blob/main/proto/profile.proto has the
 # fields.
 #
-# A buffer belongs to the innermost line of the user's own files; what no line of theirs made has none. Compiled
-# programs are in the profile, too, and are left out.
+# A buffer belongs to the innermost line of the user's files, if there is one. The profile also has compiled programs,
+# which are left out.
 
 MOST_LINES = 20
 """The sampler keeps this many lines, those that held most at some time. The others are combined into one."""

@@ -19,7 +19,7 @@ from benchax.reporting.styles import Style
 from benchax.stats.summary import Summary
 from benchax.units import plural, seconds, seconds_range
 
-# Leaves out what cannot be seen: of very many readings a chart shows some, and says how many.
+# Thins out readings: if there are very many, a chart shows some of them and says how many.
 
 
 def thin(values: Sequence[float], most: int) -> list[int]:

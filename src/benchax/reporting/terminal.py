@@ -41,7 +41,7 @@ from benchax.reporting.outline import Outline
 from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.styles import MARKS, Style
 
-# Colours for the texts of programs in a terminal: jaxpr, StableHLO, HLO, and what differs between two.
+# Colours the text of programs in a terminal: jaxpr, StableHLO, HLO, and the differences between two programs.
 
 # In this order: what comes later wins.
 _COLORS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -23,7 +23,7 @@ from pytest_jax_bench.plots.labels import plain
 from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis, PictureSeries
 from pytest_jax_bench.plots.readings import spread
 
-# The axis of values: a linear one has its unit in the label; a logarithmic one, which spans several, at each tick.
+# Labels the axis of values: a linear axis has its unit in the label, and a logarithmic one at each tick.
 
 
 def need(module: str) -> Any:

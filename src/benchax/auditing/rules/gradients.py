@@ -26,7 +26,7 @@ from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
 from benchax.units import count, number, percent, size
 
-# Functions that are the forward pass of another one, which the program calls with the same arrays.
+# Finds functions that are the forward pass of another function, and that the program calls with the same arrays.
 
 LEAST_CALLS = 5
 MOST_OF_IT = 0.8

@@ -25,10 +25,10 @@ from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
 
-# Which results of a call are read for single rows alone, as the text of the user's file tells: history[-1].
+# Finds results of a call that the user's file only reads in single rows, such as history[-1].
 #
-# Only what is bound to a name that is bound once, and read in nothing but such places, in the function around the call
-# or in the module: everything else may read all of it.
+# A result counts only if it gets one name once, and if that name is read only in such places, in the function around
+# the call or in the module. Any other use could read the whole result.
 
 MAPS = ("map", "tree_map")
 PASSING = ("block_until_ready", "shape", "dtype", "ndim")

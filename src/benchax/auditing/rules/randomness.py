@@ -101,7 +101,7 @@ def _mentions(node: ast.expr, name: str) -> bool:
 _DRAWS = (*users_of_keys(), *DERIVES)
 
 
-# The line that gives a value a second name.
+# Finds the line that gives a value a second name.
 
 
 def named_again_at(first: Where | None, second: Where | None) -> Where | None:
