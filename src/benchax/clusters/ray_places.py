@@ -27,7 +27,8 @@ from benchax.workers.task import Say, task
 
 # The agent on a node: a Ray actor with a pool of workers, the same as on one machine.
 #
-# The agent runs no user code. Functions and inputs pass through it sealed. Its workers unpickle them, and can be killed.
+# The agent runs no user code. Functions and inputs pass through it sealed. Its workers unpickle them. They can be
+# killed.
 
 THREADS = "OMP_NUM_THREADS"
 
