@@ -42,9 +42,8 @@ def test_it_has_the_defaults_of_the_function(benchax: Benchax, given: Given) -> 
     ]
 
 
-@pytest.mark.parametrize("words", [("checklist",), ("audit", "--checklist")])
-def test_its_older_name_does_the_same(words: tuple[str, ...], benchax: Benchax, given: Given) -> None:
-    done = benchax(*words, "code.py:plus", "f32[8]", "--max-time", "500ms", "--seed", "3", "--json")
+def test_it_passes_its_options_on(benchax: Benchax, given: Given) -> None:
+    done = benchax("checklist", "code.py:plus", "f32[8]", "--max-time", "500ms", "--seed", "3", "--json")
 
     assert (json.loads(done.out)["name"], given[0]["max_time_s"], given[0]["seed"]) == ("plus", 0.5, 3)
 

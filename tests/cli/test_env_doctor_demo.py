@@ -56,7 +56,7 @@ def test_env_as_json_is_one_object_with_the_fingerprint(benchax: Benchax, projec
 
 
 def test_doctor_shows_readings_and_advice(benchax: Benchax, project: Path) -> None:
-    done = benchax("doctor", "--seconds", "0.1")
+    done = benchax("doctor", "--duration", "0.1")
 
     assert done.code == 0
     assert "  clock step " in done.out

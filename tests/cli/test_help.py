@@ -36,5 +36,4 @@ def test_help_shows_groups_and_examples(benchax: Benchax) -> None:
     of_all, of_one = benchax("--help").out, benchax("list", "--help").out
 
     assert [of_all.index(f"\n{title}:\n") for title in GROUPS] == sorted(of_all.index(f"\n{t}:\n") for t in GROUPS)
-    assert "rank" not in of_all
     assert of_one.endswith("  Examples:\n    benchax list --filter matmul\n    benchax list --run last~1\n")

@@ -21,7 +21,6 @@ COMMANDS: dict[str, Any] = {
     for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
     if name != "baseline"  # a group, whose commands have no option but --store
 }
-OLD_NAMES = {"bench": "run", "rank": "compare", "try": "experiment"}
 """Hidden: the library's name of `run`, and what two others were called."""
 VERBS = {
     "audit": "audit",
@@ -37,7 +36,6 @@ VERBS = {
 """Command: function. `watch` is a block of code there, and a program here."""
 STOPS: dict[str, tuple[str, ...]] = {
     "audit": ("nowhere:f",),
-    "bench": ("nowhere:f",),
     "bisect": ("--jax", "one"),
     "checklist": ("nowhere:f",),
     "compare": ("nowhere:f", "nowhere:g"),
@@ -47,9 +45,7 @@ STOPS: dict[str, tuple[str, ...]] = {
     "experiment": ("nowhere:f",),
     "grid": ("nowhere.py",),
     "profile": ("nowhere:f",),
-    "rank": ("nowhere:f", "nowhere:g"),
     "run": ("nowhere:f",),
-    "try": ("nowhere:f",),
     "watch": ("--", "/nowhere/program"),
 }
 """Words with which each ends before it does anything, but behind the reading of its options."""
@@ -73,7 +69,7 @@ RESULTS = {
 """Where the result goes, which a function returns; and what is there to choose from."""
 EXIT_CODES = {"fail_on", "fail_slower", "fail_unclear", "exit_code"}
 ONLY_COMMAND_LINE = {
-    "audit": {"checklist"},  # the old name of a command
+    "audit": set[str](),
     "checklist": set[str](),
     "compare": {"ref", "jax", "benchmarks", "process_pairs", "store", "no_jit"},  # compare_ref and its like; jit=False
     # The comparison is a method of what the function returns; data are made from specs.
@@ -193,7 +189,7 @@ def test_o_is_what_is_written_wherever_something_is() -> None:
     }
 
     assert {name for name, words in found.items() if not {"--output", "-o"} <= words} == set()
-    assert found.keys() == {"audit", "experiment", "export", "inspect", "profile", "report", "site", "try", "watch"}
+    assert found.keys() == {"audit", "experiment", "export", "inspect", "profile", "report", "site", "watch"}
 
 
 def test_help_tells_the_defaults_that_are_in_force() -> None:
@@ -214,31 +210,10 @@ def test_help_tells_the_defaults_that_are_in_force() -> None:
 
 def test_what_the_library_can_do_is_a_command_of_that_name() -> None:
     assert {verb.replace("_", "-") for verb in VERBS.values()} - {"bench"} <= COMMANDS.keys()
-    assert "bench" in OLD_NAMES
 
 
-@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
-def test_an_old_name_is_the_same_command_and_not_listed(old: str, new: str) -> None:
-    assert inspect.unwrap(COMMANDS[old].callback) is inspect.unwrap(COMMANDS[new].callback)
-    assert COMMANDS[old].hidden
-
-
-@pytest.mark.parametrize(
-    ("command", "old", "new"),
-    [
-        ("run", "--eager", "break_even"),
-        ("compare", "--eager", "no_jit"),
-        ("experiment", "--eager", "no_jit"),
-        ("experiment", "--set", "given"),
-        ("doctor", "--seconds", "duration"),
-        ("profile", "--output", "output"),  # --dir, as in the library
-    ],
-)
-def test_an_old_option_means_the_new_one(command: str, old: str, new: str) -> None:
-    option = options_of(command)[new]
-
-    assert old in option.opts
-    assert option.opts[0] != old
+def test_the_folder_of_a_profile_has_the_name_of_the_library_and_that_of_other_commands() -> None:
+    assert options_of("profile")["output"].opts[:2] == ["--dir", "--output"]
 
 
 @pytest.mark.parametrize(("command", "verb"), VERBS.items())

@@ -65,9 +65,6 @@ def audit(
         ),
     ] = None,
     seed: Seed = None,
-    checklist: Annotated[
-        bool, typer.Option("--checklist", hidden=True, help="Run `benchax checklist`; this is its older name.")
-    ] = False,
     fail_on: Annotated[
         str | None,
         typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding this severe or worse: info, warning, error."),
@@ -86,13 +83,8 @@ def audit(
         _list()
         return
     command: list[str] = ctx.meta.get(COMMAND, [])
-    _check(fail_on, (output, sarif, html), checklist)
-    _check_command(command, what or [], checklist, as_json)
-    if checklist:
-        from benchax.cli.checklist import checklist as walk
-
-        walk(what, pattern, params, max_time, timeout, seed, as_json)
-        return
+    _check(fail_on, (output, sarif, html))
+    _check_command(command, what or [], as_json)
     from benchax.options import split_names
 
     given, ids = limits_of_audit(max_time, timeout, seed), split_names(rules)
@@ -120,19 +112,17 @@ def _list() -> None:
     show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in rules().values()])
 
 
-def _check(fail_on: str | None, outputs: Sequence[Path | None], checklist: bool) -> None:
+def _check(fail_on: str | None, outputs: Sequence[Path | None]) -> None:
     from benchax.results.audit import SEVERITIES
 
     if fail_on is not None and fail_on not in SEVERITIES:
         raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
-    if checklist and (any(outputs) or fail_on):
-        raise UsageError("a checklist has no findings to write or to fail on", "it without these, or with --json")
     check_writable(*outputs)
 
 
-def _check_command(command: list[str], what: list[str], checklist: bool, as_json: bool) -> None:
-    if command and (what or checklist):
-        raise UsageError(f"{(what or ['--checklist'])[0]!r} is given beside a command", "one of them")
+def _check_command(command: list[str], what: list[str], as_json: bool) -> None:
+    if command and what:
+        raise UsageError(f"{what[0]!r} is given with a command", "one of them")
     if command and as_json:
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
 

@@ -24,9 +24,8 @@ LOOK_S = 1.0
 
 
 def doctor(
-    # --seconds is what --duration was called, which is its name in `profile`.
     duration: Annotated[
-        str, typer.Option("--duration", "--seconds", "-s", metavar="TIME", help="Look for this long: 1, 500ms.")
+        str, typer.Option("--duration", "-s", metavar="TIME", help="Look for this long: 1, 500ms.")
     ] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     aa: Annotated[

@@ -34,10 +34,8 @@ def experiment(
     ] = None,
     given: Annotated[
         list[str] | None,
-        # --set is what `try` called it.
         typer.Option(
             "--given",
-            "--set",
             metavar="VARIANT=VALUE",
             help="Set a value for a variant: donate=state. For all: batch=x names the batch arguments.",
         ),

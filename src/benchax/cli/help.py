@@ -45,13 +45,8 @@ FUNCTIONS: dict[str, str] = {
     "env": "doctor.env",
     "doctor": "doctor.doctor",
     "demo": "demo.demo",
-    # The name of `run` in the library, and what `compare` of functions and `experiment` were called.
-    "bench": "run.run",
-    "rank": "compare.compare",
-    "try": "experiment.experiment",
 }
 """Each command has its module and function here, below this folder."""
-OLD_NAMES = ("bench", "rank", "try")
 TAKES_COMMAND = ("profile", "audit")
 """In these commands, the words after `--` are a program. In `watch`, all words are a program."""
 SETTINGS: dict[str, Any] = {
@@ -69,7 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "stored rows": ("runs", "list", "show", "report", "site", "baseline", "export", "import", "migrate"),
     "this machine": ("doctor", "env", "demo"),
 }
-"""The groups contain every command, without the old names."""
+"""The groups contain every command."""
 
 EXAMPLES: dict[str, tuple[str, str]] = {
     "run": ("benchax run benchmarks --quick", "benchax run jax.numpy:sort 'f32[{n}]' -p n=1000,100000"),
@@ -134,7 +129,7 @@ def _load(name: str) -> Any:
     alone = typer.Typer(add_completion=False, **SETTINGS)
     settings = {"context_settings": found.CONTEXT} if name == "watch" else {}
     settings |= {"cls": WithCommand} if name in TAKES_COMMAND else {}
-    alone.command(name, hidden=name in OLD_NAMES, **settings)(group)
+    alone.command(name, **settings)(group)
     return typer.main.get_command(alone)
 
 

@@ -41,7 +41,7 @@ _ASCII = {
 
 
 _MEASURING = {
-    "run", "bench", "grid", "compiled-grid", "compare", "rank", "experiment", "try", "profile", "inspect", "audit",
+    "run", "grid", "compiled-grid", "compare", "experiment", "profile", "inspect", "audit",
     "checklist", "watch", "bisect", "doctor", "demo",
 }  # fmt: skip
 """These commands import JAX or run a program before they can show anything."""

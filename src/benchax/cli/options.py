@@ -54,11 +54,7 @@ Params = Annotated[
     list[str] | None,
     typer.Option("--param", "-p", metavar="NAME=VALUES", help="Set values of a parameter: -p n=128,256."),
 ]
-NoJit = Annotated[
-    # --eager is what `rank` and `try` called it. In `run` that is an old name of another thing: --break-even.
-    bool,
-    typer.Option("--no-jit", "--eager", help="Run functions as they are, operation by operation."),
-]
+NoJit = Annotated[bool, typer.Option("--no-jit", help="Run functions as they are, operation by operation.")]
 MaxTime = Annotated[
     str | None, typer.Option(metavar="TIME", help="Limit the total time to about this: 15, 500ms, 2min (no limit).")
 ]

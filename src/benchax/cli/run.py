@@ -112,11 +112,8 @@ def run(
         ),
     ] = None,
     break_even: Annotated[
-        # As `benchax.break_even` of the library; --eager is what it was called, and in no other command both ways.
         bool,
-        typer.Option(
-            "--break-even", "--eager", help="Also measure each case eagerly: after how many calls does jit pay?"
-        ),
+        typer.Option("--break-even", help="Also measure each case eagerly: after how many calls does jit pay?"),
     ] = False,
     mode: Annotated[
         str | None, typer.Option(help="Run losses unchanged (forward), or as grad or forward_and_grad (forward).")
