@@ -32,6 +32,9 @@ RERUNS := --reruns 2 -rR
 # worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
 PARALLEL = -n $(WORKERS) --dist worksteal
 
+# Files with tests that have a mark. Collecting all of them would take a quarter of a minute.
+MARKED = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
+
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
 UNOPTIMIZED := $(if $(TEST_ON_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
 
@@ -41,11 +44,11 @@ PRINT_VERSIONS := import platform; from importlib.metadata import version; \
 test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=3 processes)
 	@$(VENV)/bin/python -c "$(PRINT_VERSIONS)"
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
-	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
 
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS)
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS)
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) $(call MARKED,slow)
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,slow)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store

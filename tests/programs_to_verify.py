@@ -31,7 +31,7 @@ def data(*shape: int, seed: int = 0, dtype: Any = F32, scale: float = 1.0, offse
 KEY = jax.random.key(7)
 SYMMETRIC = data(24, 24) + data(24, 24).T
 POSITIVE = data(24, 24) @ data(24, 24).T + 24 * np.eye(24, dtype=F32)
-HILBERT = 1.0 / (jnp.arange(8)[:, None] + jnp.arange(8)[None, :] + 1.0)
+HILBERT = 1 / (np.arange(8, dtype=F32)[:, None] + np.arange(8, dtype=F32)[None, :] + 1)
 SUMS_TO_ZERO = np.concatenate([data(5000, scale=100.0), -data(5000, scale=100.0)[::-1]])
 
 
@@ -119,7 +119,7 @@ HONEST: dict[str, Program] = {
     ),
     # linear algebra
     "eigh": (jnp.linalg.eigh, (SYMMETRIC,)),
-    "eigh_of_identity": (lambda x: jnp.linalg.eigh(x @ x.T / 4), (2 * jnp.eye(12),)),
+    "eigh_of_identity": (lambda x: jnp.linalg.eigh(x @ x.T / 4), (2 * np.eye(12, dtype=F32),)),
     "eigh_of_a_product": (lambda x: jnp.linalg.eigh(x @ x.T), (data(24, 40),)),
     "eigvalsh": (jnp.linalg.eigvalsh, (SYMMETRIC,)),
     "svd": (lambda x: jnp.linalg.svd(x, full_matrices=False), (data(30, 20),)),
@@ -143,11 +143,11 @@ HONEST: dict[str, Program] = {
     "difference_of_sums": (lambda x: jnp.sum(x) - jnp.sum(x[::-1]), (data(10000, scale=10.0),)),
     "gradient_at_minimum": (
         jax.grad(lambda x: ((x - x.mean()) ** 2).mean() + (x - 1).sum() ** 2),
-        (jnp.ones(50) + 1e-4,),
+        (np.ones(50, F32) + F32(1e-4),),
     ),
     "added_and_taken": (lambda x, y: (x + y) - x - y, (data(100, scale=1e4), data(100, seed=1))),
     "rotation_residual": (lambda x: jnp.sin(x) ** 2 + jnp.cos(x) ** 2 - 1, (data(500),)),
-    "alternating_sum": (lambda x: (x * (-1.0) ** jnp.arange(x.size)).sum(), (jnp.full(10000, 3.3),)),
+    "alternating_sum": (lambda x: (x * (-1.0) ** jnp.arange(x.size)).sum(), (np.full(10000, 3.3, F32),)),
     "inverse_residual": (lambda x: x @ jnp.linalg.inv(x) - jnp.eye(24), (POSITIVE,)),
     "offset_variance": (jnp.var, (data(10000, offset=3000.0),)),
     "variance_by_squares": (lambda x: (x * x).mean() - x.mean() ** 2, (data(10000, offset=100.0),)),
@@ -179,10 +179,10 @@ HONEST: dict[str, Program] = {
         (data(2, 3, 16, 16, dtype=BF16), data(8, 3, 3, 3, seed=1, dtype=BF16)),
     ),
     "pooling": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 4, 4), (1, 2, 2), "SAME"), (data(3, 32, 32),)),
-    "embedding": (lambda t, i: t[i].sum(1), (data(100, 16), jnp.arange(200).reshape(20, 10) % 100)),
+    "embedding": (lambda t, i: t[i].sum(1), (data(100, 16), np.arange(200, dtype=np.int32).reshape(20, 10) % 100)),
     "embedding_gradient": (
         jax.grad(lambda t, i: (t[i] ** 2).sum()),
-        (data(100, 16), jnp.arange(200).reshape(20, 10) % 100),
+        (data(100, 16), np.arange(200, dtype=np.int32).reshape(20, 10) % 100),
     ),
     "one_hot_argmax": (lambda x: jax.nn.one_hot(x.argmax(-1), 10), (data(50, 10),)),
     # narrow types
@@ -197,12 +197,12 @@ HONEST: dict[str, Program] = {
     "three_products_f8": (lambda x, y: x * y * y + x, (data(256, dtype=E4M3), data(256, seed=1, dtype=E4M3))),
     "chain_bf16": (chain, (data(500, dtype=BF16),)),
     "chain_f16": (chain, (data(500, dtype=F16),)),
-    "chain_of_ones_bf16": (chain, (jnp.ones(500, BF16),)),
+    "chain_of_ones_bf16": (chain, (np.ones(500, BF16),)),
     "there_and_back": (lambda x: x.astype(BF16).astype(F32) * 3.3, (data(500),)),
     "sum_bf16": (jnp.sum, (data(5000, dtype=BF16),)),
     "sum_f16": (lambda x: x.sum(0), (data(500, 8, dtype=F16),)),
     "cumsum_bf16": (jnp.cumsum, (data(300, dtype=BF16),)),
-    "mean_bf16_of_ones": (lambda x: (x * 1.01).mean() / 3, (jnp.ones(1000, BF16),)),
+    "mean_bf16_of_ones": (lambda x: (x * 1.01).mean() / 3, (np.ones(1000, BF16),)),
     "quantised": (lambda x: jnp.round(x / 0.05).astype(jnp.int8), (data(4000, scale=0.5),)),
     "scan_bf16": (rnn, (data(16, 16, dtype=BF16, scale=0.3), data(4, 16, dtype=BF16), data(30, 4, 16, dtype=BF16))),
     # order
@@ -213,14 +213,17 @@ HONEST: dict[str, Program] = {
     "argmax_of_a_tie": (lambda x: jnp.argmax(jnp.sin(x) ** 2 + jnp.cos(x) ** 2), (data(500),)),
     "median": (jnp.median, (data(501),)),
     "histogram": (lambda x: jnp.histogram(x * 0.1, bins=20)[0], (data(2000),)),
-    "floor_on_the_edge": (lambda x: jnp.floor(x * 10.0).astype(jnp.int32), (jnp.arange(100) / 10,)),
-    "count_above": (lambda x: (jnp.sqrt(x) ** 2 >= x).sum(), (jnp.arange(1000.0),)),
-    "searchsorted": (lambda a, v: jnp.searchsorted(a / 3, v / 3), (jnp.arange(100.0), jnp.arange(0, 100.0, 7))),
+    "floor_on_the_edge": (lambda x: jnp.floor(x * 10.0).astype(jnp.int32), (np.arange(100, dtype=F32) / F32(10),)),
+    "count_above": (lambda x: (jnp.sqrt(x) ** 2 >= x).sum(), (np.arange(1000, dtype=F32),)),
+    "searchsorted": (
+        lambda a, v: jnp.searchsorted(a / 3, v / 3),
+        (np.arange(100, dtype=F32), np.arange(0, 100, 7, dtype=F32)),
+    ),
     # loops
     "rnn": (rnn, (data(16, 16, scale=0.3), data(4, 16), data(50, 4, 16))),
     "newton": (newton, (np.abs(data(64)) + 0.1,)),
     "scanned_sums": (row_sums_of_scan, (data(3000, 8),)),
-    "scanned_sum_of_tenths": (row_sums_of_scan, (jnp.full((20000, 2), 0.1),)),
+    "scanned_sum_of_tenths": (row_sums_of_scan, (np.full((20000, 2), 0.1, F32),)),
     "cumsum": (jnp.cumsum, (data(3000),)),
     "cumprod": (jnp.cumprod, (1 + data(500, scale=0.01),)),
     "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), (data(1000),)),
@@ -228,19 +231,19 @@ HONEST: dict[str, Program] = {
     "branches_in_a_loop": (lambda x: lax.map(lambda r: branches(r), x), (data(10, 10),)),
     "custom_jvp": (jax.value_and_grad(lambda x: softplus(x * 3).sum()), (data(100),)),
     "remat": (jax.grad(jax.checkpoint(lambda x: jnp.sin(jnp.exp(x)).sum())), (data(100),)),
-    "logistic_map": (logistic_map, (jnp.array([0.3, 0.41, 0.77]),)),
+    "logistic_map": (logistic_map, (np.array([0.3, 0.41, 0.77], F32),)),
     # whole numbers
-    "integer_sum": (jnp.sum, (jnp.arange(100000, dtype=jnp.int32) * 30000,)),
-    "integer_product": (lambda x: (x * 7919).prod(), (jnp.arange(1, 50, dtype=jnp.int32),)),
-    "int8_sum": (lambda x: x.sum(dtype=jnp.int8), (jnp.arange(100, dtype=jnp.int8),)),
-    "uint_bits": (lambda x: (x << 13) ^ (x >> 7) ^ ~x, (jnp.arange(1000, dtype=jnp.uint32) * jnp.uint32(2654435761),)),
+    "integer_sum": (jnp.sum, (np.arange(100000, dtype=np.int32) * np.int32(30000),)),
+    "integer_product": (lambda x: (x * 7919).prod(), (np.arange(1, 50, dtype=np.int32),)),
+    "int8_sum": (lambda x: x.sum(dtype=jnp.int8), (np.arange(100, dtype=np.int8),)),
+    "uint_bits": (lambda x: (x << 13) ^ (x >> 7) ^ ~x, (np.arange(1000, dtype=np.uint32) * np.uint32(2654435761),)),
     "int8_dot": (
         lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32),
-        (jnp.arange(256, dtype=jnp.int8).reshape(16, 16), jnp.ones((16, 16), jnp.int8)),
+        (np.arange(256).astype(np.int8).reshape(16, 16), np.ones((16, 16), np.int8)),
     ),
-    "integer_mean": (jnp.mean, (jnp.arange(10000, dtype=jnp.int32),)),
-    "bincount": (lambda x: jnp.bincount(x, length=10), (jnp.arange(1000) % 10,)),
-    "popcount": (lax.population_count, (jnp.arange(100, dtype=jnp.uint32),)),
+    "integer_mean": (jnp.mean, (np.arange(10000, dtype=np.int32),)),
+    "bincount": (lambda x: jnp.bincount(x, length=10), (np.arange(1000, dtype=np.int32) % 10,)),
+    "popcount": (lax.population_count, (np.arange(100, dtype=np.uint32),)),
     "any_and_all": (lambda x: ((x > 0).any(), (x > -9).all()), (data(100),)),
     # special functions and the like
     "sin_of_large": (lambda x: jnp.sin(x * 1e5), (data(500),)),
@@ -264,10 +267,10 @@ HONEST: dict[str, Program] = {
     ),
     "hessian": (jax.hessian(lambda x: jnp.sum(jnp.sin(x) * x**2)), (data(12),)),
     "vmapped_solve": (jax.vmap(jnp.linalg.solve), (data(5, 8, 8), data(5, 8, 1, seed=1))),
-    "scatter_add": (lambda x, i: jnp.zeros(10).at[i].add(x), (data(1000), jnp.arange(1000) % 10)),
+    "scatter_add": (lambda x, i: jnp.zeros(10).at[i].add(x), (data(1000), np.arange(1000, dtype=np.int32) % 10)),
     "segment_sum_bf16": (
         lambda x, i: jax.ops.segment_sum(x, i, 10),
-        (data(1000, dtype=BF16), jnp.arange(1000) % 10),
+        (data(1000, dtype=BF16), np.arange(1000, dtype=np.int32) % 10),
     ),
     "einsum": (lambda a, b: jnp.einsum("bij,bjk->bik", a, b), (data(4, 16, 32), data(4, 32, 8, seed=1))),
     "identity": (lambda x: x, (data(100),)),
@@ -296,15 +299,15 @@ SQUARE = data(32, 32)
 WRONG: dict[str, Program] = {
     "1.08_bf16": (scaled(1.08), (data(256, dtype=BF16),)),
     "1.08_bf16_in_type": (scaled_in_type(1.08), (data(256, dtype=BF16),)),
-    "1.08_bf16_of_ones": (scaled(1.08), (jnp.ones(64, BF16),)),
-    "1.08_bf16_scalar": (scaled_in_type(1.08), (jnp.asarray(1.7, BF16),)),
+    "1.08_bf16_of_ones": (scaled(1.08), (np.ones(64, BF16),)),
+    "1.08_bf16_scalar": (scaled_in_type(1.08), (np.asarray(1.7, BF16),)),
     "1.03_f16": (scaled(1.03), (data(256, dtype=F16),)),
     "1.03_f16_in_type": (scaled_in_type(1.03), (data(256, dtype=F16),)),
     "1.25_e4m3": (scaled(1.25), (data(256, dtype=E4M3),)),
     "1.25_e4m3_in_type": (scaled_in_type(1.25), (data(256, dtype=E4M3),)),
     "1.25_e5m2": (scaled(1.25), (data(256, dtype=E5M2),)),
     "1.25_e5m2_in_type": (scaled_in_type(1.25), (data(256, dtype=E5M2),)),
-    "1.25_e5m2_of_ones": (scaled_in_type(1.25), (jnp.ones(16, E5M2),)),
+    "1.25_e5m2_of_ones": (scaled_in_type(1.25), (np.ones(16, E5M2),)),
     "1.25_e4m3_of_16": (scaled_in_type(1.25), (data(16, dtype=E4M3),)),
     "1.25_e5m2_of_64": (scaled_in_type(1.25), (data(64, dtype=E5M2),)),
     "1.001_f32": (scaled(1.001), (data(256),)),
@@ -327,13 +330,13 @@ WRONG: dict[str, Program] = {
     "one_element_bf16": (wrong(lambda x: x * 2, lambda x: (x * 2).at[3].set(0)), (1 + data(10000, dtype=BF16),)),
     "cancelling_sum_twice": (
         wrong(lambda x: x.sum(), lambda x: 2 * x.sum()),
-        (jnp.concatenate([SUMS_TO_ZERO, jnp.ones(5)]),),
+        (np.concatenate([SUMS_TO_ZERO, np.ones(5, F32)]),),
     ),
     "cancelling_sum_dropped": (wrong(jnp.sum, lambda x: jnp.sum(x[1:])), (SUMS_TO_ZERO,)),
     "variance_of_one_less": (wrong(jnp.var, lambda x: jnp.var(x, ddof=1)), (data(1000, offset=10.0),)),
-    "integer_off_by_one": (wrong(lambda x: x, lambda x: x + 1), (jnp.arange(100),)),
-    "integer_one_off": (wrong(lambda x: x, lambda x: x.at[50].add(1)), (jnp.arange(100),)),
-    "integer_sum_off": (wrong(jnp.sum, lambda x: jnp.sum(x) + 1), (jnp.arange(100000, dtype=jnp.int32),)),
+    "integer_off_by_one": (wrong(lambda x: x, lambda x: x + 1), (np.arange(100, dtype=np.int32),)),
+    "integer_one_off": (wrong(lambda x: x, lambda x: x.at[50].add(1)), (np.arange(100, dtype=np.int32),)),
+    "integer_sum_off": (wrong(jnp.sum, lambda x: jnp.sum(x) + 1), (np.arange(100000, dtype=np.int32),)),
     "argmax_off": (wrong(lambda x: x.argmax(-1), lambda x: x.argmax(-1) + 1), (data(50, 100),)),
     "quantised_off": (
         wrong(lambda x: jnp.round(x / 0.05).astype(jnp.int8), lambda x: jnp.round(x / 0.05).astype(jnp.int8) + 1),
