@@ -32,7 +32,8 @@ RERUNS := --reruns 2 -rR
 # worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-# Files with tests that have a mark. Collecting all of them would take a quarter of a minute.
+# Files with tests that have a mark. Collecting all of them would take a quarter of a minute. In tests/ptjb the fixture
+# `ptjb` marks what uses it as slow.
 MARKED = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
@@ -47,8 +48,8 @@ test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
 
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) $(call MARKED,slow)
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,slow)
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow)
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/ptjb $(call MARKED,slow)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store

@@ -34,3 +34,10 @@ def test_every_test_runs_once_in_ci(slow: bool, serial: bool) -> None:
 def test_what_is_slow_or_serial_has_a_command_of_its_own() -> None:
     assert [eval(each, {"slow": True, "serial": False}) for each in expressions("test")] == [False, False]
     assert [eval(each, {"slow": False, "serial": True}) for each in expressions("test")] == [False, True]
+
+
+def test_marks_are_where_the_makefile_looks_for_them() -> None:
+    helpers = [file for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith("test_")]
+    marking = [file for file in helpers if re.search(r"mark\.(slow|serial)", file.read_text(encoding="utf-8"))]
+
+    assert marking == [ROOT / "tests" / "ptjb" / "conftest.py"]
