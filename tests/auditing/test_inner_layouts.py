@@ -14,7 +14,7 @@ HEAD = """
 import json
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves
+from benchax.auditing.rules.devices import ArgumentLayouts, find_moves
 
 mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("d",), (None, "d"), ()))

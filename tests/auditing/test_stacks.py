@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.stacks import Stack, stacks_of
+from benchax.auditing.rules.loops import Stack, stacks_of
 from benchax.program.index import index
 
 

@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from benchax.auditing.recorder.log import Log
 from benchax.auditing.recorder.views import CallLine, FunctionUse, call_lines
@@ -246,8 +248,6 @@ class Evidence:
         """The first call that gave NaN, from 1; 0 if no call did, and None if no result was searched."""
         if self.can != "call":
             return self._nan_at
-        from benchax.auditing.nan_origins import is_nan  # noqa: PLC0415  # which imports this module
-
         args, kwargs = reveal(self.fresh_inputs())
         return int(any(map(is_nan, jax.tree.leaves(self.fn(*args, **kwargs)))))
 
@@ -552,3 +552,11 @@ def _of_trial(trial: TrialCall) -> Iterable[Remark]:
         how = HOW[trial.way]
         text = f"The function was called {how} in this process without a limit of time, because {trial.untried}."
         yield Remark("without-limit", "warning", text)
+
+
+def is_nan(value: Any) -> bool:
+    """Is one of its elements? False for what is no float."""
+    dtype = getattr(value, "dtype", None) or np.result_type(type(value))
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) or not jnp.issubdtype(dtype, jnp.inexact):
+        return False
+    return bool(np.isnan(np.asarray(value)).any())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.captured_constants import captured_constants
+from benchax.auditing.rules.compiled import captured_constants
 from benchax.case import make_case
 
 LARGE = np.random.default_rng(0).standard_normal((512, 1024)).astype(np.float32)
@@ -48,7 +48,7 @@ def test_arguments_and_small_tables_are_fine() -> None:
 def test_what_takes_next_to_no_time_to_compile_is_an_info(monkeypatch) -> None:
     severities = []
     for dear in (1 << 23, 1 << 21):
-        monkeypatch.setattr("benchax.auditing.rules.captured_constants.DEAR_BYTES", dear)
+        monkeypatch.setattr("benchax.auditing.rules.compiled.DEAR_BYTES", dear)
         severities += [finding.severity for finding in check(lambda x: x @ LARGE, "f32[4,512]")]
 
     assert severities == ["info", "warning"]

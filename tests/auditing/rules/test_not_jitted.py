@@ -7,7 +7,7 @@ from evidence_by_hand import evidence, judged
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import NotApplicable
-from benchax.auditing.rules.vmap_of_jit import not_jitted
+from benchax.auditing.rules.whole_calls import not_jitted
 from benchax.case import make_case
 from benchax.comparing.break_even import SAME_PROGRAM
 from benchax.errors import NotMeasured

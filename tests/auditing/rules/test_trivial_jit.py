@@ -5,8 +5,7 @@ import pytest
 from evidence_by_hand import evidence, judged
 
 from benchax.auditing.rule import NotApplicable
-from benchax.auditing.rules.trivial_jit import trivial_jit
-from benchax.auditing.rules.vmap_of_jit import not_jitted
+from benchax.auditing.rules.whole_calls import not_jitted, trivial_jit
 from benchax.errors import NotMeasured
 
 

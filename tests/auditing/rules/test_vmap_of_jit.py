@@ -13,7 +13,7 @@ from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rules.vmap_of_jit import is_vmap, vmap_of_jit
+from benchax.auditing.rules.whole_calls import is_vmap, vmap_of_jit
 from benchax.case import make_case
 from benchax.model import CaseId, Comparison, Version
 

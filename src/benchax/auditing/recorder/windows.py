@@ -16,8 +16,7 @@ from typing import Any
 
 import jax
 
-from benchax.auditing.copied_inputs import name_inputs
-from benchax.auditing.recorder.functions import FunctionRecorder
+from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
 from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log
 from benchax.auditing.recorder.rounded import LostDigitsNotes
 from benchax.auditing.recorder.stack import look

@@ -1,26 +1,29 @@
-"""Rules about the places of arrays: moved between layouts in each step, on too few devices, or in full on all of
-them."""
+"""Rules about the places of arrays: moved in each step, on too few devices, or in full on all of them."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import NamedSharding
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.inner_layouts import ArgumentLayouts, find_moves
 from benchax.auditing.places import declared_at, made_at
 from benchax.auditing.recorder.log import NO_ARRAY, Event, by_key
 from benchax.auditing.recorder.views import CallLine, use_of
-from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.rule import MOST_LISTED, Gain, NotApplicable, list_some, rule
 from benchax.auditing.syntax import where_of
 from benchax.errors import NotMeasured
+from benchax.program.index import TracedOp, Value, index
+from benchax.program.jaxpr import own_line, user_line
 from benchax.results.audit import Finding
-from benchax.units import count, seconds, size
+from benchax.results.inspection import Collectives
+from benchax.units import count, percent, seconds, size
 from benchax.watching.signatures import describe_placement
 
 OFTEN = 5
@@ -38,6 +41,7 @@ SPREAD_BYTES = 1 << 16
 
 @rule("resharding", "do arrays stay where they are from step to step?", "warning", of="program")
 def resharding(e: ProgramEvidence) -> Iterable[Finding]:
+    """Finds arrays that are moved between devices or layouts in each step."""
     lines = e.lines
     for (where, by), events in by_key(_moving_puts(e), "where", "by").items():
         yield from _put_again(where, by, events)
@@ -164,6 +168,7 @@ def _is_put_so(event: Event, move: Any) -> bool:
 
 @rule("mesh-mismatch", "does its sharding fit the devices?", "info", of="both")
 def mesh_mismatch(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+    """Finds devices that have nothing to do, or that all do the same."""
     yield from _puts_everywhere(e) if isinstance(e, ProgramEvidence) else _of_function(e)
 
 
@@ -254,3 +259,135 @@ INNER = (
     "out_shardings that give it back so. Or leave the constraint out, if the function does as well with the layout in "
     "which it comes."
 )
+
+
+CONSTRAINTS = ("sharding_constraint", "reshard")
+JITS = ("jit", "pjit")
+
+
+@dataclass
+class ArgumentLayouts:
+    """How the arguments of one function lay, where they lay on several devices."""
+
+    names: Sequence[str]
+    """The names of all leaves."""
+    seen: Counter[tuple[int, Any]] = field(default_factory=Counter[tuple[int, Any]])
+    """Calls, by leaf and sharding."""
+
+
+class InnerLayout(NamedTuple):
+    """The layout that a function gives to one of its inputs."""
+
+    at: int
+    sharding: Any
+    line: str
+
+
+def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> list[Mapping[str, Any]]:
+    """Arguments that came in a layout that the function changes, in plain data."""
+    inputs = closed.in_avals if closed is not None else ()
+    if layouts is None or len(layouts.names) != len(inputs):
+        return []
+    return [
+        {
+            "function": function, "at": inner.at, "name": layouts.names[inner.at], "where": inner.line, "count": n,
+            "what": inputs[inner.at].str_short(short_dtypes=True), "size_bytes": _size_bytes(inputs[inner.at]),
+            "from": describe_placement(sharding), "to": describe_placement(inner.sharding),
+        }
+        for inner in inner_layouts(closed)
+        for (at, sharding), n in layouts.seen.items()
+        if at == inner.at and _is_moved(sharding, inner.sharding, len(inputs[at].shape))
+    ]  # fmt: skip
+
+
+def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
+    """Yields the layouts of inputs that nothing else reads."""
+    for i, value in enumerate(index(closed).inputs):
+        wanted = [_wanted_layout(op, value) for op in value.readers]
+        if wanted and not value.is_output and all(one is not None for one in wanted):
+            yield InnerLayout(i, wanted[0], value.readers[0].line)
+    yield from _of_inner_jits(closed.jaxpr)
+
+
+def _wanted_layout(op: TracedOp, value: Value) -> Any:
+    """The layout that an equation gives what it reads; None where it does not say, or leaves some of it open."""
+    params = op.params
+    if op.name in CONSTRAINTS and not params.get("unconstrained_dims"):
+        return params.get("sharding", params.get("dst_sharding"))
+    # Before jax 0.7 its specs are called otherwise: then it is not seen.
+    if op.name == "shard_map" and isinstance(params["mesh"], jax.sharding.Mesh) and "in_specs" in params:
+        at = next(i for i, read in enumerate(op.reads) if read is value)
+        return NamedSharding(params["mesh"], params["in_specs"][at])
+    return None
+
+
+def _of_inner_jits(jaxpr: Any) -> Iterator[InnerLayout]:
+    for i, variable in enumerate(jaxpr.invars):
+        readers = [(e, at) for e in jaxpr.eqns for at, atom in enumerate(e.invars) if atom is variable]
+        if len(readers) != 1 or any(atom is variable for atom in jaxpr.outvars):
+            continue
+        ((equation, at),) = readers
+        wanted = equation.params.get("in_shardings", ()) if equation.primitive.name in JITS else ()
+        if at < len(wanted) and isinstance(wanted[at], NamedSharding):
+            yield InnerLayout(i, wanted[at], own_line(equation) or user_line(equation))
+
+
+def _is_moved(given: Any, wanted: Any, n_axes: int) -> bool:
+    """Is some of the array on another device then? Whoever has all of it takes his part where he is."""
+    if not isinstance(wanted, NamedSharding) or given.is_fully_replicated:
+        return False
+    if not isinstance(wanted.mesh, jax.sharding.Mesh):
+        if not isinstance(given, NamedSharding) or given.mesh.abstract_mesh != wanted.mesh:
+            return False
+        wanted = NamedSharding(given.mesh, wanted.spec)
+    # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
+    is_same_set = given.device_set == wanted.device_set
+    return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
+
+
+def _size_bytes(aval: Any) -> int:
+    return aval.size * aval.dtype.itemsize
+
+
+SENT_SHARE = 0.25
+"""The share of the bytes that the program reads and writes on each device."""
+
+
+@rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")
+def collectives_dominate(e: Evidence) -> Iterable[Finding]:
+    """Finds programs on several devices that send more than they compute with."""
+    if len(e.devices) == 1:
+        raise NotApplicable("there is one device")
+    collectives, counts = e.inspection.collectives, e.inspection.counts
+    if collectives is None:
+        raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
+    if not collectives.calls:
+        if collectives.partitions == 1:
+            raise NotApplicable("the program runs on one device")
+        return
+    sent = collectives.bytes_per_call
+    if sent is None:
+        raise NotMeasured("some stand in a loop of unknown length")
+    touched = counts.bytes_accessed if counts else None
+    if not touched:
+        raise NotMeasured("the bytes that the program reads and writes are not known")
+    if sent < SENT_SHARE * touched:
+        return
+    yield collectives_dominate.finding(
+        f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
+        [*_describe_collectives(collectives), "time in them was not measured: benchax profile shows it"],
+        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
+        "work between two collectives.",
+        where=e.def_where,
+    )
+
+
+def _describe_collectives(collectives: Collectives) -> Iterable[str]:
+    """By kind, those that move most first."""
+    moved: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for call in collectives.calls:
+        moved[call.opcode] += call.size_bytes * (call.trips or 1)
+        times[call.opcode] += call.trips or 1
+    for opcode, total in moved.most_common(MOST_LISTED):
+        yield f"{times[opcode]} × {opcode}: {size(total)} on each of {collectives.partitions} devices"

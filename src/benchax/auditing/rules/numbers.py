@@ -1,27 +1,179 @@
-"""Results that are wrong numbers: NaN, and what JAX gives for an index outside of an axis."""
+"""NaN among the results: the operation that makes it, found by running the program again."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from benchax.auditing.evidence import Evidence
-from benchax.auditing.input_names import name_inputs
-from benchax.auditing.known_indices import IndexAccess, IndexComparison, KnownIndices
+from benchax.auditing.evidence import Evidence, is_nan
 from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
-from benchax.auditing.nan_origins import NanOrigin, NonFinite, find_origin, is_nan
 from benchax.auditing.rule import NotApplicable
-from benchax.auditing.syntax import holds, tree_of, where_of
+from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import Match, traced_rule
 from benchax.errors import NotMeasured
-from benchax.program.index import TracedOp, TracedProgram
-from benchax.source_files import owner_of
+from benchax.program.evaluate import evaluate, look_up
+from benchax.program.index import Body, TracedOp, TracedProgram, Value
 from benchax.specs import is_spec
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """An operation, with what it was given and made at one call."""
+
+    op: TracedOp
+    reads: Sequence[np.ndarray]
+    made: np.ndarray
+    """The first of its results that is not finite."""
+    iterations: tuple[int, ...] = ()
+    """For each loop around it, outermost first: how many iterations had gone before."""
+
+
+@dataclass(frozen=True)
+class NanOrigin:
+    nan: NonFinite
+    infinity: NonFinite | None
+    """The place where finite numbers made its infinite input. None if it has no infinite input, or if infinity is
+    written in the program, or comes with its inputs."""
+    given: TracedOp | None = None
+    """The operation that puts infinity in as a number."""
+
+
+def find_origin(program: TracedProgram, inputs: Sequence[Any]) -> NanOrigin | None:
+    """None if no result is NaN, or one comes from a number that is NaN in the program.
+
+    Raises:
+        NotMeasured: it has effects, or calls Python.
+    """
+    place = _find(program.body, inputs, (), jnp.isnan)
+    if place is None:
+        return None
+    run, op, before = place
+    infinite = next((value for value in op.reads if run.has(value, jnp.isinf)), None)
+    source = run.first_op(infinite, jnp.isinf) if infinite is not None else None
+    if source is None:
+        return NanOrigin(run.look_at(op, before), None)
+    if _is_of_numbers(source):
+        return NanOrigin(run.look_at(op, before), None, source)
+    in_run, source, in_before = _inside(source, run, before, jnp.isinf) or (run, source, before)
+    return NanOrigin(run.look_at(op, before), in_run.look_at(source, in_before))
+
+
+Test = Callable[[Any], Any]
+"""jnp.isnan or jnp.isinf."""
+Place = tuple["_Run", TracedOp, tuple[int, ...]]
+"""An operation in a run of its body, and how many iterations of the loops around it went before."""
+
+
+def _find(body: Body, inputs: Sequence[Any], before: tuple[int, ...], test: Test) -> Place | None:
+    """The operation that makes the first result for which the test holds, from others."""
+    run = _Run(body, inputs)
+    start = next((value for value in body.outputs if run.has(value, test)), None)
+    op = run.first_op(start, test) if start is not None else None
+    if op is None or _is_of_numbers(op):
+        return None
+    return _inside(op, run, before, test) or (run, op, before)
+
+
+def _is_of_numbers(op: TracedOp) -> bool:
+    """Does it read a number that is not finite in the program, or replace others by one?"""
+    values = op.reads[1:] if op.name == "select_n" else op.reads
+    return any(value.literal is not None and not np.all(np.isfinite(value.literal)) for value in values)
+
+
+class _Run:
+    """A body run once, with what is NaN or infinite in it."""
+
+    def __init__(self, body: Body, inputs: Sequence[Any]) -> None:
+        self.body, self.inputs = body, [jnp.asarray(one) if np.isscalar(one) else one for one in inputs]
+        values = [v for v in (*body.inputs, *(v for op in body.ops for v in op.makes)) if v.is_of(jnp.inexact)]
+        flags = self._compute(lambda known: [_flags(known[value]) for value in values])
+        self._flags: Mapping[Value, Any] = dict(zip(values, flags, strict=True))
+
+    def _compute(self, read: Callable[[dict[Value, Any]], Any]) -> Any:
+        """Returns the result of `read` for all values, and keeps nothing else."""
+
+        def compute(*given: Any) -> Any:
+            return read(evaluate(self.body.ops, dict(zip(self.body.inputs, given, strict=True))))
+
+        is_key = lambda one: jax.dtypes.issubdtype(one.dtype, jax.dtypes.extended)  # noqa: E731
+        return jax.tree.map(lambda one: one if is_key(one) else np.asarray(one), jax.jit(compute)(*self.inputs))
+
+    def has(self, value: Value, test: Test) -> bool:
+        number = value.literal if value.literal is not None else value.const
+        if number is not None:
+            return value.is_of(jnp.inexact) and bool(np.any(test(np.asarray(number, float))))
+        return bool(self._flags[value][int(test is jnp.isinf)]) if value in self._flags else False
+
+    def first_op(self, value: Value, test: Test) -> TracedOp | None:
+        """Back from a value to the operation that was given nothing of the kind; None if it is an input."""
+        while (op := value.maker) is not None:
+            before = next((one for one in op.reads if self.has(one, test)), None)
+            if before is None or before.literal is not None:
+                return op
+            value = before
+        return None
+
+    def values_of(self, values: Sequence[Value]) -> list[Any]:
+        return self._compute(lambda known: [look_up(known, value) for value in values])
+
+    def look_at(self, op: TracedOp, before: tuple[int, ...]) -> NonFinite:
+        n = len(op.reads)
+        found = self.values_of([*op.reads, *op.makes])
+        floats = (one for one, value in zip(found[n:], op.makes, strict=True) if value.is_of(jnp.inexact))
+        return NonFinite(op, found[:n], next((one for one in floats if not np.isfinite(one).all()), found[n]), before)
+
+
+def _flags(value: Any) -> Any:
+    return jnp.stack([jnp.any(jnp.isnan(value)), jnp.any(jnp.isinf(value))])
+
+
+def _inside(op: TracedOp, run: _Run, before: tuple[int, ...], test: Test) -> Place | None:
+    """The operation in a loop or branch; None if it isn't found there."""
+    if op.name not in ("cond", "scan", "while"):
+        return None
+    reads = run.values_of(op.reads)
+    if op.name == "cond":
+        return _find(op.bodies[int(reads[0])], reads[1:], before, test)
+    n, inputs = _first_bad(op, reads, test)
+    return _find(op.bodies[0], inputs, (*before, n), test)
+
+
+def _first_bad(op: TracedOp, reads: Sequence[Any], test: Test) -> tuple[int, list[Any]]:
+    """The first iteration with a result for which the test holds: how many went before, and the inputs of the body."""
+    (consts, start, xs), length = op.split(reads), op.params.get("length", 0)
+    for_condition = reads[: op.params.get("cond_nconsts", 0)]
+
+    def row(i: Any) -> list[Any]:
+        at = length - 1 - i if op.params.get("reverse") else i
+        return [jax.lax.dynamic_index_in_dim(jnp.asarray(one), at, keepdims=False) for one in xs]
+
+    def goes_on(state: Any) -> Any:
+        i, carry, is_bad = state
+        more = i < length if op.name == "scan" else _outputs(op.bodies[1], [*for_condition, *carry])[0]
+        return ~is_bad & jnp.any(more)
+
+    def iterate(state: Any) -> Any:
+        i, carry, _ = state
+        made = _outputs(op.bodies[0], [*consts, *carry, *row(i)])
+        flags = [jnp.any(test(one)) for one in made if jnp.issubdtype(one.dtype, jnp.inexact)]
+        is_bad = jnp.any(jnp.stack(flags)) if flags else jnp.bool_(False)
+        carry = tuple(jnp.where(is_bad, old, new) for old, new in zip(carry, made[: len(carry)], strict=True))
+        return jnp.where(is_bad, i, i + 1), carry, is_bad
+
+    state = (jnp.int32(0), tuple(jnp.asarray(one) for one in start), jnp.bool_(False))
+    n, carry, _ = jax.jit(lambda state: jax.lax.while_loop(goes_on, iterate, state))(state)
+    return int(n), [*consts, *carry, *row(n)]
+
+
+def _outputs(body: Body, inputs: Sequence[Any]) -> list[Any]:
+    known = evaluate(body.ops, dict(zip(body.inputs, inputs, strict=True)))
+    return [jnp.asarray(look_up(known, value)) for value in body.outputs]
+
 
 # The data of one call, for rules that need more of a function than its program.
 
@@ -157,137 +309,3 @@ def _operand(value: Any, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
     finite = array[np.isfinite(array)]
     span = f" from {finite.min():.3g} to {finite.max():.3g}" if finite.size else ""
     return f"{list(array.shape)}{span}{' with inf' if finite.size < array.size else ''}"
-
-
-# ---- out-of-bounds-index ---------------------------------------------------------------------------------------------
-
-MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
-"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to.
-When they are read, there must be at least this many different ones."""
-
-
-@dataclass(frozen=True)
-class _Outside:
-    """An access, with its different indices and how often each is there."""
-
-    access: IndexAccess
-    values: np.ndarray
-    counts: np.ndarray
-
-    @property
-    def op(self) -> TracedOp:
-        return self.access.op
-
-    @property
-    def last(self) -> int:
-        """The highest index within."""
-        return self.access.length - self.access.width
-
-    @property
-    def is_outside(self) -> np.ndarray:
-        return (self.values < 0) | (self.values > self.last)
-
-    @property
-    def is_write(self) -> bool:
-        return self.op.name not in ("gather", "dynamic_slice", "eq")
-
-    @property
-    def is_counted(self) -> bool:
-        """Has the program itself counted them: an arange, or the counter of a loop?"""
-        return all(isinstance(origin, str) for origin in self.access.index.origins)
-
-    @property
-    def is_from_one(self) -> bool:
-        """Are they numbers from 1 to n, all of them, or most if they are written to?"""
-        if self.access.width != 1 or self.values.min() != 1 or self.values.max() != self.access.length:
-            return False
-        return len(self.values) >= ((1 - MOST_ROWS_UNUSED) * self.access.length if self.is_write else LEAST_NUMBERS)
-
-    def is_meant(self, comparisons: Sequence[IndexComparison]) -> bool:
-        if _says_mode(self.op) or any(map(self._is_mask, comparisons)):
-            return True
-        # One number that is no row, next to others that are, is padding. So is -1.
-        outside = self.values[self.is_outside]
-        is_padding = len(outside[outside != -1]) <= 1 and self.counts.sum() > 1 and not self.is_counted
-        return is_padding and not self.is_from_one
-
-    def _is_mask(self, one: IndexComparison) -> bool:
-        """Can the program use this comparison to leave out what is outside?"""
-        if not one.origins & self.access.index.origins:
-            return False
-        if self.is_counted:
-            return True
-        if one.bound is None:
-            return one.name in ("lt", "le", "gt", "ge")
-        if one.name in ("eq", "ne"):
-            return one.bound in self.values[self.is_outside]
-        return one.bound >= self.last or one.bound <= 0
-
-
-def _says_mode(op: TracedOp) -> bool:
-    """Does the line say what happens to them: mode="drop"? A package's own line is its own concern."""
-    where = where_of(op.line)
-    tree = tree_of(where[0]) if where is not None else None
-    if where is None or tree is None or owner_of(where[0]) != "user":
-        return True
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, where[1]))
-    return any(keyword.arg == "mode" for node in nodes for keyword in node.keywords)
-
-
-@traced_rule("out-of-bounds-index", "are indices within their axes?", "warning")
-def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
-    given = inputs_of_call(e)
-    found = KnownIndices(program, [*(value.const for value in program.consts), *given])
-    if not found.accesses:
-        raise NotApplicable("it indexes nothing by integers that are known from one call")
-    names = [*(f"constant {i}" for i in range(len(program.consts))), *name_inputs(e, len(given))]
-    for access in found.accesses:
-        one = _Outside(access, *np.unique(access.index.array.astype(np.int64), return_counts=True))
-        n_outside, op = int(one.counts[one.is_outside].sum()), access.op
-        if not n_outside or op.is_backward or one.is_meant(found.comparisons):
-            continue
-        given = " and ".join(names[i] for i in sorted(i for i in access.index.origins if isinstance(i, int)))
-        low, high, length, width = int(one.values.min()), int(one.values.max()), access.length, access.width
-        axis = f"axis {access.axis} of {access.array.spec} has {length} elements"
-        taken = f", and {width} are taken from each index on" if width > 1 else ""
-        seen = [
-            f"indices of {given or 'a counter'} are {low} to {high} {'at one call' if given else 'in each call'}",
-            f"{axis}{taken}: indices are 0 to {one.last}",
-            f"{n_outside} of {int(one.counts.sum())} lie outside: {_done(one)}, without an error",
-        ]
-        if access.index.is_set and given:
-            seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
-        begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
-        yield Match(op, f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high))
-
-
-def _done(one: _Outside) -> str:
-    """A sentence on how JAX treats such an index."""
-    mode = str(one.op.params.get("mode", "CLIP"))
-    if one.op.name == "eq":
-        return "their rows are all 0"
-    if one.is_write and one.op.name != "dynamic_update_slice" and "CLIP" not in mode:
-        return "what would be written there is dropped"
-    if one.is_write:
-        return "JAX writes at the nearest index that is within"
-    return (
-        "JAX gives NaN for them, or the lowest integer"
-        if "FILL" in mode
-        else "JAX reads at the nearest index that is within instead"
-    )
-
-
-def _advise(one: _Outside, given: str, low: int, high: int) -> str:
-    length, width = one.access.length, one.access.width
-    if one.is_from_one and given:
-        advice = f"Indices begin at 0: take {given} - 1."
-    elif width > 1:
-        advice = f"Let the last index be {one.last}, the length less the {width} that are taken, or pad the axis."
-    elif not given:
-        advice = f"Let it end at {one.last}, or wrap it with % {length}."
-    else:
-        longer = f", or make the axis {high + 1} long" if low >= 0 else ""
-        advice = f"Look at how the numbers in {given} are made{longer}."
-    how = '.add(v, mode="drop")' if one.is_write else '.get(mode="fill", fill_value=0)'
-    return advice if one.op.name == "eq" else f"{advice} If you mean it, say so: x.at[i]{how}."

@@ -1,4 +1,4 @@
-"""Functions that JAX cannot trace, or that do something else than giving a result while it traces them."""
+"""Functions that JAX cannot trace, or that depend on more than their arguments, or do more than giving a result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchax.auditing.evidence import Evidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.recorder.hooks import DEBUGGING
 from benchax.auditing.rule import NotApplicable, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import Source, calls, holds, tree_of, where_of
 from benchax.auditing.traced import program_of
@@ -31,6 +32,7 @@ from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
+from benchax.units import count
 
 # ---- branch-on-value, not-traceable ----------------------------------------------------------------------------------
 
@@ -361,3 +363,39 @@ def _library(ops: Sequence[TracedOp]) -> str:
 
 def _is_users(line: str) -> bool:
     return owner_of(line.rpartition(":")[0]) == "user"
+
+
+@rule("debug-settings", "are JAX's settings for debugging off?", "warning", of="program")
+def debug_settings(e: ProgramEvidence) -> Iterable[Finding]:
+    """Finds JAX's settings for debugging that were left on."""
+    for name, where in e.settings.items():
+        variable = name.upper()
+        source = "set at this line" if where else f"set by {variable}, or by an installed package"
+        yield debug_settings.finding(
+            f"{name} is on: {DEBUGGING[name]}",
+            [f"it was on when the program ended, {source}", "gain not measured: the program runs once, as it is"],
+            f"Turn it off once the mistake is found. To look for one again: {variable}=1 python train.py.",
+            where=where_of(where) if where else None,
+        )
+
+
+@rule("stale-value", "is all that changes passed as an argument?", "warning", of="program")
+def stale_value(e: ProgramEvidence) -> Iterable[Finding]:
+    """Finds globals, closures and attributes that have changed since they were compiled in."""
+    _ = e.lines  # raises if calls are not seen
+    told = set[tuple[str, str]]()
+    for event in e.log.of("stale"):
+        name, change, call = event.note
+        if (event.by, name) in told:
+            continue
+        told.add((event.by, name))
+        yield stale_value.finding(
+            f"{event.by} was compiled with {name} as it was, and {name} has changed since",
+            [
+                f"{name} went {change}; seen at call {count(call)} of the program",
+                "a compiled call runs no Python: it reads globals, closures and attributes once, when it is traced",
+            ],
+            f"Pass {name} to {event.by} as an argument, and return it if the function changes it. If it must be a "
+            "constant of the program, jit the function again (or make it a static argument) when it changes.",
+            where=where_of(event.where),
+        )

@@ -1,11 +1,8 @@
-"""Indices of a program that are known before it runs: from its integer arguments, constants and counters of loops.
-
-Operations on integers with known operands are computed. If a loop or an unknown index takes a value out of a known
-array, the result is a known set of values. It stays one through operations that keep or shift each value.
-"""
+"""Indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,8 +10,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.input_names import name_inputs
+from benchax.auditing.rule import NotApplicable
+from benchax.auditing.rules.numbers import inputs_of_call
+from benchax.auditing.syntax import holds, tree_of, where_of
+from benchax.auditing.traced import Match, traced_rule
 from benchax.program.evaluate import bind
 from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value
+from benchax.source_files import owner_of
 
 MOVES = KEEPS | {"broadcast_in_dim", "rev"}
 SELECTS = ("gather", "dynamic_slice")
@@ -229,3 +233,135 @@ def _make_of_sets(op: TracedOp, reads: Sequence[KnownIndex | None], origins: fro
     typed = [column.astype(value.dtype) for column, value in zip(columns, op.reads, strict=True)]
     made = np.asarray(op.equation.primitive.bind(*typed, **op.params))
     return KnownIndex(made, origins, sets[0].layout, any(one.is_mixed for one in sets))
+
+
+MOST_ROWS_UNUSED, LEAST_NUMBERS = 0.1, 3
+"""Numbers from 1 to n are indices that begin at 1 if at most this share of them is missing when they are written to.
+When they are read, there must be at least this many different ones."""
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """An access, with its different indices and how often each is there."""
+
+    access: IndexAccess
+    values: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def op(self) -> TracedOp:
+        return self.access.op
+
+    @property
+    def last(self) -> int:
+        """The highest index within."""
+        return self.access.length - self.access.width
+
+    @property
+    def is_outside(self) -> np.ndarray:
+        return (self.values < 0) | (self.values > self.last)
+
+    @property
+    def is_write(self) -> bool:
+        return self.op.name not in ("gather", "dynamic_slice", "eq")
+
+    @property
+    def is_counted(self) -> bool:
+        """Has the program itself counted them: an arange, or the counter of a loop?"""
+        return all(isinstance(origin, str) for origin in self.access.index.origins)
+
+    @property
+    def is_from_one(self) -> bool:
+        """Are they numbers from 1 to n, all of them, or most if they are written to?"""
+        if self.access.width != 1 or self.values.min() != 1 or self.values.max() != self.access.length:
+            return False
+        return len(self.values) >= ((1 - MOST_ROWS_UNUSED) * self.access.length if self.is_write else LEAST_NUMBERS)
+
+    def is_meant(self, comparisons: Sequence[IndexComparison]) -> bool:
+        if _says_mode(self.op) or any(map(self._is_mask, comparisons)):
+            return True
+        # One number that is no row, next to others that are, is padding. So is -1.
+        outside = self.values[self.is_outside]
+        is_padding = len(outside[outside != -1]) <= 1 and self.counts.sum() > 1 and not self.is_counted
+        return is_padding and not self.is_from_one
+
+    def _is_mask(self, one: IndexComparison) -> bool:
+        """Can the program use this comparison to leave out what is outside?"""
+        if not one.origins & self.access.index.origins:
+            return False
+        if self.is_counted:
+            return True
+        if one.bound is None:
+            return one.name in ("lt", "le", "gt", "ge")
+        if one.name in ("eq", "ne"):
+            return one.bound in self.values[self.is_outside]
+        return one.bound >= self.last or one.bound <= 0
+
+
+def _says_mode(op: TracedOp) -> bool:
+    """Does the line say what happens to them: mode="drop"? A package's own line is its own concern."""
+    where = where_of(op.line)
+    tree = tree_of(where[0]) if where is not None else None
+    if where is None or tree is None or owner_of(where[0]) != "user":
+        return True
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, where[1]))
+    return any(keyword.arg == "mode" for node in nodes for keyword in node.keywords)
+
+
+@traced_rule("out-of-bounds-index", "are indices within their axes?", "warning")
+def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+    """Finds indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
+    given = inputs_of_call(e)
+    found = KnownIndices(program, [*(value.const for value in program.consts), *given])
+    if not found.accesses:
+        raise NotApplicable("it indexes nothing by integers that are known from one call")
+    names = [*(f"constant {i}" for i in range(len(program.consts))), *name_inputs(e, len(given))]
+    for access in found.accesses:
+        one = _Outside(access, *np.unique(access.index.array.astype(np.int64), return_counts=True))
+        n_outside, op = int(one.counts[one.is_outside].sum()), access.op
+        if not n_outside or op.is_backward or one.is_meant(found.comparisons):
+            continue
+        given = " and ".join(names[i] for i in sorted(i for i in access.index.origins if isinstance(i, int)))
+        low, high, length, width = int(one.values.min()), int(one.values.max()), access.length, access.width
+        axis = f"axis {access.axis} of {access.array.spec} has {length} elements"
+        taken = f", and {width} are taken from each index on" if width > 1 else ""
+        seen = [
+            f"indices of {given or 'a counter'} are {low} to {high} {'at one call' if given else 'in each call'}",
+            f"{axis}{taken}: indices are 0 to {one.last}",
+            f"{n_outside} of {int(one.counts.sum())} lie outside: {_done(one)}, without an error",
+        ]
+        if access.index.is_set and given:
+            seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
+        begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
+        yield Match(op, f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high))
+
+
+def _done(one: _Outside) -> str:
+    """A sentence on how JAX treats such an index."""
+    mode = str(one.op.params.get("mode", "CLIP"))
+    if one.op.name == "eq":
+        return "their rows are all 0"
+    if one.is_write and one.op.name != "dynamic_update_slice" and "CLIP" not in mode:
+        return "what would be written there is dropped"
+    if one.is_write:
+        return "JAX writes at the nearest index that is within"
+    return (
+        "JAX gives NaN for them, or the lowest integer"
+        if "FILL" in mode
+        else "JAX reads at the nearest index that is within instead"
+    )
+
+
+def _advise(one: _Outside, given: str, low: int, high: int) -> str:
+    length, width = one.access.length, one.access.width
+    if one.is_from_one and given:
+        advice = f"Indices begin at 0: take {given} - 1."
+    elif width > 1:
+        advice = f"Let the last index be {one.last}, the length less the {width} that are taken, or pad the axis."
+    elif not given:
+        advice = f"Let it end at {one.last}, or wrap it with % {length}."
+    else:
+        longer = f", or make the axis {high + 1} long" if low >= 0 else ""
+        advice = f"Look at how the numbers in {given} are made{longer}."
+    how = '.add(v, mode="drop")' if one.is_write else '.get(mode="fill", fill_value=0)'
+    return advice if one.op.name == "eq" else f"{advice} If you mean it, say so: x.at[i]{how}."

@@ -1,0 +1,375 @@
+"""Rules about the compiled program: its constants, donated arguments, copies, loops, and pages of memory."""
+
+from __future__ import annotations
+
+import linecache
+import mmap
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchax.auditing.evidence import Evidence
+from benchax.auditing.places import jitted_at
+from benchax.auditing.rule import Gain, NotApplicable, list_some, rule, try_variant, with_bytes
+from benchax.auditing.syntax import where_of
+from benchax.auditing.traced import program_of
+from benchax.errors import NotAvailable, NotMeasured
+from benchax.experiments.variants.donate import Donate
+from benchax.inspecting.inspect import inspect_case
+from benchax.program.hlo import Instruction
+from benchax.program.hlo_module import Module, attributes, parse
+from benchax.program.index import Value
+from benchax.results.audit import Finding
+from benchax.results.inspection import Counts
+from benchax.units import count, number, percent, plural, seconds, size
+
+LARGE_BYTES = 1 << 20
+"""Smaller arrays come from the allocator's own stock and cost almost nothing."""
+DEAR_BYTES = 1 << 23
+"""Below `LARGE_BYTES`, a constant has no measurable cost; below this it is an info. Each MiB takes 5 to 10 ms of
+compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
+
+
+@rule("captured-constants", "does it close over large arrays?", "warning")
+def captured_constants(e: Evidence) -> Iterable[Finding]:
+    """Finds large arrays that a function closes over: they become constants of the program."""
+    constants = e.inspection.constants
+    captured = constants.captured if constants else None
+    if captured is None:
+        raise NotMeasured(e.inspection.why_absent("constants.captured") or "the jaxpr cannot be reached")
+    large = [c for c in captured if c.size_bytes >= LARGE_BYTES]
+    if not large:
+        return
+    total = sum(c.size_bytes for c in large)
+    used = [f"{c.spec}, {size(c.size_bytes)}{f', first used at {c.where}' if c.where else ''}" for c in large]
+    seen = list_some(used)
+    if e.inspection.stablehlo is not None:
+        seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
+    kept = constants.baked_in_bytes if constants else None
+    if kept is not None:
+        seen.append(f"the compiled program holds {size(kept)} of constants")
+    yield captured_constants.finding(
+        f"closes over {plural(len(large), 'array')} of {size(total)}",
+        seen,
+        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
+        "by each compiled program apart from the array itself, and computed with while compiling.",
+        where=e.def_where,
+        severity="info" if total < DEAR_BYTES else None,
+    )
+
+
+LARGE_COPY = 8 << 20
+"""The size of the results that come back at each call. Copying this much takes a tenth of a millisecond or more, in
+calls that can take less."""
+UPDATES = {"scatter": 2, "scatter-add": 2, "dynamic_update_slice": 1}
+"""Operations that change a part of their first operand, and the position of that part."""
+PART_OF_WHOLE = 16
+"""The part is at most so small a share of the whole."""
+
+
+@rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
+def donation_possible(e: Evidence) -> Iterable[Finding]:
+    """Finds arguments that could be donated: an output has their shape, dtype and sharding."""
+    asked = e.inspection.donation
+    if asked is not None and asked.arguments:
+        raise NotApplicable("it donates arguments as it is")
+    try:
+        variant = Donate(held=e.held_arguments).change(e.case, seed=e.seed).case
+    except NotAvailable as error:
+        raise NotApplicable(error.problem) from error
+    donation = inspect_case(variant).donation
+    if donation is None or donation.aliased_bytes is None:
+        raise NotMeasured("it is not told which donated arguments would be used")
+    taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
+    saved = sum(a.size_bytes for a in taken)
+    if saved < LARGE_BYTES:
+        raise NotApplicable(f"nothing is donated, and {size(saved)} is all that could be: too little to speak of")
+    seen = list_some([f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken])
+    result = try_variant(e, "donated", variant)
+    # It happens: donating saved an FFT 2 MiB, and its calls were slower (docs/about/field-notes.md).
+    if result.comparison is not None and result.comparison.verdict == "slower":
+        raise NotApplicable(f"nothing is donated, and donating {size(saved)} would not pay: {result.sentence}")
+    named = ", ".join(str(argument) for argument in variant.donate)
+    copied = _copied_bytes(e)
+    if copied >= LARGE_COPY:
+        seen.append(f"{size(copied)} of them are copied as a whole in each call, to change a part")
+    yield donation_possible.finding(
+        f"copies {size(copied)} in each call, to change a part of it"
+        if copied >= LARGE_COPY
+        else f"{size(saved)} of its arguments could be donated",
+        [*seen, result.sentence],
+        f"If the caller needs them no more afterwards, donate them (arguments {named}): "
+        "jax.jit(f, donate_argnums=...). A donated array cannot be read again.",
+        related=[*jitted_at(e.def_where, e.case.id.name), ("defined here", e.def_where)],
+        severity="warning" if copied >= LARGE_COPY else None,
+        gain=with_bytes(result.gain, saved, f"measured: {size(saved)} less in the compiler's plan"),
+    )
+
+
+def _copied_bytes(e: Evidence) -> int:
+    """Bytes of results that its program gives back to it, and that are an argument with a part of it changed."""
+    inputs, outputs = program_of(e).inputs, program_of(e).outputs
+    pairs = [(inputs[at], outputs[result]) for at, result in e.carried.positions if result < len(outputs)]
+    return sum(given.size_bytes for given, output in pairs if _is_updated(given, output))
+
+
+def _is_updated(given: Value, output: Value) -> bool:
+    value = output
+    while (op := value.maker) is not None and op.name in UPDATES:
+        if PART_OF_WHOLE * op.reads[UPDATES[op.name]].size_bytes > value.size_bytes:
+            return False
+        value = op.reads[0]
+    return value is given and value is not output
+
+
+TINY_BYTES = 1 << 10
+"""Less than this in vain, such as a key or a counter, is not reported. Less than `LARGE_BYTES` is an info."""
+
+
+@rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
+def donation_unused(e: Evidence) -> Iterable[Finding]:
+    """Finds arguments that were donated in vain: no output reuses their memory."""
+    donation = e.inspection.donation
+    if donation is None:
+        raise NotMeasured(e.inspection.why_absent("donation") or "it is not told what is donated")
+    if not donation.arguments:
+        raise NotApplicable("it donates no argument")
+    unknown = [a for a in donation.arguments if a.is_aliased is None]
+    unused = [a for a in donation.arguments if a.is_aliased is False]
+    if not unused:
+        if unknown:
+            raise NotMeasured(unknown[0].why_not or "it is not told which donated arguments were used")
+        return
+    lost = sum(a.size_bytes for a in unused)
+    if lost < TINY_BYTES:
+        return
+    seen = list_some([f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused])
+    seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
+    yield donation_unused.finding(
+        f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
+        seen,
+        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
+        "array either way where a backend frees it, and memory is not saved.",
+        where=e.def_where,
+        severity="info" if lost < LARGE_BYTES else None,
+    )
+
+
+@rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
+def materialised_broadcast(e: Evidence) -> Iterable[Finding]:
+    """Finds arrays that hold the same numbers many times over: inputs, and broadcasts that the compiler keeps."""
+    yield from _repeated_inputs(e)
+    yield from _kept_broadcasts(e)
+
+
+def _repeated_inputs(e: Evidence) -> Iterable[Finding]:
+    args, kwargs = e.given
+    leaves = [
+        *jax.tree_util.tree_leaves_with_path(dict(enumerate(args))),
+        *jax.tree_util.tree_leaves_with_path(dict(kwargs)),
+    ]
+    for i, (path, leaf) in enumerate(leaves):
+        if not _is_large(leaf) or not _rows_are_equal(np.asarray(leaf)):
+            continue
+        n = leaf.shape[0]
+        place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
+        saved = leaf.nbytes - leaf.nbytes // n
+        yield materialised_broadcast.finding(
+            f"{place} holds one array {n} times",
+            [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
+            "Give it once, and let vmap repeat it: in_axes=None for this argument; or rely on broadcasting. "
+            "If it is equal by chance, ignore this.",
+            where=e.def_where,
+            gain=Gain(f"estimated: {size(saved)}", bytes=saved),
+        )
+
+
+def _kept_broadcasts(e: Evidence) -> Iterable[Finding]:
+    buffers = e.inspection.buffers
+    if buffers is None or e.inspection.hlo is None:
+        raise NotMeasured(e.inspection.why_absent("buffers") or "the compiled program cannot be read")
+    copying = _broadcasts(parse(e.inspection.hlo))
+    values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
+    held = [v for v in values if v.size_bytes >= LARGE_BYTES and v.name in copying]
+    if not held:
+        return
+    held.sort(key=lambda value: -value.size_bytes)
+    seen = [
+        f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
+        for value in held
+    ]
+    yield materialised_broadcast.finding(
+        f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
+        list_some(seen),
+        "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
+        "smaller array where it can take one, or return the small array and broadcast where it is used.",
+        where=where_of(held[0].source) or e.def_where,
+    )
+
+
+def _is_large(leaf: Any) -> bool:
+    is_array = isinstance(leaf, np.ndarray) or (isinstance(leaf, jax.Array) and leaf.is_fully_addressable)
+    is_data = is_array and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return is_data and leaf.nbytes >= LARGE_BYTES and leaf.ndim >= 2 and leaf.shape[0] > 1
+
+
+def _rows_are_equal(array: np.ndarray) -> bool:
+    """All rows equal the first, and a row is no constant: zeros and ones are no copies of anything."""
+    first = array[0]
+    # The second row is looked at first: in most arrays it differs, and the rest, a pass over all of it, is spared.
+    return bool((array[1] == first).all() and (first != first.flat[0]).any() and (array == first).all())
+
+
+def _broadcasts(module: Module) -> set[str]:
+    """Names of instructions that do nothing but broadcast an array; of a number, such as zeros, is no copying."""
+    return {
+        instruction.name
+        for computation in module.computations.values()
+        for instruction in computation.instructions
+        if _copies_array(module, instruction)
+    }
+
+
+def _copies_array(module: Module, instruction: Instruction) -> bool:
+    if instruction.opcode == "fusion":
+        inside = [c for key, c in module.called_computations(instruction) if key == "calls"]
+        parts = [i for c in inside for i in c.instructions if i.opcode not in ("parameter", "bitcast", "copy")]
+        return len(parts) == 1 and _copies_array(module, parts[0])
+    return instruction.opcode == "broadcast" and attributes(instruction).get("dimensions", "{}") != "{}"
+
+
+LEAST_FLOP_RATIO = 1.1
+
+
+@rule("scan-flops", "does XLA's FLOP count leave out iterations of loops?", "info")
+def scan_flops(e: Evidence) -> Iterable[Finding]:
+    """Finds loops, whose bodies XLA's own cost analysis counts once."""
+    if e.why_not_called and not _asks_for_counts(e):
+        raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
+    counts, cost = e.inspection.counts, e.inspection.xla_cost
+    if counts is None or cost is None:
+        raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
+    if not counts.loops:
+        raise NotApplicable("the compiled program has no loop")
+    if counts.flops is None or not cost.flops:
+        raise NotMeasured("there is no FLOP count to compare with")
+    # Of programs without loops both counts agree within 1 %: a tenth more is no other way of counting.
+    if counts.flops < LEAST_FLOP_RATIO * cost.flops:
+        return
+    unknown = [loop for loop in counts.loops if loop.trips is None]
+    least = "at least " if unknown or not counts.is_exact else ""
+    yield scan_flops.finding(
+        f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
+        [
+            *list_some(_loops(counts), what="loops"),
+            f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
+        ],
+        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
+        "compiled.cost_analysis(), which counts the body of a loop once.",
+        where=e.def_where,
+    )
+
+
+def _asks_for_counts(e: Evidence) -> bool:
+    """Does the file of a function that belongs to a program name XLA's analysis?"""
+    return e.def_where is not None and any("cost_analysis" in line for line in linecache.getlines(e.def_where[0]))
+
+
+def _loops(counts: Counts) -> list[str]:
+    trips = ["an unknown number of" if loop.trips is None else count(loop.trips) for loop in counts.loops]
+    return [
+        f"{loop.name}: {n} iterations{f' ({loop.op_name})' if loop.op_name else ''}"
+        for loop, n in zip(counts.loops, trips, strict=True)
+    ]
+
+
+try:
+    import resource
+except ImportError:  # Windows, which does not tell
+    resource = None
+
+FRESH_BYTES = 32 << 20
+"""glibc maps larger blocks again each time (its M_MMAP_THRESHOLD grows up to this)."""
+FAULTING_CALLS = 3
+FAULTED_SHARE = 0.5
+"""The share of the pages of the outputs that must have been faulted in."""
+
+OF_OUTPUTS = (
+    "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or return "
+    "less: a sum, a slice, a narrower dtype."
+)
+OF_TEMPORARIES = (
+    "It returns little; what is large lives only inside of the call. Work in parts, so that temporaries stay below "
+    f"{size(FRESH_BYTES)}: jax.lax.map(f, xs, batch_size=...), or a scan over parts. benchax inspect names the lines "
+    "that make them."
+)
+
+
+@rule("page-faulting-output", "do its outputs need new pages in each call?", "info")
+def page_faulting_output(e: Evidence) -> Iterable[Finding]:
+    """Finds outputs so large that each call gets new pages from the system, and pays for each page (CPU)."""
+    if e.platform != "cpu":
+        raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
+    memory = e.inspection.memory
+    if memory is None or memory.output_bytes is None:
+        raise NotMeasured("the compiler does not tell the size of the outputs")
+    # Temporaries are as new as outputs. What an output takes over from a donated argument has its pages already.
+    fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)
+    if fresh < FRESH_BYTES:
+        return
+    faults = _faults_per_call(e)
+    expected = fresh / mmap.PAGESIZE
+    # The size alone proves nothing, since the allocator's threshold moves: counted faults do.
+    if faults < FAULTED_SHARE * expected:
+        return
+    # From one thread, where XLA may touch from several: so the gain is an estimate, and "up to".
+    touching = _touching_s(fresh)
+    run = e.measurement.find_summary()
+    # What is gained is a part of the call, whatever touching the pages from one thread takes.
+    gained = touching if run is None else min(touching, run.median_s)
+    returned = memory.output_bytes - (memory.alias_bytes or 0)
+    is_returned = returned >= FAULTED_SHARE * fresh
+    what = "outputs and temporaries" if returned >= FRESH_BYTES else "temporaries"
+    whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
+    yield page_faulting_output.finding(
+        f"{size(fresh)} of {what} are new pages in each call",
+        [
+            f"{count(faults)} page faults per call; {size(fresh)} are {count(expected)} pages",
+            f"touching as many new pages takes {seconds(touching)} here{whole}",
+            f"that is {percent(min(1.0, faults / expected))} of its pages",
+        ],
+        OF_OUTPUTS if is_returned else OF_TEMPORARIES,
+        where=e.def_where,
+        gain=Gain(f"estimated: up to {seconds(gained)} per call", gained),
+    )
+
+
+def _faults_per_call(e: Evidence) -> float:
+    """Minor page faults of this process, of warm calls. Results are dropped before the next call."""
+    if resource is None:
+        raise NotMeasured("this system does not tell page faults")
+    call = e.prepared.program.call
+    # All inputs before the first count: making them faults pages in as well.
+    calls = [e.fresh_inputs() for _ in range(FAULTING_CALLS + 1)]
+    before = 0
+    for i, (args, kwargs) in enumerate(calls):
+        if i == 1:  # the first one warms up
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        jax.block_until_ready(call(*args, **kwargs))
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / FAULTING_CALLS
+
+
+def _touching_s(size_bytes: int) -> float:
+    """Writes a byte into each page of this much new memory, in Python's own fastest way, and returns the quickest of
+    three times."""
+    best = float("inf")
+    for _ in range(3):
+        # Mapped anew each time, as glibc maps such an output: memory of Python's own would have its pages already.
+        with mmap.mmap(-1, size_bytes) as pages:
+            begun = perf_counter()
+            pages[:: mmap.PAGESIZE] = bytes(-(-size_bytes // mmap.PAGESIZE))
+            best = min(best, perf_counter() - begun)
+    return best
