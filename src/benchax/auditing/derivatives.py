@@ -7,19 +7,15 @@ it is a row of an identity matrix too.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from benchax.auditing.bindings import calls_on
-from benchax.auditing.syntax import binding_of, callee_name, tree_of, where_of
 from benchax.program.index import KEEPS, Body, TracedOp, Value
 from benchax.program.jaxpr import names
 from benchax.program.patterns import identity_axes
-from benchax.results.audit import Where
 
 MOVES = {*KEEPS, "convert_element_type", "neg", "split"}
 """Operations that can come between an identity and a derivative, or between its last operation and its reader."""
@@ -174,23 +170,3 @@ def _most_trips(body: Body) -> float:
         return body.trips or 1
     below = [op.reads for op in body.op.bodies[1].ops if op.name == "lt" and op.reads[0].is_of(jnp.integer)]
     return min((bound.number for _, bound in below if bound.number is not None), default=math.inf)
-
-
-def where_made(basis: TracedOp) -> tuple[Where | None, Where | None]:
-    """The line that makes the derivative and the line that calls it, which are often one.
-
-    JAX reports only the call. The line that binds the called function can make the derivative, `slope =
-    jax.jacfwd(cost)`. Otherwise it is the only line of the file that names a function which makes derivatives.
-    """
-    called = where_of(basis.line)
-    tree = tree_of(called[0]) if called is not None else None
-    if called is None or tree is None:
-        return called, called
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name))
-    lines = {node.lineno for node in nodes if getattr(node, "attr", getattr(node, "id", "")) in MAKERS}
-    bound = {
-        one.lineno for call in calls_on(tree, called[1]) if (one := binding_of(tree, callee_name(call), called[1]))
-    }
-    # A variable can be called like a function of JAX: `jacobian = jax.jacrev(residuals)`.
-    named = bound & lines or {called[1]} & lines or lines
-    return (called[0], named.pop()) if len(named) == 1 else called, called

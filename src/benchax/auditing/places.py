@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from benchax.auditing.syntax import (
     callee_name,
     calls,
+    calls_on,
     def_of,
     holds,
     jits_of_new_functions,
@@ -45,7 +46,11 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
     names = _NAMES.findall(path)
     if called is None or tree is None or not names:
         return []
-    given = [arg for call in _calls_on(tree, called[1]) for arg in _arguments(tree, call, function, names[0])]
+    given = [
+        arg
+        for call in sorted(calls_on(tree, called[1]), key=lambda node: (node.end_lineno or 0) - node.lineno)
+        for arg in _arguments(tree, call, function, names[0])
+    ]
     # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`.
     lines = [line for name in reversed(names[1:]) for line in _lines_that_set(tree, name)]
     waiting = [(name, called[1]) for node in given for name in _names_in(node)]
@@ -90,13 +95,18 @@ def jitted_around(called: Where | None, defined: Where | None, function: str) ->
     return [*jits, *(place for _, line in jits for place in callers_of(line, "made by this call"))]
 
 
+def named_at(near: Where | None, label: str, *names: str) -> list[Place]:
+    """The lines of a file that name one of these, as code or as a text; those nearest to a line of it."""
+    tree = tree_of(near[0]) if near is not None else None
+    if tree is None or near is None:
+        return []
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name | ast.Constant)]
+    lines = [node.lineno for node in found if (last_name(node) or getattr(node, "value", None)) in names]
+    return [(label, (near[0], line)) for line in _nearest(lines, near[1])]
+
+
 def _nearest(lines: Sequence[int], near: int) -> list[int]:
     return sorted(sorted(set(lines) - {near}, key=lambda line: abs(line - near))[:MOST])
-
-
-def _calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, line)]
-    return sorted(found, key=lambda node: (node.end_lineno or 0) - node.lineno)
 
 
 def _arguments(tree: ast.AST, call: ast.Call, function: str, name: str) -> Iterator[ast.expr]:

@@ -175,6 +175,10 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and callee_name(node) in names)
 
 
+def calls_on(tree: ast.AST, line: int) -> Iterator[ast.Call]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, line))
+
+
 def jits_of_new_functions(tree: ast.AST) -> Iterator[ast.Call]:
     """jax.jit(lambda …), jax.jit(partial(…)), and jax.jit(f) of an f that is made inside of `tree`."""
     made = set(_made_in(tree))

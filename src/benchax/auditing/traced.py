@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.places import Place
 from benchax.auditing.rule import Gain, Rule, gain_of_part, try_variant, with_bytes
 from benchax.auditing.syntax import where_of
 from benchax.case import make_case
@@ -61,6 +62,8 @@ class Match:
     """None: the rule's own."""
     at: Where | None = None
     """None: the line of the operation."""
+    related: Sequence[Place] = ()
+    """Other lines that have to do with it."""
 
 
 Query = Callable[[TracedProgram, Evidence], Iterable[Match]]
@@ -118,7 +121,9 @@ def _finding(made: Rule, e: Evidence, found: Match) -> Finding:
     if found.bytes_saved:
         gain = with_bytes(gain, found.bytes_saved, f"estimated: at most {size(found.bytes_saved)} of memory")
     where = found.at or where_of(found.op.line) or e.def_where
-    return made.finding(found.title, seen, found.advice, where=where, gain=gain, severity=found.severity)
+    return made.finding(
+        found.title, seen, found.advice, where=where, related=found.related, gain=gain, severity=found.severity
+    )
 
 
 def program_of(e: Evidence) -> TracedProgram:

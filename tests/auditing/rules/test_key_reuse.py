@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 ID = "key-reuse"
+SECOND_NAME = "def draw(key):\n    k, l = key, key\n    a = jax.random.normal(k)\n    return a + jax.random.normal(l)\n"
 KEYS = [jax.random.key(0), jax.random.PRNGKey(0)]
 
 
@@ -119,12 +120,20 @@ def whole_loop(step: Any) -> Any:
         (draw_of_closure, draw_of_closure, 2),
     ],
 )
-def test_of_a_loop_the_line_is_named_that_takes_the_key_out_of_a_carry_or_a_closure(
-    ask_about: Any, fn: Any, chooses: Any, line: int
-) -> None:
+def test_of_a_loop_each_line_on_the_way_to_the_draw_is_named(ask_about: Any, fn: Any, chooses: Any, line: int) -> None:
     finding = ask_about(ID, fn, jnp.ones(3), KEYS[0]).one
 
-    assert finding.where == (__file__, chooses.__code__.co_firstlineno + line)
+    assert (__file__, chooses.__code__.co_firstlineno + line) in finding.lines
+
+
+def test_a_second_name_of_a_key_is_named(ask_about: Any, tmp_path: Path) -> None:
+    file, made = tmp_path / "model.py", dict[str, Any](jax=jax)
+    file.write_text(SECOND_NAME)
+    exec(compile(SECOND_NAME, str(file), "exec"), made)
+
+    finding = ask_about(ID, made["draw"], KEYS[0]).one
+
+    assert {(str(file), line) for line in (2, 3, 4)} <= set(finding.lines)
 
 
 def test_of_two_uses_inside_of_one_function_the_second_call_of_it_is_named(ask_about: Any) -> None:

@@ -47,13 +47,13 @@ def test_the_share_the_memory_and_the_line_that_asks_for_it_are_told(ask_about: 
     assert finding.where == (__file__, scanned.__code__.co_firstlineno + 2)
 
 
-def test_the_only_use_in_a_file_is_the_line(ask_about: Any, tmp_path: Path) -> None:
+def test_uses_in_the_file_are_named(ask_about: Any, tmp_path: Path) -> None:
     text = "def block(h, w):\n    return h + jnp.tanh(h @ w)\nblock = jax.remat(block)\n"
     (tmp_path / "model.py").write_text(text + "def call(h, w):\n    return block(h, w)\n")
     made = {"jax": jax, "jnp": jnp}
     exec(compile((tmp_path / "model.py").read_text(), str(tmp_path / "model.py"), "exec"), made)
 
-    assert ask_about(ID, scanned(made["call"]), WS, X).one.where == (str(tmp_path / "model.py"), 3)
+    assert (str(tmp_path / "model.py"), 3) in ask_about(ID, scanned(made["call"]), WS, X).one.lines
 
 
 def test_uses_one_after_another_are_counted_together(ask_about: Any) -> None:

@@ -43,7 +43,7 @@ def test_the_share_the_names_and_the_line_in_the_function_are_told(ask_about: An
     assert finding.title.endswith(" % of its operations are for results that are read in few steps")
     assert finding.seen[0] == f"m of the call at {parts['called_at']}: read where i % 50 == 0, at line 3"
     assert "eigh" in " ".join(finding.seen)
-    assert finding.where == (__file__, with_spectrum.__code__.co_firstlineno + 2)
+    assert (__file__, with_spectrum.__code__.co_firstlineno + 2) in finding.lines
 
 
 def test_a_loss_that_the_gradient_needs_anyway_is_fine(ask_about: Any, parts: Any) -> None:

@@ -98,11 +98,14 @@ def test_a_stack_of_which_little_is_used_is_found(ask_about: Any, fn: Any) -> No
     assert finding.gain.startswith("estimated: at most ")
 
 
-def test_it_names_what_the_body_returns_and_what_is_read(ask_about: Any) -> None:
+def test_it_names_the_scan_its_body_and_what_is_read(ask_about: Any) -> None:
     finding = ask_about(ID, last, X, W).one
 
     assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would do"
-    assert finding.where == (__file__, advance.__code__.co_firstlineno + 4)
+    assert finding.lines == [
+        (__file__, stack.__code__.co_firstlineno + 1),
+        (__file__, advance.__code__.co_firstlineno),
+    ]
     assert f"(slice at {__file__}:{last.__code__.co_firstlineno + 1})" in finding.seen[0]
     assert "holds the last step's" in finding.advice
 

@@ -10,7 +10,6 @@ from time import perf_counter
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.bindings import calls_on
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.places import Place
 from benchax.auditing.recorder.entered import EagerFunction, functions_to_jit
@@ -24,6 +23,7 @@ from benchax.auditing.syntax import (
     call_at,
     callee_name,
     calls,
+    calls_on,
     holds,
     innermost_loop,
     kind_of,

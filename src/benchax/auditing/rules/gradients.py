@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -11,19 +10,19 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchax.auditing.derivatives import MOVES, bases, count_vectors, where_made, whole_derivatives
+from benchax.auditing.derivatives import MAKERS, MOVES, bases, count_vectors, whole_derivatives
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
+from benchax.auditing.places import Place, named_at
 from benchax.auditing.recorder.log import Log, by_key, most_common
 from benchax.auditing.recorder.views import shared_uses
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
-from benchax.auditing.syntax import callee_name, last_name, tree_of, where_of
+from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import Match, program_of, traced_rule
 from benchax.errors import NotMeasured
 from benchax.program.index import FORWARD, Body, TracedOp, TracedProgram, Value, index
 from benchax.program.jaxpr import own_frames, own_line, user_line
 from benchax.results.audit import Finding, Where
-from benchax.source_files import owner_of
 from benchax.units import count, number, percent, size
 
 BEGINS = ("conv_general_dilated", "dot_general", "gather", "scan", "while")
@@ -263,7 +262,6 @@ def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             else "Use jax.grad instead of jax.jacfwd (jax.jacrev for an output that is no scalar): one pass for all "
             "inputs."
         )
-        where, called = where_made(found.basis)
         yield Match(
             found.basis,
             f"differentiates {ends[0]} by {ends[1]} in {mode} mode",
@@ -274,11 +272,14 @@ def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 ),
                 costs,
                 NOT_MEASURED,
-                *([f"called at {called[0]}:{called[1]}"] if called is not None and called != where else []),
             ],
             advice,
-            at=where,
+            related=_makers(found.basis),
         )
+
+
+def _makers(basis: TracedOp) -> list[Place]:
+    return named_at(where_of(basis.line), "a derivative is made here", *MAKERS)
 
 
 # ---- hessian-vector --------------------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             if columns < LEAST_COLUMNS or not (are_few or is_of_solver):
                 continue
             what, needs = _needed(vectors, is_of_solver)
-            made, last = where_made(basis)[0], matrix.readers[-1]
+            last = matrix.readers[-1]
             yield Match(
                 last,
                 f"makes {matrix.spec} of derivatives {what}",
@@ -315,7 +316,8 @@ def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
                 "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
                 severity="warning" if are_few else "info",
-                at=made if made is not None and owner_of(made[0]) == "user" else None,
+                at=where_of(basis.line),
+                related=[("the product is here", where_of(last.line)), *_makers(basis)],
             )
 
 
@@ -445,18 +447,9 @@ def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             ],
             "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
             "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable.",
-            at=_asked_at(where_of(line)) or where_of(line) or e.def_where,
+            at=where_of(line),
+            related=named_at(where_of(line), "asked for here", *REMATS),
         )
-
-
-def _asked_at(called: Where | None) -> Where | None:
-    """The one line of the file that asks for a checkpoint: a decorator, or a call."""
-    tree = tree_of(called[0]) if called is not None else None
-    nodes = list(ast.walk(tree)) if tree is not None else []
-    lines = {node.lineno for node in nodes if isinstance(node, ast.Call) and callee_name(node) in REMATS}
-    decorators = (one for node in nodes if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
-    lines |= {one.lineno for one in decorators if last_name(one) in REMATS}
-    return (called[0], lines.pop()) if called is not None and len(lines) == 1 else None
 
 
 # ---- residuals-dominate ----------------------------------------------------------------------------------------------

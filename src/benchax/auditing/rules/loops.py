@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.bindings import calls_on
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
-from benchax.auditing.syntax import callee_name, calls, def_of, scopes_around, tree_of, where_of
+from benchax.auditing.syntax import callee_name, calls, calls_on, scopes_around, tree_of, where_of
 from benchax.auditing.traced import Instead, Match, traced_rule
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
@@ -23,7 +22,6 @@ from benchax.program.index import ELEMENTWISE, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import equations
 from benchax.program.traced_work import COSTLY
 from benchax.results.audit import Finding, Where
-from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
 
 FEW_NEEDED = 8
@@ -438,7 +436,7 @@ def stacked_outputs(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             ),
             bytes_saved=total - needed,
             severity=None if op.work < MOST_WORK * total else "info",
-            at=_where_returned(op),
+            related=[("its body begins here", _where_defined(op))],
         )
 
 
@@ -458,30 +456,10 @@ def _describe(stack: Stack) -> str:
     return f"{stack.value.spec}, {size(stack.value.size_bytes)}, is read only for {', '.join(dict.fromkeys(used))}"
 
 
-def _where_returned(scan: TracedOp) -> Where | None:
-    """Where the body returns it: the user's `return`, or what is in it. None for `jax.lax.map`, and in a JAX that
-    doesn't report where a traced function is (0.6 to 0.10.2 do)."""
+def _where_defined(scan: TracedOp) -> Where | None:
+    """The first line of the body; None in a JAX that doesn't report it (0.6 to 0.10.2 do)."""
     info = getattr(scan.params["jaxpr"].jaxpr, "debug_info", None)
-    where = where_of(str(getattr(info, "func_src_info", "")).rpartition(" at ")[2])
-    function = def_of(tree_of(where[0]), where[1]) if where is not None and owner_of(where[0]) == "user" else None
-    if where is None or function is None:
-        return None
-    given = [function.body] if isinstance(function, ast.Lambda) else _returned(function.body)
-    value = given[0] if len(given) == 1 else None
-    is_pair = isinstance(value, ast.Tuple) and len(value.elts) == 2
-    at = value.elts[1] if isinstance(value, ast.Tuple) and is_pair else value
-    return (where[0], at.lineno) if at is not None else None
-
-
-def _returned(nodes: Sequence[ast.AST]) -> list[ast.expr]:
-    """The results of a function, without those of functions inside it."""
-    found: list[ast.expr] = []
-    for node in nodes:
-        if isinstance(node, ast.Return) and node.value is not None:
-            found.append(node.value)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            found += _returned(tuple(ast.iter_child_nodes(node)))
-    return found
+    return where_of(str(getattr(info, "func_src_info", "")).rpartition(" at ")[2])
 
 
 def _advance(x: jax.Array) -> jax.Array:

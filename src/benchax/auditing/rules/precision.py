@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,11 +11,11 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.input_names import name_inputs
-from benchax.auditing.origins import dtype_written_at, made_by
+from benchax.auditing.places import Place, made_at, named_at
 from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.recorder.views import Carried
 from benchax.auditing.rule import Gain, NotApplicable, list_some, probe, rule
-from benchax.auditing.syntax import calls, holds, tree_of, where_of
+from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import is_written, jaxpr_facts, program_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
@@ -195,8 +194,6 @@ def lost_difference(factor: float, weight: float, dtype: str) -> float:
 
 # ---- low-precision-accumulation --------------------------------------------------------------------------------------
 
-CREATORS = ("array", "asarray", "empty", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
-"""Functions that make arrays of a dtype which is given by name."""
 MANY = 256
 """Terms; from here on one more of the same size is less than half a digit of a sum in bf16."""
 ADVICE = (
@@ -255,12 +252,7 @@ def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Fi
 
 def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
     dtype, added, terms = each.dtype, each.added.line, int(each.terms)
-    begun, what = _beginning(e, each.start)
-    if each.start.literal is not None:  # such as `jnp.zeros(())`, which needs no equation
-        made = begun = _line_that_assigns(each)
-    else:
-        made = begun or _only_line_making(dtype, added)
-    written = dtype_written_at(where_of(made), dtype)
+    what, begun = _beginning(e, each.start)
     start, is_scatter = f"{each.start.spec}{what}", each.op.name in SCATTERS
     if each.calls:
         who = "calls in a loop add up"
@@ -279,25 +271,23 @@ def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
         more = f", {terms} terms for each element in all{share}" if terms != trips else ""
         seen = [f"a carry of {dtype}, {start}, to which each of {trips} iterations adds{more}, in the loop{each.op.at}"]
     seen += [f"added at {added}"] if added else []
-    if made and (made != begun or written not in (None, where_of(made))):
-        is_only = "the only line of that file which makes an array of" if made != begun else "begun in"
-        seen.append(f"{is_only} {dtype}: {made}")
     reason = "the function was not called" if e.why_not_called else why
     seen.append(
         f"{dtype} has {BITS[dtype]} bits: a sum of equal terms stops growing after {2 ** BITS[dtype]}; the error was "
         f"not measured, because {reason}"
     )
+    near = where_of(added or each.op.line) or e.def_where
     return low_precision_accumulation.finding(
         f"{who} {terms} terms{' for each element' if is_scatter and not each.calls else ''} in {dtype}",
         seen,
         ADVICE,
-        where=written or where_of(made) or where_of(added) or where_of(each.op.line) or e.def_where,
+        related=[*begun, ("added here", near), *named_at(near, "the dtype is named here", dtype)],
     )
 
 
 def _of_average(e: Evidence, each: StuckAverage) -> Finding:
     dtype, old = str(each.start.dtype), each.start
-    begun, what = _beginning(e, old)
+    what, begun = _beginning(e, old)
     seen = [
         f"{old.spec}{what} is multiplied by {each.factor:.6g}{each.multiplied.at}",
         f"what is added is multiplied by {each.weight:.3g}",
@@ -311,53 +301,27 @@ def _of_average(e: Evidence, each: StuckAverage) -> Finding:
         seen.append(
             f"the two numbers, as {dtype} has them, do not sum up to 1: it comes to {limit:.2g} times what is averaged"
         )
+    near = where_of(each.multiplied.line) or e.def_where
     return low_precision_accumulation.finding(
         f"a moving average in {dtype} loses its updates",
         seen,
         "Keep the average in float32: jnp.zeros(shape, jnp.float32), and convert what is added to it, "
         "x.astype(jnp.float32); convert the result where it is used.",
-        where=dtype_written_at(where_of(begun), dtype) or where_of(each.multiplied.line) or e.def_where,
+        where=near,
+        related=[*begun, *named_at(near, "the dtype is named here", dtype)],
     )
 
 
-def _beginning(e: Evidence, first: Value) -> tuple[str, str]:
-    """(the line that makes what a sum begins with, or empty; which argument it is, for a sentence)"""
+def _beginning(e: Evidence, first: Value) -> tuple[str, list[Place]]:
+    """(which argument a sum begins with, for a sentence; the lines that make what it begins with)"""
     value, program = first.back(KEEPS), program_of(e)
     if value.maker is not None:
-        return value.maker.line, ""
+        return "", [("begun here", where_of(value.maker.line))]
     at = program.body.position(value)
     if at is None:
-        return "", ""
+        return "", []
     name = name_inputs(e, len(program.inputs))[at]
-    made = made_by(where_of(e.called_at), getattr(e.fn, "__name__", ""), name)
-    return (f"{made[0]}:{made[1]}" if made else ""), f", the argument {name}"
-
-
-def _only_line_making(dtype: str, line: str) -> str:
-    """The one line of a file that makes an array of this dtype by name: `jnp.zeros(n, jnp.bfloat16)`; else empty."""
-    where = where_of(line)
-    tree = tree_of(where[0]) if where else None
-    found = {call.lineno for call in calls(tree, *CREATORS)} if where is not None and tree is not None else set[int]()
-    found = {at for at in found if where is not None and dtype_written_at((where[0], at), dtype)}
-    return f"{where[0]}:{found.pop()}" if where is not None and len(found) == 1 else ""
-
-
-def _line_that_assigns(each: LowSum) -> str:
-    """The line that names this one of the carries that a scan begins with; empty if the text doesn't show it."""
-    where = where_of(each.op.line)
-    tree = tree_of(where[0]) if where else None
-    scan = next((call for call in calls(tree, "scan") if holds(call, where[1])), None) if tree and where else None
-    if scan is None or tree is None or where is None:
-        return ""
-    given = [*scan.args[1:2], *(keyword.value for keyword in scan.keywords if keyword.arg == "init")]
-    parts = given[0].elts if given and isinstance(given[0], ast.Tuple) else given
-    is_each = len(parts) == len(each.op.split(each.op.reads).carry)
-    name = getattr(parts[each.position], "id", None) if is_each else None
-    around = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and holds(node, where[1])]
-    inner = max(around, key=lambda node: node.lineno, default=tree)
-    assigned = [node for node in ast.walk(inner) if isinstance(node, ast.Assign) and node.lineno < where[1]]
-    lines = [node.lineno for node in assigned if name in [getattr(to, "id", "") for to in node.targets]]
-    return f"{where[0]}:{max(lines)}" if name and lines else ""
+    return f", the argument {name}", made_at(where_of(e.called_at), getattr(e.fn, "__name__", ""), name)
 
 
 # ---- weak-type-promotion ---------------------------------------------------------------------------------------------

@@ -2,138 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
-from typing import TypeGuard
 
 import jax
 
-from benchax.auditing.bindings import argument_of, bindings_of, calls_on, element_of, parameters_of
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.places import made_at
-from benchax.auditing.recorder.hooks import users_of_keys
 from benchax.auditing.recorder.views import keys_used_twice
 from benchax.auditing.rule import list_some, rule
-from benchax.auditing.syntax import Function, callee_name, scopes_around, tree_of, where_of
+from benchax.auditing.syntax import where_of
 from benchax.auditing.traced import program_of
 from benchax.program.index import KEEPS, Body, TracedOp, TracedProgram, Value
-from benchax.program.jaxpr import OwnFrame, frames_inside, line_apart, line_of_vmap
+from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
 from benchax.results.audit import Finding, Where
 from benchax.units import plural
-
-# At which line of a loop the key of a draw is chosen: outward from the draw, for as long as the text says that the key
-# is what the function around was given.
-
-DERIVES = ("split", "fold_in", "clone", "wrap_key_data", "key_data")
-"""Functions of `jax.random` that make keys of a key."""
-
-
-def line_that_chooses(frames: Sequence[OwnFrame]) -> Where | None:
-    """The line where the key is passed on from a closure, an attribute or a carry.
-
-    Args:
-        frames: from the body of the loop to the draw.
-
-    Returns:
-        The line of the body, where the text does not tell; None without any frame.
-    """
-    key, callee = "", ""
-    for frame in reversed(frames):
-        scope = _scope_of(frame)
-        given = _key_passed_at(frame, callee, key) if scope is not None else None
-        if scope is None or given is None:
-            break
-        name = _name_before(scope, given)
-        if name not in parameters_of(scope):
-            return frame.file, frame.line
-        key, callee = name, getattr(scope, "name", "")
-    return (frames[0].file, frames[0].line) if frames else None
-
-
-def _scope_of(frame: OwnFrame) -> ast.FunctionDef | ast.Lambda | None:
-    tree = tree_of(frame.file)
-    around: list[Function] = scopes_around(tree, frame.line) if tree is not None else []
-    return around[0] if around and not isinstance(around[0], ast.AsyncFunctionDef) else None
-
-
-def _key_passed_at(frame: OwnFrame, callee: str, key: str) -> ast.expr | None:
-    """Returns the key that a line gives to a function, or to a function of `jax.random`, or None if there is no single
-    one."""
-    tree = tree_of(frame.file)
-    if tree is None:
-        return None
-    if not callee:
-        found = [call.args[0] for call in calls_on(tree, frame.line) if callee_name(call) in _DRAWS and call.args]
-        return found[0] if len({ast.unparse(one) for one in found}) == 1 else None
-    scopes = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == callee]
-    called = [call for call in calls_on(tree, frame.line) if callee_name(call) == callee]
-    given = argument_of(called[0], key, parameters_of(scopes[0])) if len(called) == len(scopes) == 1 else None
-    return given[0] if given is not None and not given[1] else None
-
-
-def _name_before(scope: ast.AST, given: ast.expr) -> str:
-    """The name that the function had the key by before it split it; empty where it took it out of something."""
-    while True:
-        whole = given.value if isinstance(given, ast.Subscript) else given
-        if _derives(whole):
-            given = whole.args[0]
-            continue
-        name = getattr(whole, "id", "")
-        bound = [(value, path) for value, path in bindings_of(scope, name) if not _mentions(value, name)]
-        if len(bound) != 1:
-            return name if not bound and whole is given else ""
-        value, path = bound[0]
-        if not _derives(value) and (path or whole is not given):
-            return ""
-        given = value
-
-
-def _derives(node: ast.expr) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and callee_name(node) in DERIVES and bool(node.args)
-
-
-def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
-
-
-_DRAWS = (*users_of_keys(), *DERIVES)
-
-
-# Finds the line that gives a value a second name.
-
-
-def named_again_at(first: Where | None, second: Where | None) -> Where | None:
-    """The line that gives a value another name, `k_x, k_y = key, key`, where calls on two lines are given it by
-    different ones; None where they are not."""
-    tree = tree_of(second[0]) if second is not None else None
-    if first is None or second is None or tree is None or first[0] != second[0]:
-        return None
-    given = _passed_names(tree, first[1])
-    for at, (name, value, line) in _passed_names(tree, second[1]).items():
-        other, known, _ = given.get(at, ("", "", None))
-        if line is not None and known == value and other != name:
-            return second[0], line
-    return None
-
-
-def _passed_names(tree: ast.AST, line: int) -> dict[int, tuple[str, str, int | None]]:
-    """By position, what calls on a line are given by name: (the name, the one that it stands for, the line which says
-    so)."""
-    args = [(i, arg) for call in calls_on(tree, line) for i, arg in enumerate(call.args) if isinstance(arg, ast.Name)]
-    return {i: (name.id, *_meant_by(tree, name)) for i, name in args}
-
-
-def _meant_by(tree: ast.AST, name: ast.Name) -> tuple[str, int | None]:
-    bound = [one for scope in scopes_around(tree, name.lineno)[:1] for one in bindings_of(scope, name.id)]
-    if len(bound) != 1:
-        return name.id, None
-    value, path = bound[0]
-    if path and isinstance(value, ast.Tuple):
-        value = element_of(value, path[0])
-    return (value.id, value.lineno) if isinstance(value, ast.Name) else (name.id, None)
-
 
 CONSUMES = {"random_bits": "drawn from", "random_split": "split"}
 SAME_KEY = KEEPS | {"random_wrap", "random_unwrap", "convert_element_type"}
@@ -198,7 +82,8 @@ def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
                 f"one key is used {plural(n, 'time')}",
                 list_some([f"{CONSUMES[op.name]}{op.at}" for op in ops]),
                 ADVICE,
-                where=named_again_at(where_of(ops[0].line), last) or last or e.def_where,
+                where=last or e.def_where,
+                related=[*(("also used here", where_of(op.line)) for op in ops), *made_at(last, "", "key")],
             )
 
 
@@ -225,26 +110,27 @@ def _loop_around(body: Body) -> Body:
 def _same_each_time(
     e: Evidence, body: Body, draws: list[TracedOp], same: Collection[Value], when: str
 ) -> Iterable[Finding]:
-    """Names each line that chooses a key, and the draws with it. A function that this line calls is not at fault: it
-    uses the key that it gets.
+    """Names each line of the body that draws or passes a key on, and the draws behind it.
 
     Args:
         same: inputs of the body that are the same each time, besides values from outside.
     """
-    by_line: dict[Where | None, list[TracedOp]] = defaultdict(list)
+    by_line: dict[Where | None, list[tuple[TracedOp, list[Where]]]] = defaultdict(list)
     for op in draws:
         roots, inside = op.reads[0].roots, {body, op.body, *(branch for _, branch in _branches_around(op.body))}
         varies = any(root.body in inside and root.const is None and root not in same for root in roots)
         if not varies and any(map(_is_key, roots)):
             frames = frames_inside(op.outermost, body.op.equation) if body.op is not None else []
-            by_line[line_that_chooses(frames) or where_of(op.line)].append(op)
-    for where, ops in by_line.items():
-        drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}" for op in ops)
+            way = [(frame.file, frame.line) for frame in frames]
+            by_line[way[0] if way else where_of(op.line)].append((op, way))
+    for where, found in by_line.items():
+        drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}" for op, _ in found)
         yield key_reuse.finding(
             f"{when} draws the same random numbers",
             list_some([f"{one}, with a key that is the same in {when}" for one in drawn]),
             ADVICE,
             where=where or e.def_where,
+            related=[("on the way to the draw", line) for _, way in found for line in way],
         )
 
 

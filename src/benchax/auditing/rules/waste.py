@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from benchax.auditing.bindings import calls_on
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.input_names import name_inputs
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
-from benchax.auditing.syntax import holds, last_name, loops_around, scopes_around, tree_of, where_of
+from benchax.auditing.syntax import calls_on, holds, last_name, loops_around, scopes_around, tree_of, where_of
 from benchax.auditing.traced import Instead, Match, jaxpr_facts, traced_rule
 from benchax.program.index import MOVES, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
@@ -521,16 +519,8 @@ def rarely_read_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             ],
             "Compute them in a separate jitted function, which you call when you read them. Or use jax.lax.cond in "
             "this one, outside of jax.vmap, with zeros on the other side.",
-            at=_line_in_function(program, spare[0]),
+            related=[("on the way to it", (frame.file, frame.line)) for frame in own_frames(spare[0].outermost)],
         )
-
-
-def _line_in_function(program: TracedProgram, op: TracedOp) -> Where | None:
-    """The line of the function itself that asks for an operation: behind what all operations have in common, which is
-    the way to the function."""
-    here, every = own_frames(op.outermost), [own_frames(each.outermost) for each in program.body.ops]
-    common = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, zip(*filter(None, every), strict=False)))
-    return (here[common].file, here[common].line) if common < len(here) else where_of(op.line)
 
 
 # ---- zero-argument-jit -----------------------------------------------------------------------------------------------
