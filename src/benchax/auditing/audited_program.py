@@ -9,15 +9,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from benchax.auditing import audit as audits
 from benchax.auditing.function_audits import RANKS
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
 from benchax.hooks.command import EndedCommand, Report, run
+from benchax.json_values import decode_value
 from benchax.model import Environment, Remark, Severity
-from benchax.results.audit import Audit, Checked, Finding, Suppressed
+from benchax.results.audit import Audit, Checked, Finding
 from benchax.units import seconds
 
 CALLS_S = 20.0
@@ -60,8 +60,9 @@ def audit_program(
 
 
 def _of_process(process: Report) -> Audit:
-    found = _read_audit(process.result["audit"])
-    return replace(found, name=shlex.join(process.argv), environment=_environment(process.result["environment"]))
+    found = decode_value(process.result["audit"], Audit)
+    environment = decode_value(process.result["environment"], Environment | None)
+    return replace(found, name=shlex.join(process.argv), environment=environment)
 
 
 def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
@@ -108,30 +109,3 @@ def _end(ended: EndedCommand) -> str:
     if ended.is_timed_out:
         return f"and was ended when its time was up, after {seconds(ended.elapsed_s)}: what it does later was not seen"
     return f"and ended with {ended.exit_code} after {seconds(ended.elapsed_s)}"
-
-
-# ---- from JSON --------------------------------------------------------------------------------------------------
-
-
-def _read_audit(found: Mapping[str, Any]) -> Audit:
-    return Audit(
-        found["name"],
-        found["signature"],
-        tuple(map(_read_finding, found["findings"])),
-        tuple(Checked(**one) for one in found["checked"]),
-        tuple(Suppressed(_read_finding(one["finding"]), one["reason"], one["by"]) for one in found["suppressed"]),
-        tuple(Remark(**one) for one in found["remarks"]),
-        found["elapsed_s"],
-    )
-
-
-def _read_finding(found: Mapping[str, Any]) -> Finding:
-    lists = {"seen": tuple(found["seen"]), "related": tuple(map(tuple, found["related"]))}
-    return Finding(**{**found, **lists, "where": tuple(found["where"]) if found["where"] else None})
-
-
-def _environment(found: Mapping[str, Any] | None) -> Environment | None:
-    if found is None:
-        return None
-    affinity = found["affinity"]
-    return Environment(**{**found, "affinity": None if affinity is None else tuple(affinity)})

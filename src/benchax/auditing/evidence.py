@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchax.auditing.recorder.functions import RecordedFunction
 from benchax.auditing.recorder.log import Log
 from benchax.auditing.recorder.views import CallLine, FunctionUse, call_lines
 from benchax.auditing.syntax import Source, source_of
@@ -61,6 +62,7 @@ LONGER_S = 40.0
 RESERVED_SHARE = 0.25
 """No comparison starts in the last quarter of the time, so that the audit ends about when its time does."""
 WATCHED_CALLS = 3
+UNUSED = FunctionUse()
 NOT_CALLED = "not-called"
 """Code of the remark that a trial failed, so that the function must not be called here."""
 NOT_BUILT = "not-built"
@@ -129,9 +131,8 @@ class Evidence:
     Args:
         max_time_s: comparisons start in its first three quarters only.
         timeout_s: limit of each stage in other processes; None: no limit, and no trial.
-        use: how the program of the function uses it, for functions of a program.
-        jaxpr: as JAX traced it in its program.
-        user: the user's own function, if a library wraps it.
+        recorded: what its program showed of it, for functions of a program.
+        use: how its program uses it.
     """
 
     def __init__(
@@ -142,32 +143,19 @@ class Evidence:
         max_time_s: float = 60.0,
         seed: int = 0,
         timeout_s: float | None = None,
-        use: FunctionUse | None = None,
-        jaxpr: Any = None,
-        user: Any = None,
-        data: Sequence[Any] = (),
-        input_names: Sequence[str] = (),
-        nan_at: int | None = None,
-        compile_s: float | None = None,
-        held_arguments: frozenset[int | str] = frozenset(),
+        recorded: RecordedFunction | None = None,
+        use: FunctionUse = UNUSED,
     ) -> None:
         # A function is meant to run compiled; `eager_case` is the other way.
         self.case = replace(case, jit=True, id=replace(case.id, variant=""))
         self.can, self.max_time_s, self.seed, self.timeout_s = can, max_time_s, seed, timeout_s
-        self.use = use or FunctionUse()
-        self.input_names = input_names
-        """Names of the jaxpr's inputs, as the program's function calls them; empty if unknown."""
-        self.compile_s = compile_s
-        """Seconds that its program spent on building it; None if that was not seen."""
-        self.held_arguments = held_arguments
-        """Arguments that its program still had when it called the function again."""
+        self.recorded, self.use = recorded, use
         self.tell: Callable[[str], None] = lambda doing: None
         """Takes in words what is being done. The audit sets it for each rule."""
         self.error: Exception | None = None
         """The error of tracing or compiling; known after `failure` was asked for."""
         self.process_s = 0.0
         """How long a process took to start, build the function, and call it once; 0 if that was not tried."""
-        self._jaxpr, self._user, self._data, self._nan_at = jaxpr, user, data, nan_at
         self._parts: dict[str, Any] = {}
         self._begun = perf_counter()
         self._longest_s = 0.0
@@ -204,7 +192,7 @@ class Evidence:
     @property
     def source(self) -> Source | None:
         """The text of the user's own function; None if it cannot be read."""
-        return self._once("source", lambda: source_of(self._user or self.fn))
+        return self._once("source", lambda: source_of((self.recorded and self.recorded.user) or self.fn))
 
     @property
     def def_where(self) -> Where | None:
@@ -241,13 +229,14 @@ class Evidence:
             made = self.inputs
             return jax.tree.leaves(without_static(made.args, made.kwargs, made.static))
         # A random key is kept as it is, and may have been donated.
-        return [None if isinstance(one, jax.Array) and one.is_deleted() else one for one in self._data]
+        kept = self.recorded.inputs if self.recorded else ()
+        return [None if isinstance(one, jax.Array) and one.is_deleted() else one for one in kept]
 
     @property
     def nan_at(self) -> int | None:
         """The first call that gave NaN, from 1; 0 if no call did, and None if no result was searched."""
         if self.can != "call":
-            return self._nan_at
+            return self.recorded.nan_at if self.recorded else None
         args, kwargs = reveal(self.fresh_inputs())
         return int(any(map(is_nan, jax.tree.leaves(self.fn(*args, **kwargs)))))
 
@@ -257,24 +246,6 @@ class Evidence:
         if self.can == "trace":
             return ", ".join(aval.str_short(short_dtypes=True) for aval in self.closed_jaxpr.in_avals[:6])
         return "" if self._has_no_inputs else self._prepared.inputs.signature
-
-    # ---- how its program uses it
-
-    @property
-    def repeated_inputs(self) -> frozenset[int]:
-        return self.use.repeated
-
-    @property
-    def carried(self) -> Any:
-        return self.use.carried
-
-    @property
-    def wide_lines(self) -> Mapping[str, tuple[str, ...]]:
-        return self.use.wide_lines
-
-    @property
-    def called_at(self) -> str:
-        return self.use.called_at
 
     # ---- what JAX and the compiler make of it
 
@@ -294,8 +265,8 @@ class Evidence:
         Raises:
             NotMeasured: it could not be seen.
         """
-        if self._jaxpr is not None:
-            return self._jaxpr
+        if self.recorded is not None and self.recorded.jaxpr is not None:
+            return self.recorded.jaxpr
         if self.can == "trace":
             raise NotMeasured("its jaxpr could not be seen when it was compiled")
         return self.prepared.built.reach_trace().jaxpr
@@ -316,6 +287,17 @@ class Evidence:
         """Returns the compiled form of the function."""
         self._check_compiles()
         return self._once("inspection", lambda: inspect_prepared(self.case, self._prepared))
+
+    def inspected(self, part: str) -> Any:
+        """A part of `inspection`.
+
+        Raises:
+            NotMeasured: it is missing.
+        """
+        found = getattr(self.inspection, part)
+        if found is None:
+            raise NotMeasured(self.inspection.why_absent(part) or f"{part} of the compiled program cannot be read")
+        return found
 
     # ---- what is measured
 

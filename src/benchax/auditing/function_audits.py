@@ -73,19 +73,7 @@ def audit_run(
 
 def evidence_of(log: Log, one: RecordedFunction, can: Can) -> Evidence:
     """Everything that the log knows of one function of a program."""
-    use = use_of(log, one.serial)
-    return Evidence(
-        one.case,
-        can=can,
-        use=use,
-        jaxpr=one.jaxpr,
-        user=one.user,
-        data=one.inputs,
-        input_names=one.input_names,
-        nan_at=one.nan_at,
-        compile_s=one.compile_s,
-        held_arguments=one.arguments_of(use.held),
-    )
+    return Evidence(one.case, can=can, recorded=one, use=use_of(log, one.serial))
 
 
 def _read(

@@ -8,7 +8,6 @@ then for a short while every ten seconds. Everything goes into one log (`recorde
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,9 @@ from benchax.auditing.recorder.hooks import HostHooks
 from benchax.auditing.recorder.log import Log
 from benchax.auditing.recorder.windows import CallWindows
 from benchax.environment import capture
+from benchax.json_values import encode_value
+from benchax.model import Environment
+from benchax.results.audit import Audit
 from benchax.watching.cache import watch_cache
 from benchax.watching.watch import main_thread_share, watch
 
@@ -69,14 +71,18 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
                 evidence, kept, settings["rules"], is_built=is_whole, is_read=how == "exit"
             )
         seen = {"seen_s": log.seen_s, "counts": dict(log.counts)}
-        return {"audit": audit.asdict(), **seen, "environment": _environment(bool(found.compiles))}
+        return {
+            "audit": encode_value(audit, Audit),
+            **seen,
+            "environment": encode_value(_environment(bool(found.compiles)), Environment | None),
+        }
 
     return finish
 
 
-def _environment(has_backend: bool) -> dict[str, Any] | None:
+def _environment(has_backend: bool) -> Environment | None:
     """Devices are asked for only if the program has used some: the question would start a backend."""
     with contextlib.suppress(OSError):  # its folder was deleted under it: then no more than the rest is known
         Path.cwd()
-        return dataclasses.asdict(capture(with_jax=has_backend))
+        return capture(with_jax=has_backend)
     return None

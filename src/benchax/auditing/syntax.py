@@ -146,20 +146,6 @@ def scopes_around(tree: ast.AST, line: int) -> list[Function]:
     return sorted(around, key=lambda node: -node.lineno)
 
 
-def binding_of(tree: ast.AST, name: str, line: int) -> ast.Assign | None:
-    """Returns the one assignment that gives a name its value for this line: in the innermost function that has one,
-    otherwise in the module. Returns None if there are several, or none."""
-    for scope in (*scopes_around(tree, line), tree):
-        found = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and _binds(node, name)]
-        if found:
-            return found[0] if len(found) == 1 else None
-    return None
-
-
-def _binds(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for target in node.targets for one in ast.walk(target))
-
-
 def last_name(node: ast.AST | None) -> str:
     """jit of jax.jit, x of x; empty for what has no name."""
     return getattr(node, "attr", getattr(node, "id", ""))

@@ -7,6 +7,7 @@ pairs, and names the line.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,9 +142,7 @@ def jaxpr_facts(e: Evidence) -> JaxprFacts:
     Raises:
         NotMeasured: the jaxpr is out of reach.
     """
-    if e.inspection.jaxpr is None:
-        raise NotMeasured(e.inspection.why_absent("jaxpr") or "the jaxpr cannot be reached")
-    return e.inspection.jaxpr
+    return e.inspected("jaxpr")
 
 
 def arrays_of_call(e: Evidence) -> dict[Value, Any]:
@@ -191,3 +190,32 @@ def is_written(conversion: TracedOp) -> bool:
     except AttributeError:
         return True
     return any(frame.function_name in ("astype", "convert_element_type", "asarray", "array") for frame in frames)
+
+
+def name_inputs(e: Evidence) -> list[str]:
+    """The name of each input of the program, as its author wrote it: `state.f`, `batch['x']`. It is "input 3" if
+    arguments do not match the inputs one by one, as under a library's jit."""
+    n = len(e.closed_jaxpr.in_avals)
+    if e.recorded is not None and len(e.recorded.input_names) == n:
+        return list(e.recorded.input_names)
+    args, kwargs = e.given
+    parameters = _parameters(e)
+    named = [
+        *((parameters[i] if i < len(parameters) else f"argument {i}", value) for i, value in enumerate(args)),
+        *sorted(kwargs.items()),
+    ]
+    static = {*e.case.static, *(parameters[i] for i in e.case.static if isinstance(i, int) and i < len(parameters))}
+    paths = [
+        name + jax.tree_util.keystr(path)
+        for i, (name, value) in enumerate(named)
+        if name not in static and not (i < len(args) and i in static)
+        for path, _ in jax.tree_util.tree_leaves_with_path(value)
+    ]
+    return paths if len(paths) == n else [f"input {i}" for i in range(n)]
+
+
+def _parameters(e: Evidence) -> list[str]:
+    try:
+        return list(inspect.signature(e.fn).parameters)
+    except (TypeError, ValueError):  # builtins have no signature
+        return []

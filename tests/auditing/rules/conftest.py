@@ -13,6 +13,7 @@ from evidence_by_hand import ScriptedEvidence
 
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.recorder.views import FunctionUse
 from benchax.auditing.rules import rules
 from benchax.case import Case, make_case
 from benchax.measuring.inputs import make_inputs
@@ -48,6 +49,8 @@ def comes_out(ratio: float) -> Callable[[str], Comparison]:
     return compare
 
 
+USE = {"repeated_inputs": "repeated", "carried": "carried", "called_at": "called_at", "wide_lines": "wide_lines"}
+"""Parts that tell how a program uses the function, and their names in `FunctionUse`."""
 Asks = Callable[..., Answered]
 
 
@@ -66,7 +69,8 @@ def ask_about(monkeypatch: pytest.MonkeyPatch) -> Asks:
         parts: Mapping[str, Any] | None = None,
         **declared: Any,
     ) -> Answered:
-        live = Evidence(make_case(fn, inputs, {}, **declared), max_time_s=0)
+        use = {USE[name]: value for name, value in (parts or {}).items() if name in USE}
+        live = Evidence(make_case(fn, inputs, {}, **declared), max_time_s=0, use=FunctionUse(**use))
         evidence = ScriptedEvidence(live, compare=None if ratio is None else comes_out(ratio), **parts or {})
         findings, checked = ask(rules()[rule], evidence)
         return Answered(findings, checked.outcome, checked.why, evidence.pairs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchax.auditing.rules import inline_cliff
+from benchax.auditing.rules import whole_calls
 
 ID = "inline-cliff"
 
@@ -16,7 +16,7 @@ OF_25_US = {"measurement": SimpleNamespace(median_s=25e-6)}
 
 
 def hand_over(monkeypatch: pytest.MonkeyPatch, extra_s: float) -> None:
-    monkeypatch.setattr(inline_cliff, "_plus_one", lambda n: 4e-6 + (extra_s if n >= 1000 else 0.0))
+    monkeypatch.setattr(whole_calls, "_plus_one", lambda n: 4e-6 + (extra_s if n >= 1000 else 0.0))
 
 
 def test_a_small_program_beyond_the_limit_is_told_with_both_times(
@@ -52,5 +52,5 @@ def test_with_much_work_it_does_not_apply(ask_about: Any) -> None:
 @pytest.mark.serial
 def test_the_two_sides_of_the_limit_are_really_measured() -> None:
     """Which of them is longer is the machine's affair."""
-    assert inline_cliff._plus_one(999) > 0
-    assert inline_cliff._plus_one(1000) > 0
+    assert whole_calls._plus_one(999) > 0
+    assert whole_calls._plus_one(1000) > 0

@@ -15,7 +15,7 @@ import pytest
 import benchax
 from benchax.auditing.audit import ask
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rules import profile_missing
+from benchax.auditing.rules import whole_calls
 from benchax.case import make_case
 from benchax.model import Remark
 from benchax.results.profile import Profile
@@ -40,7 +40,7 @@ def other(x):
 @pytest.fixture(autouse=True)
 def worthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """However short a call is."""
-    monkeypatch.setattr(profile_missing, "WORTH_S", 0.0)
+    monkeypatch.setattr(whole_calls, "WORTH_PROFILE_S", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def put(trace: Path, folder: Path) -> Path:
 def test_a_short_call_is_not_told_to_be_profiled(
     project: Path, model: ModuleType, ask_about: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile_missing, "WORTH_S", 3600.0)
+    monkeypatch.setattr(whole_calls, "WORTH_PROFILE_S", 3600.0)
 
     answered = ask_about(ID, model.outer, INPUT)
 
@@ -146,7 +146,7 @@ def test_a_function_that_takes_its_buffers_is_profiled_too(project: Path, ask_ab
 def test_what_takes_long_is_not_profiled_in_passing(
     project: Path, model: ModuleType, ask_about: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile_missing, "LONG_S", 0.0)
+    monkeypatch.setattr(whole_calls, "LONG_PROFILE_S", 0.0)
 
     answered = ask_about(ID, model.outer, INPUT)
 
@@ -158,7 +158,7 @@ def test_a_trace_without_operations_is_told(
     project: Path, model: ModuleType, ask_about: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = Profile("", "cpu", (), remarks=(Remark("no-operations", "error", "there is no such plane"),))
-    monkeypatch.setattr(profile_missing, "profile", lambda fn, runs: empty)
+    monkeypatch.setattr(whole_calls, "profile", lambda fn, runs: empty)
 
     answered = ask_about(ID, model.outer, INPUT)
 
@@ -174,7 +174,7 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
 
 def test_of_a_program_nothing_is_looked_for() -> None:
-    _, checked = ask(profile_missing.profile_missing, ProgramEvidence("python train.py", Watch()))
+    _, checked = ask(whole_calls.profile_missing, ProgramEvidence("python train.py", Watch()))
 
     assert checked.outcome == "not applicable"
     assert "own use of jax.profiler is not seen" in checked.why
@@ -183,7 +183,7 @@ def test_of_a_program_nothing_is_looked_for() -> None:
 def test_of_a_function_that_does_not_trace_there_is_no_profile(project: Path) -> None:
     evidence = Evidence(make_case(lambda x: x if x > 0 else -x, (jnp.float32(1),)))
 
-    _, checked = ask(profile_missing.profile_missing, evidence)
+    _, checked = ask(whole_calls.profile_missing, evidence)
 
     assert checked.outcome == "not applicable"
     assert "does not trace" in checked.why

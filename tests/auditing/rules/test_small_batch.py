@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from benchax.auditing.rules import small_batch
+from benchax.auditing.rules import whole_calls
 
 ID = "small-batch"
 SHAPES = ("f32[64,64]", "f32[4,64]")
@@ -16,7 +16,7 @@ SHAPES = ("f32[64,64]", "f32[4,64]")
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of a test are short."""
-    monkeypatch.setattr(small_batch, "SHORT_S", 0.0)
+    monkeypatch.setattr(whole_calls, "SHORT_CALL_S", 0.0)
 
 
 def layer(w: Any, x: Any) -> Any:
@@ -40,7 +40,7 @@ def test_a_batch_that_takes_longer_with_its_size_is_fine(ask_about: Any, ratio: 
 
 
 def test_an_interval_on_both_sides_of_the_limit_is_undecided(ask_about: Any) -> None:
-    answered = ask_about(ID, layer, *SHAPES, ratio=small_batch.LITTLE)
+    answered = ask_about(ID, layer, *SHAPES, ratio=whole_calls.LITTLE)
 
     assert (answered.findings, answered.outcome) == ([], "not checked")
     assert answered.why == "undecided: batch 4: 1.00 ms per call; batch 8: 1.40×, 1.39 – 1.41"
@@ -62,7 +62,7 @@ def test_arguments_that_have_the_batch_in_common_grow_together(ask_about: Any) -
 
 
 def test_a_call_that_is_mostly_dispatch_says_nothing_of_its_batch(ask_about: Any, monkeypatch) -> None:
-    monkeypatch.setattr(small_batch, "SHORT_S", 10.0)
+    monkeypatch.setattr(whole_calls, "SHORT_CALL_S", 10.0)
 
     answered = ask_about(ID, layer, *SHAPES, ratio=1.1)
 

@@ -23,7 +23,7 @@ from benchax.program.hlo import Instruction
 from benchax.program.hlo_module import Module, attributes, parse
 from benchax.program.index import Value
 from benchax.results.audit import Finding
-from benchax.results.inspection import Counts
+from benchax.results.inspection import Buffers, Constants, Cost, Counts, Donation, Memory
 from benchax.units import count, number, percent, plural, seconds, size
 
 LARGE_BYTES = 1 << 20
@@ -36,8 +36,8 @@ compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
 @rule("captured-constants", "does it close over large arrays?", "warning")
 def captured_constants(e: Evidence) -> Iterable[Finding]:
     """Finds large arrays that a function closes over: they become constants of the program."""
-    constants = e.inspection.constants
-    captured = constants.captured if constants else None
+    constants: Constants = e.inspected("constants")
+    captured = constants.captured
     if captured is None:
         raise NotMeasured(e.inspection.why_absent("constants.captured") or "the jaxpr cannot be reached")
     large = [c for c in captured if c.size_bytes >= LARGE_BYTES]
@@ -48,9 +48,8 @@ def captured_constants(e: Evidence) -> Iterable[Finding]:
     seen = list_some(used)
     if e.inspection.stablehlo is not None:
         seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
-    kept = constants.baked_in_bytes if constants else None
-    if kept is not None:
-        seen.append(f"the compiled program holds {size(kept)} of constants")
+    if constants.baked_in_bytes is not None:
+        seen.append(f"the compiled program holds {size(constants.baked_in_bytes)} of constants")
     yield captured_constants.finding(
         f"closes over {plural(len(large), 'array')} of {size(total)}",
         seen,
@@ -76,8 +75,9 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     asked = e.inspection.donation
     if asked is not None and asked.arguments:
         raise NotApplicable("it donates arguments as it is")
+    held = e.recorded.arguments_of(e.use.held) if e.recorded else frozenset[int | str]()
     try:
-        variant = Donate(held=e.held_arguments).change(e.case, seed=e.seed).case
+        variant = Donate(held=held).change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     donation = inspect_case(variant).donation
@@ -112,7 +112,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
 def _copied_bytes(e: Evidence) -> int:
     """Bytes of results that its program gives back to it, and that are an argument with a part of it changed."""
     inputs, outputs = program_of(e).inputs, program_of(e).outputs
-    pairs = [(inputs[at], outputs[result]) for at, result in e.carried.positions if result < len(outputs)]
+    pairs = [(inputs[at], outputs[result]) for at, result in e.use.carried.positions if result < len(outputs)]
     return sum(given.size_bytes for given, output in pairs if _is_updated(given, output))
 
 
@@ -132,9 +132,7 @@ TINY_BYTES = 1 << 10
 @rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
 def donation_unused(e: Evidence) -> Iterable[Finding]:
     """Finds arguments that were donated in vain: no output reuses their memory."""
-    donation = e.inspection.donation
-    if donation is None:
-        raise NotMeasured(e.inspection.why_absent("donation") or "it is not told what is donated")
+    donation: Donation = e.inspected("donation")
     if not donation.arguments:
         raise NotApplicable("it donates no argument")
     unknown = [a for a in donation.arguments if a.is_aliased is None]
@@ -188,10 +186,8 @@ def _repeated_inputs(e: Evidence) -> Iterable[Finding]:
 
 
 def _kept_broadcasts(e: Evidence) -> Iterable[Finding]:
-    buffers = e.inspection.buffers
-    if buffers is None or e.inspection.hlo is None:
-        raise NotMeasured(e.inspection.why_absent("buffers") or "the compiled program cannot be read")
-    copying = _broadcasts(parse(e.inspection.hlo))
+    buffers: Buffers = e.inspected("buffers")
+    copying = _broadcasts(parse(e.inspected("hlo")))
     values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
     held = [v for v in values if v.size_bytes >= LARGE_BYTES and v.name in copying]
     if not held:
@@ -249,9 +245,8 @@ def scan_flops(e: Evidence) -> Iterable[Finding]:
     """Finds loops, whose bodies XLA's own cost analysis counts once."""
     if e.why_not_called and not _asks_for_counts(e):
         raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
-    counts, cost = e.inspection.counts, e.inspection.xla_cost
-    if counts is None or cost is None:
-        raise NotMeasured(e.inspection.why_absent("counts") or "XLA tells no FLOP count")
+    counts: Counts = e.inspected("counts")
+    cost: Cost = e.inspected("xla_cost")
     if not counts.loops:
         raise NotApplicable("the compiled program has no loop")
     if counts.flops is None or not cost.flops:
@@ -313,8 +308,8 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
     """Finds outputs so large that each call gets new pages from the system, and pays for each page (CPU)."""
     if e.platform != "cpu":
         raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
-    memory = e.inspection.memory
-    if memory is None or memory.output_bytes is None:
+    memory: Memory = e.inspected("memory")
+    if memory.output_bytes is None:
         raise NotMeasured("the compiler does not tell the size of the outputs")
     # Temporaries are as new as outputs. What an output takes over from a donated argument has its pages already.
     fresh = memory.output_bytes - (memory.alias_bytes or 0) + (memory.temp_bytes or 0)

@@ -204,9 +204,7 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
             severity="error",
         )
         return
-    collectives = e.inspection.collectives
-    if collectives is None:
-        raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
+    collectives: Collectives = e.inspected("collectives")
     if collectives.partitions < len(e.devices):
         n = len(e.devices)
         yield mesh_mismatch.finding(
@@ -358,9 +356,7 @@ def collectives_dominate(e: Evidence) -> Iterable[Finding]:
     """Finds programs on several devices that send more than they compute with."""
     if len(e.devices) == 1:
         raise NotApplicable("there is one device")
-    collectives, counts = e.inspection.collectives, e.inspection.counts
-    if collectives is None:
-        raise NotMeasured(e.inspection.why_absent("collectives") or "the compiled program cannot be read")
+    collectives: Collectives = e.inspected("collectives")
     if not collectives.calls:
         if collectives.partitions == 1:
             raise NotApplicable("the program runs on one device")
@@ -368,7 +364,7 @@ def collectives_dominate(e: Evidence) -> Iterable[Finding]:
     sent = collectives.bytes_per_call
     if sent is None:
         raise NotMeasured("some stand in a loop of unknown length")
-    touched = counts.bytes_accessed if counts else None
+    touched = e.inspected("counts").bytes_accessed
     if not touched:
         raise NotMeasured("the bytes that the program reads and writes are not known")
     if sent < SENT_SHARE * touched:

@@ -461,10 +461,9 @@ def residuals_dominate(e: Evidence) -> Iterable[Finding]:
     ops = program_of(e).body.ops
     if not any(op.is_backward for op in ops):
         raise NotApplicable("it takes no gradient in reverse mode, as far as JAX reports (0.6 doesn't)")
-    memory = e.inspection.memory
-    temp = memory.temp_bytes if memory else None
+    temp = e.inspected("memory").temp_bytes
     if temp is None:
-        raise NotMeasured(e.inspection.why_absent("memory") or "the compiler doesn't report its temporaries")
+        raise NotMeasured("the compiler doesn't report its temporaries")
     made = ((op, value) for op in ops if not op.is_backward for value in op.makes)
     kept = [(op, value) for op, value in made if any(reader.is_backward for reader in value.readers)]
     total = sum(value.size_bytes for _, value in kept)

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.input_names import name_inputs
 from benchax.auditing.rule import NotApplicable
 from benchax.auditing.rules.numbers import inputs_of_call
 from benchax.auditing.syntax import holds, tree_of, where_of
-from benchax.auditing.traced import Match, traced_rule
+from benchax.auditing.traced import Match, name_inputs, traced_rule
 from benchax.program.evaluate import bind
 from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value
 from benchax.source_files import owner_of
@@ -315,7 +314,7 @@ def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     found = KnownIndices(program, [*(value.const for value in program.consts), *given])
     if not found.accesses:
         raise NotApplicable("it indexes nothing by integers that are known from one call")
-    names = [*(f"constant {i}" for i in range(len(program.consts))), *name_inputs(e, len(given))]
+    names = [*(f"constant {i}" for i in range(len(program.consts))), *name_inputs(e)]
     for access in found.accesses:
         one = _Outside(access, *np.unique(access.index.array.astype(np.int64), return_counts=True))
         n_outside, op = int(one.counts[one.is_outside].sum()), access.op

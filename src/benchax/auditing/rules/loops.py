@@ -259,7 +259,7 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
         try:
             build_s = e.measurement.stages.build_s
         except (NotMeasured, NotApplicable):  # the loop is there all the same
-            build_s = e.compile_s
+            build_s = e.recorded.compile_s if e.recorded else None
         seen = [
             (
                 f"its body was traced {loop.iterations} times: {n} of the program's {total} operations "
@@ -404,7 +404,7 @@ HOW = {
 def stacked_outputs(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
     held = sum(value.size_bytes for value in (*program.inputs, *program.outputs))
-    indexed = indexed_results(where_of(e.called_at), len(program.outputs))
+    indexed = indexed_results(where_of(e.use.called_at), len(program.outputs))
     for op in program.find("scan"):
         stacks = [one for one in stacks_of(op, indexed if op.body is program.body else ()) if one.is_wasteful]
         stacks = [one for one in stacks if _is_long(one)]

@@ -10,13 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.input_names import name_inputs
 from benchax.auditing.places import Place, made_at, named_at
 from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.recorder.views import Carried
 from benchax.auditing.rule import Gain, NotApplicable, list_some, probe, rule
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import is_written, jaxpr_facts, program_of
+from benchax.auditing.traced import is_written, jaxpr_facts, name_inputs, program_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.experiments.running_sums import ADDITIONS, LOW
@@ -243,7 +242,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
 
 def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Finding]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
-    sums = (*low_sums(program), *sums_of_calls(program, e.carried))
+    sums = (*low_sums(program), *sums_of_calls(program, e.use.carried))
     yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
     averages = (each for each in stuck_averages(program) if is_users_own(*each.multiplied.inwards))
     yield from (_of_average(e, each) for each in averages)
@@ -320,8 +319,8 @@ def _beginning(e: Evidence, first: Value) -> tuple[str, list[Place]]:
     at = program.body.position(value)
     if at is None:
         return "", []
-    name = name_inputs(e, len(program.inputs))[at]
-    return f", the argument {name}", made_at(where_of(e.called_at), getattr(e.fn, "__name__", ""), name)
+    name = name_inputs(e)[at]
+    return f", the argument {name}", made_at(where_of(e.use.called_at), getattr(e.fn, "__name__", ""), name)
 
 
 # ---- weak-type-promotion ---------------------------------------------------------------------------------------------
@@ -399,7 +398,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
     narrow = sorted({str(value.dtype) for value in program.inputs if value.is_of(jnp.inexact)})
     made = [(op, next(v for v in op.makes if _is_wide(v))) for op in begins]
     # JAX reports no line of a constant; the log of the run has lines that make such arrays.
-    constants = [e.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
+    constants = [e.use.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
     of_constant = next((line for line, *others in filter(None, constants) if not others), "")
     yield float64_promotion.finding(
         f"float64 out of {' and '.join(narrow) or 'integer'} inputs",
@@ -419,7 +418,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     narrow = [v for v in program.inputs if v.shape and v.is_of(jnp.inexact) and not _is_wide(v)]
     returned = {v.spec for v in program.outputs}
     is_state = sum(v.size_bytes for v in narrow if v.spec in returned) * 2 > sum(v.size_bytes for v in narrow) > 0
-    names = name_inputs(e, len(program.inputs))
+    names = name_inputs(e)
     given = [f"{names[i]} {v.spec}" for i, v in enumerate(program.inputs) if v.shape and _is_wide(v)]
     if not is_state or not given or any(_is_wide(v) and v.shape for v in program.outputs):
         raise NotApplicable("its inputs are float64: it was asked for")
@@ -428,7 +427,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     total = sum(n for _, n in work)
     if wide < max(1 << 20, total / 2):
         return
-    lines = {line for each in e.wide_lines.values() for line in each}
+    lines = {line for each in e.use.wide_lines.values() for line in each}
     yield float64_promotion.finding(
         "computes in float64 what it returns as float32",
         [

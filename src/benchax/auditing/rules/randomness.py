@@ -44,7 +44,7 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     for body, ops in draws.items():
         if body.is_loop:
             yield from _same_each_time(e, body, ops, (), f"each of {body.trips or 'its'} iterations")
-        elif e.repeated_inputs:
+        elif e.use.repeated:
             yield from _same_each_call(e, body, ops)
     yield from _same_in_each_row(e, program)
 
@@ -136,20 +136,20 @@ def _same_each_time(
 
 def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[Finding]:
     """Names the line that passes the key, once: the function does what it should with the key that it is given."""
-    same = [value for i, value in enumerate(body.inputs) if i in e.repeated_inputs]
+    same = [value for i, value in enumerate(body.inputs) if i in e.use.repeated]
     # A key that the program holds is the same in each call, too, which is what its author wrote.
     drawn = [op for op in draws if any(root in same for root in op.reads[0].roots)]
     found = list(_same_each_time(e, body, drawn, same, "each call"))
-    if not (found and e.called_at):
+    if not (found and e.use.called_at):
         yield from found
         return
-    seen = [f"it is called at {e.called_at}", *(line for finding in found for line in finding.seen)]
+    seen = [f"it is called at {e.use.called_at}", *(line for finding in found for line in finding.seen)]
     yield replace(
         found[0],
         seen=tuple(list_some(seen)),
-        where=where_of(e.called_at),
-        advice=f"Pass another key at {e.called_at} each time: split it there, or jax.random.fold_in(key, i) with the "
-        "number of the iteration.",
+        where=where_of(e.use.called_at),
+        advice=f"Pass another key at {e.use.called_at} each time: split it there, or jax.random.fold_in(key, i) with "
+        "the number of the iteration.",
     )
 
 

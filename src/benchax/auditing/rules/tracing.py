@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import DEBUGGING
@@ -25,6 +24,7 @@ from benchax.measuring import program as programs
 from benchax.measuring.clock_reads import ClockRead, watch_clock_reads
 from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.measuring.program import program_of as call_of
+from benchax.measuring.purity import difference
 from benchax.measuring.surroundings import State, changes, state_of
 from benchax.measuring.tracer_errors import explain
 from benchax.program.index import Body, TracedOp
@@ -175,18 +175,13 @@ def _leak(e: Evidence) -> str | None:
 # ---- impure-function -------------------------------------------------------------------------------------------------
 
 TRACED_TWICE = "the function was traced twice to see this; what it changed stays changed"
-LARGE = 1 << 20
-"""Elements; larger constants are not compared."""
 _RANDOM = re.compile(r"((np|numpy)\.)?random\.\w+$")
-# Functions have their addresses in the text of a jaxpr, which differ from trace to trace.
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
 class _Trace:
     closed: Any
     """The program."""
-    text: str
     printed: str
     before: State
     after: State
@@ -234,7 +229,7 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
             where=(read.file, read.line),
             severity=severity,
         )
-    if (found := _difference(first, second)) is not None:
+    if (found := _difference(first.closed, second.closed)) is not None:
         difference, line = found
         nodes = list(ast.walk(e.source.tree)) if e.source else []
         drawn = [n for n in nodes if isinstance(n, ast.Call) and _RANDOM.match(ast.unparse(n.func))]
@@ -255,33 +250,19 @@ def _trace(e: Evidence) -> _Trace:
     before = state_of(case.fn)
     with contextlib.redirect_stdout(io.StringIO()) as printed, watch_clock_reads() as reads:
         closed = programs.trace(call, e.inputs.args, e.inputs.kwargs).jaxpr
-    return _Trace(closed, _ADDRESS.sub("0x", str(closed)), printed.getvalue(), before, state_of(case.fn), reads)
+    return _Trace(closed, printed.getvalue(), before, state_of(case.fn), reads)
 
 
-def _difference(first: _Trace, second: _Trace) -> tuple[str, str] | None:
-    """(the first line in which two traces differ, the user's line that wrote it); None if they are the same program."""
-    if first.text != second.text:
-        pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
-        one, other = next(((a, b) for a, b in pairs if a != b), ("a shorter one", "a longer one"))
-        numbers = (
-            [[getattr(v, "val", None) for v in eqn.invars] for eqn in t.closed.jaxpr.eqns] for t in (first, second)
-        )
-        changed = (eqn for a, b, eqn in zip(*numbers, second.closed.jaxpr.eqns, strict=False) if repr(a) != repr(b))
-        line = next(map(own_line, changed), "")
-        return f"the first trace gives {one.strip()[:100]!r}, the second {other.strip()[:100]!r}", line
-    pairs = zip(first.closed.consts, second.closed.consts, second.closed.jaxpr.constvars, strict=False)
-    for one, other, variable in pairs:
-        if one is not other and not _is_equal(one, other):
-            readers = (eqn for eqn in second.closed.jaxpr.eqns if any(v is variable for v in eqn.invars))
-            text = f"an array that it closes over, {one.dtype}{list(one.shape)}, has other values in the second trace"
-            return text, next(map(own_line, readers), "")
-    return None
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    if getattr(one, "size", LARGE) >= LARGE or not np.issubdtype(one.dtype, np.number):
-        return True  # not compared
-    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=np.issubdtype(one.dtype, np.inexact))
+def _difference(first: Any, second: Any) -> tuple[str, str] | None:
+    """(how two traced programs differ, the user's line that wrote it); None if they are the same."""
+    found = difference(first, second, own_line)
+    if found is None:
+        return None
+    # An array that the program holds has no line, but what reads it has.
+    constants = second.jaxpr.constvars
+    readers = (eqn for eqn in second.jaxpr.eqns if any(v is const for v in eqn.invars for const in constants))
+    text, _, line = found.partition(" at ")
+    return f"from one trace to the next {text}", line or next(map(own_line, readers), "")
 
 
 def _first_line(source: Source | None, nodes: Sequence[Any]) -> Where | None:

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.input_names import name_inputs
 from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
 from benchax.auditing.syntax import calls_on, holds, last_name, loops_around, scopes_around, tree_of, where_of
-from benchax.auditing.traced import Instead, Match, jaxpr_facts, traced_rule
+from benchax.auditing.traced import Instead, Match, jaxpr_facts, name_inputs, traced_rule
 from benchax.program.index import MOVES, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
 from benchax.program.patterns import unwrap_index
@@ -424,7 +423,7 @@ class _Part(NamedTuple):
 @traced_rule("fixed-work", "is work on arguments that never change done once?", "warning")
 def fixed_work(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
-    fixed, n = e.repeated_inputs, len(program.inputs)
+    fixed, n = e.use.repeated, len(program.inputs)
     if not fixed or max(fixed) >= n:
         raise NotApplicable("no argument is known to be the same at each of three calls or more")
     if len(fixed) == n:
@@ -440,7 +439,7 @@ def fixed_work(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     if work < max(AGAIN, SHARE_OF_CALL * total):
         return
     again.sort(key=lambda part: -part.work)
-    names = name_inputs(e, n)
+    names = name_inputs(e)
     used = sorted({i for part in again for i in part.fixed})
     is_open = any(body.kind == "while" for body in program.bodies)
     open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
@@ -494,13 +493,13 @@ SPARE_SHARE, SPARE = 0.2, 1 << 18
 @traced_rule("rarely-read-results", "are results read as often as they are computed?", "warning")
 def rarely_read_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds work for results that a loop reads in few iterations: metrics of each step, printed in every hundredth."""
-    carried, outputs = {result for _, result in e.carried.positions}, program.outputs
-    if not carried or e.carried.calls < OFTEN or len(carried) == len(outputs):
+    carried, outputs = {result for _, result in e.use.carried.positions}, program.outputs
+    if not carried or e.use.carried.calls < OFTEN or len(carried) == len(outputs):
         raise NotApplicable("it is no step of a loop that returns something besides what it is given back")
-    reads = rare_reads(where_of(e.called_at))
+    reads = rare_reads(where_of(e.use.called_at))
     # A result can come back as another array: put on a device again, or read from an object. Such an argument has the
     # shape of a result, and is another object at each call.
-    given = {at for at, _ in e.carried.positions} | e.repeated_inputs
+    given = {at for at, _ in e.use.carried.positions} | e.use.repeated
     others = {value.spec for i, value in enumerate(program.inputs) if i not in given}
     is_open = any(v.spec in others for i, v in enumerate(outputs) if i not in carried and v.shape)
     if reads is None or is_open:
@@ -513,7 +512,7 @@ def rarely_read_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             spare[0],
             f"{percent(saved / total)} of its operations are for results that are read in few steps",
             [
-                f"{', '.join(list_some(reads.names))} of the call at {e.called_at}: {reads.how}",
+                f"{', '.join(list_some(reads.names))} of the call at {e.use.called_at}: {reads.how}",
                 f"{count(saved)} of {count(total)} operations of a call serve nothing else, counted from the shapes",
                 *(f"{op.name} makes {op.makes[0].spec}, {count(op.work)} operations{op.at}" for op in spare[:3]),
             ],

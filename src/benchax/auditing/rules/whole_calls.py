@@ -314,10 +314,7 @@ def inline_cliff(e: Evidence) -> Iterable[Finding]:
     """
     if e.platform != "cpu":
         raise NotApplicable(f"only XLA:CPU runs small programs on the calling thread; this is {e.platform}")
-    cost = e.inspection.xla_cost
-    if cost is None:
-        raise NotMeasured(e.inspection.why_absent("xla_cost") or "XLA tells no FLOP count")
-    flops = cost.flops or 0.0  # none told is none counted, by XLA as well
+    flops = e.inspected("xla_cost").flops or 0.0  # none told is none counted, by XLA as well
     if flops < CLIFF_FLOPS:
         return
     if flops > FAR_FLOPS:
@@ -356,7 +353,7 @@ def _add(x: Any) -> Any:
     return x + 1
 
 
-FOLDER_DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
+DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
 MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy of the inputs
 WORTH_PROFILE_S = 0.01
 """A call of this length is worth a look: a thousand take ten seconds. A shorter call is mostly dispatch, and the rule
@@ -379,7 +376,7 @@ def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     yield profile_missing.finding(
         f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
         [
-            f"folders searched, {FOLDER_DEPTH} levels below the working one: {len(folders)}, at most {MOST_FOLDERS}",
+            f"folders searched, {DEPTH} levels down from the working one: {len(folders)}, at most {MOST_FOLDERS}",
             f"{runs} calls were profiled just now, compiled; shares of their operations: {'; '.join(hottest)}",
             *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
             *(r.message for r in p.remarks if r.severity == "error"),
@@ -395,7 +392,7 @@ def _folders(top: Path) -> Iterator[Path]:
     for folder, below, _ in os.walk(top):
         yield Path(folder)
         below[:] = sorted(name for name in below if name == ".benchmarks" or not name.startswith("."))
-        if len(Path(folder).relative_to(top).parts) == FOLDER_DEPTH:
+        if len(Path(folder).relative_to(top).parts) == DEPTH:
             below.clear()
 
 

@@ -332,8 +332,8 @@ def sparse_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds products with a matrix that is nearly all zeros: an adjacency, a finite difference, an incidence."""
     if len(e.data) != len(program.inputs):
         raise NotApplicable("its arguments were not kept")
-    carried = {program.inputs[at] for at, _ in e.carried.positions}
-    same = {value for i, value in enumerate(program.inputs) if i in e.repeated_inputs} | set(program.consts)
+    carried = {program.inputs[at] for at, _ in e.use.carried.positions}
+    same = {value for i, value in enumerate(program.inputs) if i in e.use.repeated} | set(program.consts)
     known = {**arrays_of_call(e), **{value: value.const for value in program.consts}}
     entries = {value: n for value, array in known.items() if value not in carried and (n := _entries(array))}
     for op in program.find("dot_general") if entries else ():

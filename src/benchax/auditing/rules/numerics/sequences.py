@@ -148,7 +148,7 @@ GUMBEL = names("neg log max add sub mul bitcast_convert_type or shift_right_logi
 
 def _is_done_once(e: Evidence, op: TracedOp) -> bool:
     """A program that makes its data once can spend a few random numbers more."""
-    return bool(e.why_not_called) and not e.carried.calls and not op.body.is_repeated
+    return bool(e.why_not_called) and not e.use.carried.calls and not op.body.is_repeated
 
 
 @traced_rule(
