@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.auditing.traced import compute_values
+from benchax.auditing.rule import compute_values
 from benchax.errors import NotMeasured
 from benchax.program.index import index
 

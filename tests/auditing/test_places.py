@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.auditing.places import callers_of, declared_at, jitted_around, jitted_at, made_at
+from benchax.auditing.syntax import callers_of, declared_at, jitted_around, jitted_at, made_at
 
 
 def written(tmp_path: Path, text: str) -> str:

@@ -26,9 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from benchax.auditing.recorder.log import Event, Log
+from benchax.auditing.recorder.log import Event, Log, look
 from benchax.auditing.recorder.rounded import LostDigitsNotes
-from benchax.auditing.recorder.stack import look
 from benchax.source_files import is_in_package, owner_of
 from benchax.specs import ArraySpec, spec_of
 from benchax.watching.frames import user_line

@@ -17,9 +17,8 @@ from typing import Any
 import jax
 
 from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
-from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log
+from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
 from benchax.auditing.recorder.rounded import LostDigitsNotes
-from benchax.auditing.recorder.stack import look
 from benchax.profiling.paced_sampler import PacedSampler
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.source_files import is_generated, owner_of

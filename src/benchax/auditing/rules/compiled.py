@@ -12,10 +12,8 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.places import jitted_at
-from benchax.auditing.rule import Gain, NotApplicable, list_some, rule, try_variant, with_bytes
-from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import program_of
+from benchax.auditing.rule import Gain, NotApplicable, list_some, program_of, rule, try_variant, with_bytes
+from benchax.auditing.syntax import jitted_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case

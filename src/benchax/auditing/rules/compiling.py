@@ -11,9 +11,17 @@ from itertools import pairwise
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.places import Place, declared_at, jitted_around, made_at
 from benchax.auditing.rule import Gain, NotApplicable, Rule, grade, list_some, rule
-from benchax.auditing.syntax import Loop, jits_of_new_functions, kind_of, where_of
+from benchax.auditing.syntax import (
+    Loop,
+    Place,
+    declared_at,
+    jits_of_new_functions,
+    jitted_around,
+    kind_of,
+    made_at,
+    where_of,
+)
 from benchax.errors import NotMeasured
 from benchax.model import Severity
 from benchax.results.audit import Finding

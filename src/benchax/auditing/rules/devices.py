@@ -13,11 +13,10 @@ import jax
 from jax.sharding import NamedSharding
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.places import declared_at, made_at
 from benchax.auditing.recorder.log import NO_ARRAY, Event, by_key
 from benchax.auditing.recorder.views import CallLine, use_of
 from benchax.auditing.rule import MOST_LISTED, Gain, NotApplicable, list_some, rule
-from benchax.auditing.syntax import where_of
+from benchax.auditing.syntax import declared_at, made_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import TracedOp, Value, index
 from benchax.program.jaxpr import own_line, user_line

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.places import Place
 from benchax.auditing.recorder.entered import EagerFunction, functions_to_jit
 from benchax.auditing.recorder.log import Event
 from benchax.auditing.recorder.views import CallLine
@@ -20,6 +19,7 @@ from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.waits import intervals
 from benchax.auditing.syntax import (
     Loop,
+    Place,
     call_at,
     callee_name,
     calls,

@@ -13,12 +13,10 @@ import jax
 from benchax.auditing.derivatives import MAKERS, MOVES, bases, count_vectors, whole_derivatives
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
-from benchax.auditing.places import Place, named_at
 from benchax.auditing.recorder.log import Log, by_key, most_common
 from benchax.auditing.recorder.views import shared_uses
-from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
-from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import Match, program_of, traced_rule
+from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, program_of, rule, traced_rule
+from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import FORWARD, Body, TracedOp, TracedProgram, Value, index
 from benchax.program.jaxpr import own_frames, own_line, user_line

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, list_some, rule
+from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule, traced_rule
 from benchax.auditing.syntax import callee_name, calls, calls_on, scopes_around, tree_of, where_of
-from benchax.auditing.traced import Instead, Match, traced_rule
 from benchax.auditing.unrolled import Unrolled, loops_of
 from benchax.errors import NotMeasured
 from benchax.program.index import ELEMENTWISE, TracedOp, TracedProgram, Value

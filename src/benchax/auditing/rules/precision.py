@@ -10,12 +10,20 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.places import Place, made_at, named_at
 from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.recorder.views import Carried
-from benchax.auditing.rule import Gain, NotApplicable, list_some, probe, rule
-from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import is_written, jaxpr_facts, name_inputs, program_of
+from benchax.auditing.rule import (
+    Gain,
+    NotApplicable,
+    is_written,
+    jaxpr_facts,
+    list_some,
+    name_inputs,
+    probe,
+    program_of,
+    rule,
+)
+from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import Rewritten, WithParameters
 from benchax.experiments.running_sums import ADDITIONS, LOW

@@ -9,11 +9,9 @@ from dataclasses import replace
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.places import made_at
 from benchax.auditing.recorder.views import keys_used_twice
-from benchax.auditing.rule import list_some, rule
-from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import program_of
+from benchax.auditing.rule import list_some, program_of, rule
+from benchax.auditing.syntax import made_at, where_of
 from benchax.program.index import KEEPS, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
 from benchax.results.audit import Finding, Where

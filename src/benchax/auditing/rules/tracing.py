@@ -15,9 +15,8 @@ import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import DEBUGGING
-from benchax.auditing.rule import NotApplicable, refuse_failed, rule, try_variant
+from benchax.auditing.rule import NotApplicable, program_of, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import Source, calls, holds, tree_of, where_of
-from benchax.auditing.traced import program_of
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.measuring import program as programs

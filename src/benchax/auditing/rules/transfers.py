@@ -10,12 +10,11 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.places import callers_of, made_at
 from benchax.auditing.recorder.log import Event, by_key
 from benchax.auditing.recorder.rounded import LostDigits, find_lost_digits
 from benchax.auditing.recorder.views import WaitLine, wait_lines
 from benchax.auditing.rule import Gain, NotApplicable, grade, list_some, rule, try_variant
-from benchax.auditing.syntax import where_of
+from benchax.auditing.syntax import callers_of, made_at, where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose

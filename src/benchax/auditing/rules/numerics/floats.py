@@ -12,9 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, rule, try_variant
+from benchax.auditing.rule import (
+    Match,
+    NotApplicable,
+    compute_values,
+    jaxpr_facts,
+    program_of,
+    rule,
+    traced_rule,
+    try_variant,
+)
 from benchax.auditing.syntax import where_of
-from benchax.auditing.traced import Match, compute_values, jaxpr_facts, program_of, traced_rule
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.experiments.functions import CallArguments, change_arrays

@@ -13,8 +13,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from benchax.auditing.derivatives import FORWARD, REVERSE, scope_behind
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable
-from benchax.auditing.traced import Instead, Match, arrays_of_call, traced_rule
+from benchax.auditing.rule import Instead, Match, NotApplicable, arrays_of_call, traced_rule
 from benchax.program.index import ELEMENTWISE, MOVES, TracedOp, TracedProgram, Value
 from benchax.program.patterns import Arrays, counted_axis, diagonal_axes, identity_axes, unwrap_index
 from benchax.units import count, percent, size

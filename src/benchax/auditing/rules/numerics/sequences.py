@@ -11,9 +11,8 @@ import jax.numpy as jnp
 from jax.scipy.signal import fftconvolve
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable
+from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, traced_rule
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
-from benchax.auditing.traced import Instead, Match, traced_rule
 from benchax.program.index import Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import is_users_own, names
 from benchax.units import count, percent, seconds, size
