@@ -14,7 +14,8 @@ HEAD = """
 import json
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from benchax.auditing.rules.devices import ArgumentLayouts, find_moves
+from benchax.auditing.rules.devices import inner_moves
+from benchax.watching.signatures import describe_placement
 
 mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("d",), (None, "d"), ()))
@@ -24,12 +25,11 @@ inner = jax.jit(jnp.sin, in_shardings=rows)
 parts = jax.shard_map(jnp.sin, mesh=mesh, in_specs=P("d"), out_specs=P("d"))
 
 def moves(f, given, calls=3):
-    x, seen = jax.device_put(array, given), ArgumentLayouts(["batch['x']"])
-    for _ in range(calls):
-        seen.seen[0, x.sharding] += 1
-    return [[m["name"], m["count"], m["from"], m["to"]] for m in find_moves("f", f.trace(x).jaxpr, seen)]
+    x = jax.device_put(array, given)
+    found = inner_moves(f.trace(x).jaxpr, {(0, x.sharding): calls})
+    return [[m.at, n, describe_placement(came), describe_placement(m.sharding)] for m, came, n in found]
 """
-FOUND = ["batch['x']", 3, "P(None, 'd') over {'d': 4}", "P('d',) over {'d': 4}"]
+FOUND = [0, 3, "P(None, 'd') over {'d': 4}", "P('d',) over {'d': 4}"]
 
 
 def run(expressions: list[str]) -> list[list[list[object]]]:

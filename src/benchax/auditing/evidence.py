@@ -10,6 +10,8 @@ jaxpr). `NotMeasured`: it could not be taken. The audit turns both into a line; 
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,7 +39,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import measure
 from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.prepare import Prepared
-from benchax.measuring.program import program_of
+from benchax.measuring.program import program_of, trace
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
 from benchax.results.audit import Where
@@ -269,7 +271,7 @@ class Evidence:
             return self.recorded.jaxpr
         if self.can == "trace":
             raise NotMeasured("its jaxpr could not be seen when it was compiled")
-        return self.prepared.built.reach_trace().jaxpr
+        return self._once("jaxpr", self._reach_jaxpr)
 
     @property
     def failure(self) -> Failure | None:
@@ -405,6 +407,14 @@ class Evidence:
         # A function of a program is not built from nothing: its times to build say nothing.
         return Prepared(program_of(self.case, inputs), inputs, forgets=self.can == "call")
 
+    def _reach_jaxpr(self) -> Any:
+        # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
+        if "failure" not in self._parts:
+            inputs = self.inputs
+            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # building it tells why
+                return trace(program_of(self.case, inputs), *inputs.renewed(copy=False)).jaxpr
+        return self.prepared.built.reach_trace().jaxpr
+
     def _failure(self) -> Failure | None:
         self._pass("compiled")
         prepared = self._prepared
@@ -495,16 +505,17 @@ class Evidence:
             yield from _of_trial(trial)
         if self.trial("compiled").obstacle is not None:
             return
-        if self.failure is not None:
+        failure = self.failure if "failure" in self._parts else None
+        if failure is not None:
             # Not tried eagerly for this alone: it may take as long as the limit is.
             fails_eagerly = self.is_jitted or any(trial.way == "eager" and trial.error for trial in trials)
-            text = f"It does not {self.failure.stage}, so that most rules had nothing to look at: "
-            yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{self.failure.message}")
+            text = f"It does not {failure.stage}, so that most rules had nothing to look at: "
+            yield Remark(NOT_BUILT, "error" if fails_eagerly else "warning", f"{text}{failure.message}")
         ways = [trial.way for trial in trials if not trial.untried]
         compared = [pair.name for pair, _ in self._comparisons]
         done = [f"tried in a worker process ({', '.join(ways)})"] if ways else []
         done += ["traced"]
-        done += ["compiled"] if self.failure is None else []
+        done += ["compiled"] if "failure" in self._parts and failure is None else []
         done += [text for part, text in _DONE.items() if self._has(part)]
         done += [f"compared in fresh processes ({', '.join(compared)})"] if compared else []
         yield Remark("how", "info", f"To find this out, the function was {', '.join(done)}.")

@@ -10,19 +10,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from evidence_by_hand import evidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.loops import unrolled_loop
 from benchax.auditing.unrolled import find_unrolled
-from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
 X = jnp.ones((3, 4))
 
 
 def asked(fn: Callable[..., Any], *args: Any) -> tuple[list[Finding], Checked]:
-    return ask(unrolled_loop, Evidence(make_case(fn, args)))
+    """Building takes a second, as if measured: to build each program would take most of the time of these tests."""
+    return ask(unrolled_loop, evidence(fn, *args, eager_s=1.0, jitted_s=1e-3, build_s=1.0))
 
 
 def line_of(fn: Callable[..., Any], text: str) -> int:
@@ -85,7 +85,6 @@ def hundred_twice(x: Any) -> Any:
     return x
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "of", "iterations"), [(sampled, sampled, 16), (hundred_twice, hundred, 60)], ids=["short", "long"]
 )
@@ -96,7 +95,6 @@ def test_a_short_loop_is_part_of_the_long_one_that_calls_it(fn: Any, of: Any, it
     assert finding.title == f"the for loop is unrolled {iterations} times"
 
 
-@pytest.mark.slow
 def test_a_loop_inside_may_turn_in_shapes_of_its_own_if_it_does_so_each_time() -> None:
     def circuit(x: Any) -> Any:
         for _ in range(10):
@@ -119,7 +117,6 @@ def test_a_loop_inside_may_turn_in_shapes_of_its_own_if_it_does_so_each_time() -
     assert asked(pyramid, jnp.ones(64))[0] == []
 
 
-@pytest.mark.slow
 def test_of_a_loop_of_many_iterations_a_tenth_of_the_program_is_enough() -> None:
     def kept_in_a_list(x: Any, n: int) -> Any:
         parts = []
@@ -151,7 +148,6 @@ def mapped(x: Any) -> Any:
     return sum(map(lambda k: layer(layer(x * k)) @ layer(x).T, range(30)))  # noqa: C417
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("fn", "call"), [(folded, "reduce"), (mapped, "map")])
 def test_what_reduce_and_map_call_is_a_loop_too(fn: Any, call: str) -> None:
     """A derivative has sums at places of its own."""
@@ -193,7 +189,6 @@ def test_turns_of_different_shapes_cannot_be_rolled_up() -> None:
     assert asked(growing, X)[0] == []
 
 
-@pytest.mark.slow
 def test_turns_of_different_shapes_of_which_a_small_part_is_alike_cannot_be_rolled_up() -> None:
     """As gates on one qubit after the other, whose matrices are made alike in each turn."""
 
@@ -210,7 +205,6 @@ def test_turns_of_different_shapes_of_which_a_small_part_is_alike_cannot_be_roll
     assert asked(jax.value_and_grad(scanned), jnp.ones((3, 8)))[0] == []
 
 
-@pytest.mark.slow
 def test_the_first_turn_may_have_no_batch_yet() -> None:
     def steps(inputs: Any) -> Any:
         state = jnp.zeros(4)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -128,38 +127,37 @@ def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]
 
 def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Finding]:
     facts = e.log.functions.get(function)
-    if facts is None:
+    if facts is None or jaxpr is None or len(facts.names) != len(jaxpr.in_avals):
         return
-    layouts = ArgumentLayouts(facts.names)
+    seen = Counter[tuple[int, Any]]()
     for event in e.log.of("call"):
         for i, serial in enumerate(event.reads if event.function == function else ()):
             sharding = e.log.arrays.get(serial, NO_ARRAY).sharding
             if sharding is not None and len(sharding.device_set) > 1:
-                layouts.seen[i, sharding] += 1
+                seen[i, sharding] += 1
     carried = dict(use_of(e.log, function).carried.positions)
-    for move in find_moves(facts.name, jaxpr, layouts):
-        if move["count"] < OFTEN or move["size_bytes"] < MOVED_BYTES:
+    for inner, given, n in inner_moves(jaxpr, seen):
+        aval, name, came = jaxpr.in_avals[inner.at], facts.names[inner.at], describe_placement(given)
+        what, size_bytes = aval.str_short(short_dtypes=True), aval.size * aval.dtype.itemsize
+        if n < OFTEN or size_bytes < MOVED_BYTES:
             continue
         # Placed once, it would come back as before if out_shardings say so.
-        declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if move["at"] in carried else []
-        put = [event.where for event in e.log.of("put") if _is_put_so(event, move)]
+        declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if inner.at in carried else []
+        puts = (event for event in e.log.of("put") if event.note.place.what == what)
+        placed = dict.fromkeys(event.where for event in puts if describe_placement(event.note.made) == came)
         yield resharding.finding(
-            f"{move['function']} moves {move['name']} to another layout in each call",
+            f"{facts.name} moves {name} to another layout in each call",
             [
-                f"{move['what']}, {size(move['size_bytes'])}, from {move['from']} to {move['to']}",
-                f"in {count(move['count'])} calls while they were watched; nothing else in it reads it as it comes",
+                f"{what}, {size(size_bytes)}, from {came} to {describe_placement(inner.sharding)}",
+                f"in {count(n)} calls while they were watched; nothing else in it reads it as it comes",
             ],
-            INNER.format(name=move["name"]),
+            INNER.format(name=name),
             related=[
                 *declared,
-                ("wanted otherwise here", where_of(move["where"])),
-                *(("placed here", where_of(line)) for line in dict.fromkeys(put)),
+                ("wanted otherwise here", where_of(inner.line)),
+                *(("placed here", where_of(line)) for line in placed),
             ],
         )
-
-
-def _is_put_so(event: Event, move: Any) -> bool:
-    return (event.note.place.what, describe_placement(event.note.made)) == (move["what"], move["from"])
 
 
 # ---- mesh-mismatch ----------------------------------------------------------------------------------------------
@@ -262,16 +260,6 @@ CONSTRAINTS = ("sharding_constraint", "reshard")
 JITS = ("jit", "pjit")
 
 
-@dataclass
-class ArgumentLayouts:
-    """How the arguments of one function lay, where they lay on several devices."""
-
-    names: Sequence[str]
-    """The names of all leaves."""
-    seen: Counter[tuple[int, Any]] = field(default_factory=Counter[tuple[int, Any]])
-    """Calls, by leaf and sharding."""
-
-
 class InnerLayout(NamedTuple):
     """The layout that a function gives to one of its inputs."""
 
@@ -280,21 +268,16 @@ class InnerLayout(NamedTuple):
     line: str
 
 
-def find_moves(function: str, closed: Any, layouts: ArgumentLayouts | None) -> list[Mapping[str, Any]]:
-    """Arguments that came in a layout that the function changes, in plain data."""
-    inputs = closed.in_avals if closed is not None else ()
-    if layouts is None or len(layouts.names) != len(inputs):
-        return []
-    return [
-        {
-            "function": function, "at": inner.at, "name": layouts.names[inner.at], "where": inner.line, "count": n,
-            "what": inputs[inner.at].str_short(short_dtypes=True), "size_bytes": _size_bytes(inputs[inner.at]),
-            "from": describe_placement(sharding), "to": describe_placement(inner.sharding),
-        }
-        for inner in inner_layouts(closed)
-        for (at, sharding), n in layouts.seen.items()
-        if at == inner.at and _is_moved(sharding, inner.sharding, len(inputs[at].shape))
-    ]  # fmt: skip
+def inner_moves(closed: Any, seen: Mapping[tuple[int, Any], int]) -> Iterator[tuple[InnerLayout, Any, int]]:
+    """(the layout that the function gives to an argument, another one that it came in, in how many calls)
+
+    Args:
+        seen: calls, by argument and sharding.
+    """
+    for inner in inner_layouts(closed):
+        for (at, sharding), n in seen.items():
+            if at == inner.at and _is_moved(sharding, inner.sharding, len(closed.in_avals[at].shape)):
+                yield inner, sharding, n
 
 
 def inner_layouts(closed: Any) -> Iterator[InnerLayout]:
@@ -340,10 +323,6 @@ def _is_moved(given: Any, wanted: Any, n_axes: int) -> bool:
     # Of another set of devices JAX refuses the call by itself, or it is no question of layouts.
     is_same_set = given.device_set == wanted.device_set
     return is_same_set and not wanted.is_fully_replicated and not given.is_equivalent_to(wanted, n_axes)
-
-
-def _size_bytes(aval: Any) -> int:
-    return aval.size * aval.dtype.itemsize
 
 
 SENT_SHARE = 0.25
