@@ -5,6 +5,7 @@ Reads a line of JSON for each program, {"path": …, "rules": […], "devices": 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import runpy
@@ -19,6 +20,8 @@ import numpy as np  # noqa: F401
 
 from benchax.auditing import recording
 from benchax.auditing.rules import rules
+from benchax.json_values import decode_value
+from benchax.results.audit import Audit
 
 
 def serve() -> None:
@@ -49,7 +52,7 @@ def run(path: str, rules: list[str], devices: int = 1) -> dict[str, Any]:
     finish = recording.begin({"calls_s": 20.0, "rules": rules})
     try:
         runpy.run_path(path, run_name="__main__")
-        return finish("exit")["audit"]
+        return dataclasses.asdict(decode_value(finish("exit")["audit"], Audit))
     except BaseException:
         return {"error": traceback.format_exc()}
 

@@ -10,18 +10,17 @@ import equinox
 import jax
 import jax.numpy as jnp
 import pytest
+from evidence_by_hand import evidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules.loops import python_loop_vmap, unrolled_loop
-from benchax.case import make_case
 from benchax.results.audit import Checked, Finding
 
 X, W = jnp.ones((12, 4)), jnp.ones((4, 4))
 
 
 def asked(fn: Callable[..., Any], *args: Any, rule: Any = python_loop_vmap) -> tuple[list[Finding], Checked]:
-    return ask(rule, Evidence(make_case(fn, args)))
+    return ask(rule, evidence(fn, *args, eager_s=1.0, jitted_s=1e-3, build_s=1.0))
 
 
 def body(row: Any) -> Any:

@@ -13,8 +13,7 @@ import pytest
 from evidence_by_hand import evidence
 
 from benchax.auditing.audit import ask
-from benchax.auditing.rules.loops import unrolled_loop
-from benchax.auditing.unrolled import find_unrolled
+from benchax.auditing.rules.loops import find_unrolled, unrolled_loop
 from benchax.results.audit import Checked, Finding
 
 X = jnp.ones((3, 4))

@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -27,6 +27,8 @@ Kind = Literal[
     "window", "call", "operation", "read", "put", "list", "wide", "rounded", "wait", "draw", "setting", "sample",
     "stale",
 ]  # fmt: skip
+T = TypeVar("T")
+K = TypeVar("K")
 Caller = Literal["user", "package", "handed"]
 MOST_EVENTS = 200_000
 """Events of one kind that are kept, about 50 MB. Later ones are counted only."""
@@ -191,11 +193,11 @@ class Log:
         return serial
 
 
-def by_key(events: Iterable[Event], *names: str) -> dict[tuple[Any, ...], list[Event]]:
-    """Events in groups of equal attributes, in order."""
-    found: dict[tuple[Any, ...], list[Event]] = {}
-    for event in events:
-        found.setdefault(tuple(getattr(event, name) for name in names), []).append(event)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Items in groups of equal keys, in order."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
     return found
 
 

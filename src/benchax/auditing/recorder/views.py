@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from benchax.auditing.recorder.log import NO_ARRAY, Event, Log, by_key, most_common
+from benchax.auditing.recorder.log import NO_ARRAY, Event, Log, grouped, most_common
 
 WARM_UP = 2
 """Waits of a line that are not timed: the program can still be compiling its steps."""
@@ -98,7 +98,7 @@ class CallLine:
 def call_lines(log: Log) -> list[CallLine]:
     """The line that calls most often first."""
     depths, rows = _depths(log)
-    groups = by_key(log.of("call"), "function", "where")
+    groups = grouped(log.of("call"), lambda event: (event.function, event.where))
     lines = [CallLine(log, f, where, events, depths, rows) for (f, where), events in groups.items() if f]
     return sorted(lines, key=lambda line: -line.count)
 
@@ -321,7 +321,8 @@ def _add_wait(
 
 def keys_used_twice(log: Log) -> list[list[Event]]:
     """The uses of each random key that your code uses more than once, outside of jit."""
-    uses = [events for (reads,), events in by_key(log.of("draw"), "reads").items() if reads and len(events) > 1]
+    groups = grouped(log.of("draw"), lambda event: event.reads)
+    uses = [events for reads, events in groups.items() if reads and len(events) > 1]
     return [events for events in uses if not _is_one_call_of_package(events)]
 
 

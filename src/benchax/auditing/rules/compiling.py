@@ -11,6 +11,7 @@ from itertools import pairwise
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import Gain, NotApplicable, Rule, grade, list_some, rule
 from benchax.auditing.syntax import (
     Loop,
@@ -154,26 +155,18 @@ def _rule_of(c: Compile, *, is_growing: bool, is_program: bool) -> tuple[str, st
 
 
 def _growing(compiles: Sequence[Compile]) -> Iterator[tuple[Compile, tuple[str, list[int]]]]:
-    by_function: dict[tuple[str, str | None], list[Compile]] = {}
-    for c in compiles:
-        if not c.is_eager:
-            by_function.setdefault((c.function, c.defined), []).append(c)
-    for found in by_function.values():
+    jitted = (c for c in compiles if not c.is_eager)
+    for found in grouped(jitted, lambda c: (c.function, c.defined)).values():
         if (grown := growth(found)) is not None:
             yield found[0], grown
 
 
 def resized_operations(compiles: Sequence[Compile]) -> dict[str, list[Compile]]:
     """By line: the programs of eager operations that were compiled for many sizes, but the first of each."""
-    by_line: dict[str, dict[str, list[Compile]]] = {}
-    for c in compiles:
-        if c.is_eager and c.where:
-            by_line.setdefault(c.where, {}).setdefault(c.function, []).append(c)
-    found = {
-        line: [c for one in operations.values() if _n_shapes(one) > GROWING for c in one[1:]]
-        for line, operations in by_line.items()
-    }
-    return {line: again for line, again in found.items() if again}
+    eager = (c for c in compiles if c.is_eager and c.where)
+    operations = grouped(eager, lambda c: (c.where, c.function)).values()
+    again = (c for one in operations if _n_shapes(one) > GROWING for c in one[1:])
+    return grouped(again, lambda c: c.where or "")
 
 
 def _n_shapes(compiles: Sequence[Compile]) -> int:
@@ -244,17 +237,16 @@ def _grown(one: Again) -> Finding:
 
 def _resized(one: Again) -> Finding:
     """Eager operations: the first line is the one whose sizes the others follow."""
-    lines: dict[str, dict[str, list[Compile]]] = {}
-    for c in one.compiles:
-        lines.setdefault(c.where or "", {}).setdefault(c.function, []).append(c)
-    n = max(_n_shapes(found) for operations in lines.values() for found in operations.values()) + 1
-    grown = next((g for ops in lines.values() for found in ops.values() if (g := growth(found)) is not None), None)
-    places = [("called here", where_of(line)) for line in sorted(lines, key=lambda line: where_of(line) or ("", 0))]
+    operations = grouped(one.compiles, lambda c: (c.where, c.function))
+    n = max(map(_n_shapes, operations.values())) + 1
+    grown = next((g for found in operations.values() if (g := growth(found)) is not None), None)
+    lines = list(dict.fromkeys(where_of(line) for line, _ in operations))
+    places = [("called here", line) for line in sorted(lines, key=lambda line: line or ("", 0))]
     finding = one.finding(
         growing_shapes,
         f"operations outside of jit were compiled for {n} sizes",
         GROW if grown else OTHER_SIZES,
-        related=[*places, *(place for line in list(lines)[:1] for place in made_at(where_of(line), "", "x"))],
+        related=[*places, *made_at(lines[0], "", "x")],
     )
     return finding.with_seen(f"{grown[0]}: {', '.join(map(str, grown[1][:4]))}, …") if grown else finding
 

@@ -12,9 +12,10 @@ import jax
 from jax.sharding import NamedSharding
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import NO_ARRAY, Event, by_key
+from benchax.auditing.recorder.log import NO_ARRAY, Event, grouped
 from benchax.auditing.recorder.views import CallLine, use_of
 from benchax.auditing.rule import MOST_LISTED, Gain, NotApplicable, list_some, rule
+from benchax.auditing.rules.transfers import puts_by_place
 from benchax.auditing.syntax import declared_at, made_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import TracedOp, Value, index
@@ -41,7 +42,7 @@ SPREAD_BYTES = 1 << 16
 def resharding(e: ProgramEvidence) -> Iterable[Finding]:
     """Finds arrays that are moved between devices or layouts in each step."""
     lines = e.lines
-    for (where, by), events in by_key(_moving_puts(e), "where", "by").items():
+    for (where, by), events in grouped(_moving_puts(e), lambda event: (event.where, event.by)).items():
         yield from _put_again(where, by, events)
     for line in lines if jax.device_count() > 1 else ():
         moved = Counter(move for event in line.events for move in _moves(line, event))
@@ -170,11 +171,8 @@ def mesh_mismatch(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
 
 
 def _puts_everywhere(e: ProgramEvidence) -> Iterable[Finding]:
-    groups: dict[tuple[str, str, Any], list[Event]] = {}
-    for event in e.log.of("put"):
-        is_large = event.size >= LARGE_BYTES and len(event.note.made.device_set) > 1
-        if is_large and event.note.made.is_fully_replicated:
-            groups.setdefault((event.where, event.by, event.note.place), []).append(event)
+    large = [event for event in e.log.of("put") if event.size >= LARGE_BYTES and len(event.note.made.device_set) > 1]
+    groups = puts_by_place(event for event in large if event.note.made.is_fully_replicated)
     often = {key: events for key, events in groups.items() if len(events) >= OFTEN}
     if not often:
         raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")

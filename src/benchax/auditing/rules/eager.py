@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recorder.entered import EagerFunction, functions_to_jit
-from benchax.auditing.recorder.log import Event
+from benchax.auditing.recorder.log import Event, grouped
 from benchax.auditing.recorder.views import CallLine
 from benchax.auditing.rule import Gain, grade, list_some, rule
 from benchax.auditing.rules.compiling import resized_operations
@@ -352,18 +352,17 @@ def call_s() -> float:
 @rule("copied-updates", "are large arrays changed in place?", "warning", of="program")
 def copied_updates(e: ProgramEvidence) -> Iterable[Finding]:
     # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
-    updates: dict[str, list[int]] = {}
-    for event in operations_of(e):
-        if event.by.startswith("scatter") and event.size >= LARGE_BYTES and event.where:
-            updates.setdefault(event.where, []).append(event.size)
-    for where, sizes in updates.items():
-        lost_s, n = sum(sizes) / FASTEST, len(sizes)
+    large = (event for event in operations_of(e) if event.size >= LARGE_BYTES and event.where)
+    updates = (event for event in large if event.by.startswith("scatter"))
+    for where, events in grouped(updates, lambda event: event.where).items():
+        total, n = sum(event.size for event in events), len(events)
+        lost_s = total / FASTEST
         severity = grade(lost_s, e.log.seen_s)
         if n >= 20 and severity is not None:
             yield copied_updates.finding(
-                f"copies {size(sum(sizes) // n)} for each update, {count(n)} times",
+                f"copies {size(total // n)} for each update, {count(n)} times",
                 [
-                    f"{size(sum(sizes))} in the {seconds(e.log.seen_s)} in which calls were watched",
+                    f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
                     "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
                 ],
                 "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "

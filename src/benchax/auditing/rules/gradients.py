@@ -13,7 +13,7 @@ import jax
 from benchax.auditing.derivatives import MAKERS, MOVES, bases, count_vectors, whole_derivatives
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
-from benchax.auditing.recorder.log import Log, by_key, most_common
+from benchax.auditing.recorder.log import Log, grouped, most_common
 from benchax.auditing.recorder.views import shared_uses
 from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, program_of, rule, traced_rule
 from benchax.auditing.syntax import Place, named_at, where_of
@@ -171,9 +171,9 @@ def second_forwards(log: Log, programs: Mapping[int, Any]) -> list[ForwardCall]:
 
 
 def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
-    calls = by_key(log.of("call"), "function")
+    calls = grouped(log.of("call"), lambda event: event.function)
     for use, events in shared_uses(log, programs).items():
-        mine, others = (calls[number,] for number in (use.function, use.other))
+        mine, others = (calls[number] for number in (use.function, use.other))
         least, most = (share * len(others) for share in EACH_STEP)
         if len(events) < max(LEAST_CALLS, least) or len(mine) > most:
             continue

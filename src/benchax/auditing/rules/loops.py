@@ -1,27 +1,337 @@
-"""Loops: written out in Python, over items that could be computed at once, or stacking what is not read."""
+"""Loops: written out in Python, over items that could be computed at once, or stacking what is not read.
+
+A loop that Python runs while JAX traces leaves a copy of its body in the program for each iteration. An equation
+belongs to the innermost loop of your source that contains one of the frames behind it. The position of each frame in
+the byte code distinguishes the places of the body, also two on one line. A place that occurs n times was traced n
+times. This needs `eqn.source_info` and `Traceback.raw_frames`, which JAX does not document (tried on 0.6.2, 0.10.2,
+0.11.2 and 0.12.0.1). If they are missing or different, no loop is found.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule, traced_rule
-from benchax.auditing.syntax import callee_name, calls, calls_on, scopes_around, tree_of, where_of
-from benchax.auditing.unrolled import Unrolled, loops_of
+from benchax.auditing.syntax import (
+    Repeat,
+    callee_name,
+    calls,
+    calls_on,
+    carried_names,
+    check_readable,
+    holds,
+    innermost_repeat,
+    kind_of,
+    loops_around,
+    scopes_around,
+    tree_of,
+    where_of,
+)
 from benchax.errors import NotMeasured
-from benchax.program.index import ELEMENTWISE, TracedOp, TracedProgram, Value
-from benchax.program.jaxpr import equations
+from benchax.measuring import program as programs
+from benchax.program.index import BACKWARD, ELEMENTWISE, TracedOp, TracedProgram, Value
+from benchax.program.jaxpr import equations, nested_in, scope_of
 from benchax.program.traced_work import COSTLY
 from benchax.results.audit import Finding, Where
+from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
+
+_JAX = str(Path(jax.__file__).parent)
+# Behind these frames stands whoever asked for the audit, maybe in a loop of his own. jax 0.6.2 tells of them.
+_END = str(Path(programs.__file__).parent)
+JOINS = (
+    "add", "add_any", "mul", "max", "min", "and", "or", "scatter", "dynamic_update_slice", "concatenate", "stack",
+)  # fmt: skip
+"""Operations that can join several iterations that could still run side by side: a sum, or one result of all."""
+ODD_ITERATIONS = 1.5
+"""The number of iterations that can have other shapes."""
+
+Site = tuple[Any, ...]
+"""A place in the body: byte code positions from the loop inwards, and the primitive."""
+
+
+class ArrayElement(NamedTuple):
+    """One element of one axis of an array, which is a variable of the jaxpr."""
+
+    array: Any
+    axis: int
+    start: int
+
+
+class LoopKey(NamedTuple):
+    """Which loop it is: two calls of one function have two."""
+
+    where: Where
+    kind: str
+    around: Site
+    """The calls around it."""
+
+
+class Slices(NamedTuple):
+    """One array whose parts each iteration takes separately."""
+
+    spec: str
+    axis: int
+    starts: int
+    """Different parts that are taken."""
+
+
+@dataclass
+class Unrolled:
+    """One loop. `equations` are those of its body, in order, each with its place."""
+
+    where: Where
+    loop: Repeat
+    rows: Mapping[int, ArrayElement] = field(default_factory=dict[int, ArrayElement])
+    """The values from before the loop that are taken apart for it: the id of a variable → the part that it is."""
+    within: Sequence[LoopKey] = ()
+    """The loops that call the code around it, from it outwards."""
+    equations: list[tuple[Site, Any]] = field(default_factory=list[tuple[Site, Any]])
+    turns: int = 0
+    """The number of iterations, if known; 0: read it from its equations."""
+    has_inner: bool = False
+    """Do the equations of loops inside of it belong to it?"""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.loop)
+
+    @property
+    def iterations(self) -> int:
+        """How often the body was traced: as often as half of its places occur, or some times as often."""
+        if self.turns:
+            return self.turns
+        counts = Counter(Counter(site for site, _ in self.equations).values())
+        # Forwards and backwards, and in loops of packages, a place occurs several times in a turn; sums of what each
+        # turn came to are one fewer.
+        fits = {n: sum(k for c, k in counts.items() if c % n == 0 or (n > 2 and c % (n - 1) == 0)) for n in counts}
+        found = max((n for n, k in fits.items() if 2 * k >= counts.total()), default=min(counts, default=0))
+        # A package and its derivative can run most places twice. The parts of the array then number the iterations.
+        parts = self.slices.starts if self.slices is not None else 0
+        return parts if found == 2 * parts and fits.get(parts, 0) > fits[found] else found
+
+    @property
+    def size(self) -> int:
+        """Equations, nested ones included."""
+        return sum(1 + sum(1 for j in nested_in(eqn) for _ in equations(j)) for _, eqn in self.equations)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Returns whether every iteration has the same shapes, as scan and vmap need it. The first and the last can
+        differ: the first begins with values that have no batch yet, and the last is not differentiated further."""
+        sites: dict[Site, Counter[str]] = {}
+        for site, eqn in self.equations:
+            sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
+        # What occurs a few times is no part of an iteration: arguments of the call that repeats, on its line.
+        often = [found for found in sites.values() if 2 * found.total() >= self.iterations]
+        if self.has_inner:
+            # Turns of a loop inside may differ, if they do so in the same way each time.
+            often = [found for found in often if not _is_repeated(found, self.iterations)]
+        return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in often)
+
+    @property
+    def is_independent(self) -> bool:
+        """Does nothing come of two parts of one array, but what sums or gathers what came of each?"""
+        parts: dict[int, dict[int, int]] = {}
+        joined: set[int] = set()
+        for _, eqn in self.equations:
+            own, has_two = self._parts_behind(eqn, parts)
+            if not has_two and not joined.intersection(map(id, eqn.invars)):
+                parts |= dict.fromkeys(map(id, eqn.outvars), own)
+            elif eqn.primitive.name in JOINS:
+                joined.update(map(id, eqn.outvars))
+            else:
+                return False
+        return True
+
+    def _parts_behind(self, eqn: Any, parts: Mapping[int, Mapping[int, int]]) -> tuple[dict[int, int], bool]:
+        """Returns the parts of arrays that it is made from, and whether it is made from two parts of one array."""
+        own: dict[int, int] = {}
+        found = [(id(part.array), part.start) for part in self._taken(eqn)]
+        found += [item for v in eqn.invars for item in parts.get(id(v), {}).items()]
+        return own, any(own.setdefault(array, start) != start for array, start in found)
+
+    def _taken(self, eqn: Any) -> list[ArrayElement]:
+        """The parts of arrays that an equation takes out, or reads as a row that was taken before the loop."""
+        taken = (_part(eqn), *(self.rows.get(id(v)) for v in eqn.invars))
+        return [part for part in taken if part is not None]
+
+    @property
+    def is_batch(self) -> bool:
+        """Is each iteration the same work on its own part of an array, apart from all others?"""
+        is_apart = self.slices is not None and self.is_uniform and self.is_independent and not self.has_own_arrays
+        # A derivative is made in parts, and in one of them what iterations hand on may not be seen.
+        return is_apart and not carried_names(self.loop)
+
+    @property
+    def has_own_arrays(self) -> bool:
+        """Returns whether each iteration reads arrays that no other one does, like the layers of a model. One call of
+        vmap would need them stacked."""
+        made = {id(v) for _, eqn in self.equations for v in eqn.outvars} | set(self.rows)
+        reads: Counter[int] = Counter()
+        for _, eqn in self.equations:
+            given = (v for v in eqn.invars if not hasattr(v, "val") and getattr(v.aval, "ndim", 0))
+            reads.update({id(v) for v in given} - made)
+        return sum(n < self.iterations for n in reads.values()) >= self.iterations
+
+    @property
+    def slices(self) -> Slices | None:
+        """The array that is taken apart, if it is so in half of its length at least."""
+        starts: dict[tuple[Any, int], set[int]] = {}
+        for part in (part for _, eqn in self.equations for part in self._taken(eqn)):
+            starts.setdefault((part.array, part.axis), set()).add(part.start)
+        # Fewer parts are a choice of some, as x[0] and x[-1] are: vmap would compute what nobody wants.
+        half = [(len(found), *key) for key, found in starts.items() if 2 * len(found) >= key[0].aval.shape[key[1]]]
+        n, array, axis = max(half, key=lambda one: one[0], default=(0, None, 0))
+        return Slices(str(array.aval.str_short(short_dtypes=True)), axis, n) if array is not None else None
+
+
+def _is_repeated(shapes: Counter[str], iterations: int) -> bool:
+    return len(shapes) <= iterations // 2 and min(shapes.values()) >= iterations - 2
+
+
+def _count_odd(shapes: Counter[str], iterations: int) -> float:
+    """In how many iterations a place of the body had other shapes than in most."""
+    # What a package does behind one place of the user's are several operations with shapes of their own. Sums of what
+    # each iteration came to are one fewer, in a derivative two.
+    usual = [n for n in shapes.values() if n >= iterations - 2] or [max(shapes.values())]
+    return (shapes.total() - sum(usual)) * iterations / shapes.total()
+
+
+def _part(eqn: Any) -> ArrayElement | None:
+    """Returns the element that an equation takes from one axis: x[3] and x[:, 3]."""
+    if eqn.primitive.name == "slice":
+        taken, starts = eqn.outvars[0].aval.shape, eqn.params["start_indices"]
+    elif eqn.primitive.name == "dynamic_slice" and all(hasattr(v, "val") for v in eqn.invars[1:]):
+        taken, starts = eqn.params["slice_sizes"], [int(v.val) for v in eqn.invars[1:]]
+    else:
+        return None
+    axes = [axis for axis, n in enumerate(taken) if n == 1 and eqn.invars[0].aval.shape[axis] > 1]
+    return ArrayElement(eqn.invars[0], axes[0], int(starts[axes[0]])) if len(axes) == 1 else None
+
+
+def _unstacked_rows(jaxpr: Any) -> dict[int, ArrayElement]:
+    """The parts that `for row in x` takes at once (since jax 0.11), by the ids of their variables."""
+    return {
+        id(row): ArrayElement(eqn.invars[0], eqn.params["axis"], i)
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name == "unstack"
+        for i, row in enumerate(eqn.outvars)
+    }
+
+
+def find_unrolled(jaxpr: Any) -> list[Unrolled]:
+    """Returns the loops behind a jaxpr, longest first. Loops of nested jaxprs are separate, and so are loops of two
+    calls of one function."""
+    loops_at = functools.cache(_loops_at)  # an equation has dozens of frames
+    found: list[Unrolled] = []
+    for level in _levels(jaxpr):
+        rows = _unstacked_rows(level)
+        loops: dict[LoopKey, Unrolled] = {}
+        for eqn in level.eqns:
+            places = list(_places_of(eqn, loops_at))  # innermost first
+            for loop, key, site in places[:1]:
+                within = [around for _, around, _ in places[1:]]
+                loops.setdefault(key, Unrolled(key.where, loop, rows, within)).equations.append((site, eqn))
+        for loop in loops.values():
+            # What ran once, such as the head of the loop, is no part of its body.
+            often = Counter(site for site, _ in loop.equations)
+            loop.equations = [(site, eqn) for site, eqn in loop.equations if often[site] > 1]
+        found += _with_short_inner_loops({key: loop for key, loop in loops.items() if loop.equations})
+    return sorted(found, key=lambda loop: -loop.size)
+
+
+def _with_short_inner_loops(loops: Mapping[LoopKey, Unrolled]) -> list[Unrolled]:
+    """Adds a loop with fewer iterations than the loop around it to that loop's body. For example, two layers of a model
+    that is called in a loop of 16 were traced 32 times."""
+    left = dict(loops)
+    for key, inner in loops.items():
+        outer = next((left[around] for around in inner.within if around in left), None)
+        if outer is not None and outer.iterations**2 > inner.iterations:
+            outer.turns = outer.iterations  # places of the inner one occur more often
+            outer.equations += left.pop(key).equations
+            outer.has_inner = True
+    return list(left.values())
+
+
+def _levels(jaxpr: Any) -> Iterator[Any]:
+    """It and the nested ones, each once: a function that is called often is one."""
+    seen: set[int] = set()
+    waiting = [jaxpr]
+    while waiting:
+        level = waiting.pop()
+        level = getattr(level, "jaxpr", level)
+        if id(level) not in seen:
+            seen.add(id(level))
+            yield level
+            waiting += [nested for eqn in level.eqns for nested in nested_in(eqn)]
+
+
+def _loops_at(file: str, line: int) -> list[Repeat]:
+    """The loops around a line in its function, innermost first."""
+    tree = tree_of(file)
+    inner = innermost_repeat(tree, line) if tree is not None else None
+    if tree is None or inner is None:
+        return []
+    outer = [one for one in loops_around(tree, line) if one is not inner and holds(one, inner.lineno)]
+    return [inner, *sorted(outer, key=lambda one: -one.lineno)]
+
+
+def _places_of(eqn: Any, loops_at: Callable[[str, int], list[Repeat]]) -> Iterator[tuple[Repeat, LoopKey, Site]]:
+    """(loop, its key, the place of an equation in it) of the loops around it and of those that call the code around it,
+    outwards."""
+    inwards: list[tuple[Any, int]] = []
+    frames = list(takewhile(lambda frame: not frame[0].co_filename.startswith(_END), _frames(eqn)))
+    for i, (code, at, line) in enumerate(frames):
+        owner = owner_of(code.co_filename)
+        if owner not in ("user", "package") or code.co_filename.startswith(_JAX):
+            continue
+        inwards.append((code, at))
+        # Nobody who asks can change the loops of installed packages (diffrax has one of 100 iterations).
+        for loop in loops_at(code.co_filename, line) if owner == "user" else ():
+            around = tuple((code, at) for code, at, _ in frames[i + 1 :] if owner_of(code.co_filename) == "user")
+            key = LoopKey((code.co_filename, loop.lineno), kind_of(loop), around)
+            # A derivative does in one line what that did, and its transpose, which are two places of the body.
+            yield loop, key, (*inwards, eqn.primitive.name, BACKWARD in scope_of(eqn))
+
+
+def _frames(eqn: Any) -> list[tuple[Any, int, int]]:
+    """(code, position in it, line), innermost first; nothing where it is not told."""
+    try:
+        traceback = eqn.source_info.traceback
+        codes, positions = traceback.raw_frames()
+        # Byte-code positions tell two places of one line apart, line numbers find the loop in the source: both are
+        # needed.
+        lines = [frame.line_num for frame in traceback.frames]
+        return list(zip(codes, positions, lines, strict=True))
+    except (AttributeError, ValueError):  # not documented, see above
+        return []
+
+
+def loops_of(e: Evidence) -> list[Unrolled]:
+    """The loops of the function that is audited.
+
+    Raises:
+        NotMeasured: it is a wrapper without a separate step of tracing, or its loops cannot be read.
+    """
+    found = find_unrolled(e.closed_jaxpr)
+    if not found:
+        check_readable(e.fn)
+    return found
+
 
 FEW_NEEDED = 8
 """At most one byte in eight of a stack is needed."""
@@ -243,11 +553,8 @@ SAVED_S = 2.0
 def unrolled_loop(e: Evidence) -> Iterable[Finding]:
     """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
     total = _count_equations(e)
-    by_line: dict[Where, list[Unrolled]] = defaultdict(list)
-    for loop in loops_of(e):
-        by_line[loop.where].append(loop)
     # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
-    for loops in by_line.values():
+    for loops in grouped(loops_of(e), lambda loop: loop.where).values():
         n, loop = sum(loop.size for loop in loops), max(loops, key=lambda loop: loop.iterations)
         share = SHARE_OF_LONG if loop.iterations >= LONG else LARGE_SHARE
         is_large = loop.iterations >= MANY_ITERATIONS and n >= max(LARGE, share * total)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.recorder.log import grouped
 from benchax.auditing.recorder.views import keys_used_twice
 from benchax.auditing.rule import list_some, program_of, rule
 from benchax.auditing.syntax import made_at, where_of
@@ -35,11 +36,8 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         return
     program = program_of(e)
     yield from _used_twice(e, program)
-    draws: dict[Body, list[TracedOp]] = defaultdict(list)
-    for op in program.ops:
-        if op.name == "random_bits":
-            draws[_loop_around(op.body)].append(op)
-    for body, ops in draws.items():
+    draws = (op for op in program.ops if op.name == "random_bits")
+    for body, ops in grouped(draws, lambda op: _loop_around(op.body)).items():
         if body.is_loop:
             yield from _same_each_time(e, body, ops, (), f"each of {body.trips or 'its'} iterations")
         elif e.use.repeated:
@@ -66,11 +64,8 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
 
 
 def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
-    uses: dict[Hashable, list[TracedOp]] = defaultdict(list)
-    for op in program.ops:
-        if op.name in CONSUMES and not any(scope in f"{op.scope}/" for scope in RECOMPUTED):
-            uses[program.numbers[op.reads[0].back(SAME_KEY)]].append(op)
-    for every in uses.values():
+    uses = (op for op in program.ops if op.name in CONSUMES and not any(s in f"{op.scope}/" for s in RECOMPUTED))
+    for every in grouped(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
         # Of the branches of one cond only one runs.
         ops = [op for op in every if any(one is not op and not _exclude(one, op) for one in every)]
         if ops:
@@ -153,12 +148,10 @@ def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[
 
 def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     """Names the call of what `jax.vmap` makes. Common random numbers can be wanted, so it is an info."""
-    by_line: dict[str, list[TracedOp]] = defaultdict(list)
-    for op in program.ops:
-        # Under vmap a key has one axis for each level of it over which it varies.
-        if op.name == "random_bits" and op.scope.count("vmap(") > len(op.reads[0].shape):
-            by_line[line_of_vmap(op.outermost) or op.line].append(op)
-    for line, ops in by_line.items():
+    draws = (op for op in program.ops if op.name == "random_bits")
+    # Under vmap a key has one axis for each level of it over which it varies.
+    same = (op for op in draws if op.scope.count("vmap(") > len(op.reads[0].shape))
+    for line, ops in grouped(same, lambda op: line_of_vmap(op.outermost) or op.line).items():
         drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}, once for all rows" for op in ops)
         yield key_reuse.finding(
             "each row of jax.vmap draws the same random numbers",

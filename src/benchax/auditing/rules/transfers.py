@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.recorder.log import Event, by_key
+from benchax.auditing.recorder.log import Event, grouped
 from benchax.auditing.recorder.rounded import LostDigits, find_lost_digits
 from benchax.auditing.recorder.views import WaitLine, wait_lines
 from benchax.auditing.rule import Gain, NotApplicable, grade, list_some, rule, try_variant
@@ -54,12 +54,12 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Finding]:
     if e.transfers is None or "host to device" not in e.transfers.sees:
         raise NotMeasured("transfers to the device could not be seen")
     called = {(line.name, line.where): line for line in e.lines}
-    groups: dict[tuple[str, str], list[ObservedTransfer]] = {}
-    for t in e.transfers.of("host to device"):
-        # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
-        if t.what.startswith("NumPy ") and "[]" not in t.what and t.count >= OFTEN and t.by not in CONVERSIONS:
-            by = t.by if (t.by, t.where) in called or not called else ""
-            groups.setdefault((by, t.where or ""), []).append(t)
+    # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
+    arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
+    groups = grouped(
+        (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
+        lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
+    )
     for (by, where), sent in groups.items():
         total = sum(t.size_bytes for t in sent)
         lost_s = total / RATE + sum(t.count for t in sent) * EACH_S
@@ -236,12 +236,10 @@ def _transferred(
 
 @rule("repeated-device-put", "is data that stays the same put on the device once?", "warning", of="program")
 def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
-    by_line: dict[tuple[str, str], list[list[Event]]] = {}
-    for (where, by, _), events in _puts(e).items():
-        # The first time it has to be put there; an array that is overwritten in place is other data.
-        repeats = [event for event in events if event.note.is_repeat]
-        if len(repeats) >= OFTEN:
-            by_line.setdefault((where, by), []).append(repeats)
+    # The first time it has to be put there; an array that is overwritten in place is other data.
+    repeats = puts_by_place(event for event in e.log.of("put") if event.note.is_repeat).values()
+    often = (events for events in repeats if len(events) >= OFTEN)
+    by_line = grouped(often, lambda events: (events[0].where, events[0].by))
     for (where, by), groups in sorted(by_line.items(), key=lambda one: -sum(_elapsed(g) for g in one[1])):
         groups.sort(key=lambda events: -_bytes(events))
         what, lost_s = groups[0][0].note.place.what, sum(map(_elapsed, groups))
@@ -261,11 +259,8 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
         )
 
 
-def _puts(e: ProgramEvidence) -> dict[tuple[str, str, Any], list[Event]]:
-    found: dict[tuple[str, str, Any], list[Event]] = {}
-    for event in e.log.of("put"):
-        found.setdefault((event.where, event.by, event.note.place), []).append(event)
-    return found
+def puts_by_place(events: Iterable[Event]) -> dict[tuple[str, str, Any], list[Event]]:
+    return grouped(events, lambda event: (event.where, event.by, event.note.place))
 
 
 def _elapsed(events: Iterable[Event]) -> float:
@@ -286,7 +281,7 @@ def _repeated(events: list[Event]) -> str:
 
 @rule("python-lists", "are arrays made of arrays, not of lists of numbers?", "warning", of="program")
 def python_lists(e: ProgramEvidence) -> Iterable[Finding]:
-    groups = by_key(e.log.of("list"), "where", "by")
+    groups = grouped(e.log.of("list"), lambda event: (event.where, event.by))
     for (where, by), events in sorted(groups.items(), key=lambda one: -_elapsed(one[1])):
         n, lost_s, elements = len(events), _elapsed(events), sum(event.size for event in events)
         severity = grade(lost_s, e.watch.wall_s)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from benchax.auditing.evidence import ProgramEvidence
+from benchax.auditing.recorder.log import grouped
 from benchax.auditing.recorder.views import CallLine, HostLine, WaitLine, host_lines, wait_lines
 from benchax.auditing.rule import Gain, NotApplicable, grade, list_some, rule
 from benchax.auditing.rules.transfers import is_costly
@@ -108,15 +109,12 @@ class Interval(NamedTuple):
 
 @rule("unawaited-timing", "does a clock wait for what it times?", "warning", of="program")
 def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
-    by_file: dict[str, list[tuple[int, CallLine]]] = {}
-    for line in e.lines:
-        # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
-        if line.by_package < line.count and (where := where_of(line.where)) is not None:
-            by_file.setdefault(where[0], []).append((where[1], line))
-    for file, called in by_file.items():
+    # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
+    lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
+    for file, called in grouped(lines, lambda one: one[0][0]).items():
         tree = tree_of(file)
         for interval in (*intervals(tree), *timeit_calls(tree), *timed_blocks(tree)) if tree is not None else ():
-            timed = [(at, line) for at, line in called if interval.holds(at)]
+            timed = [(at, line) for (_, at), line in called if interval.holds(at)]
             if timed and tree is not None and not _waits(tree, interval, but=timed[-1][1].name):
                 yield _unawaited(file, interval, *timed[-1])
 

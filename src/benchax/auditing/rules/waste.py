@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
+from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import (
     Gain,
     Instead,
@@ -449,12 +449,9 @@ def _sum(ops: Iterable[TracedOp]) -> float:
 
 def _choices(body: Body) -> Iterator[list[TracedOp]]:
     """The choices by one number that a line of the user's asks for; other functions' choices are their own."""
-    groups: dict[Value, list[TracedOp]] = defaultdict(list)
-    for op in body.ops:
-        condition = _number_behind(op.reads[0]) if op.name == "select_n" and len(op.reads) == 3 else None
-        if condition is not None and not op.is_backward and _is_where(op):
-            groups[condition].append(op)
-    yield from groups.values()
+    choices = (op for op in body.ops if op.name == "select_n" and len(op.reads) == 3 and not op.is_backward)
+    of_numbers = (op for op in choices if _number_behind(op.reads[0]) is not None and _is_where(op))
+    yield from grouped(of_numbers, lambda op: _number_behind(op.reads[0])).values()
 
 
 def _number_behind(value: Value) -> Value | None:
@@ -556,10 +553,8 @@ FEW_ROWS = 10.0
 def vmapped_cond(program: TracedProgram, e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
     for body in program.bodies:
-        groups: dict[tuple[Value, bool], list[TracedOp]] = defaultdict(list)
-        for op in body.ops:
-            if op.name == "select_n" and not op.is_backward and _is_of_cond(op):
-                groups[op.reads[0].view().source, not op.reads[0].varying].append(op)
+        found = (op for op in body.ops if op.name == "select_n" and not op.is_backward and _is_of_cond(op))
+        groups = grouped(found, lambda op: (op.reads[0].view().source, not op.reads[0].varying))
         for (_, is_one_for_all), selects in groups.items():
             each = [_sum(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
