@@ -13,7 +13,7 @@ from evidence_by_hand import evidence, judged
 
 import benchax
 from benchax.auditing import checklist as lists
-from benchax.auditing.checklist import ITEMS, Item, Known, checklist_of
+from benchax.auditing.checklist import ITEMS, Item, Known, walk_checklist
 from benchax.auditing.evidence import Evidence
 from benchax.case import make_case
 from benchax.errors import NotMeasured
@@ -114,7 +114,7 @@ def test_low_precision_parameters_are_named() -> None:
 
 
 def test_every_line_has_an_answer_also_for_a_function_that_does_not_trace() -> None:
-    found = checklist_of(make_case(branch, (jnp.float32(1),)), max_time_s=0.0)
+    found = walk_checklist(make_case(branch, (jnp.float32(1),)), max_time_s=0.0)[0]
 
     assert len(found.ticks) == len(ITEMS)
     assert all(tick.why for tick in found.ticks)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from jax_versions import shows_calls
 
+from benchax.auditing.audit import audit_run, evidence_of
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.function_audits import audit_run, evidence_of
 from benchax.auditing.recorder import windows
 from benchax.auditing.recorder.functions import MOST_KEPT, FunctionRecorder
 from benchax.auditing.recorder.hooks import HostHooks

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import benchax
-from benchax.auditing.checklist import ITEMS, checklist_of
+from benchax.auditing.checklist import ITEMS, walk_checklist
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.trial import try_case
 from benchax.case import make_case
@@ -199,7 +199,7 @@ def test_a_limit_that_is_no_time_is_refused(given: Any) -> None:
 
 
 def test_every_line_of_a_checklist_says_why_it_was_not_checked() -> None:
-    found = checklist_of(make_case(killed, ("f32[8]",)), timeout_s=60.0)
+    found = walk_checklist(make_case(killed, ("f32[8]",)), timeout_s=60.0)[0]
 
     ticks = {tick.text: tick for tick in found.ticks}
     assert len(ticks) == len({item.text for item in ITEMS})

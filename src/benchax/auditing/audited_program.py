@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchax.auditing import audit as audits
-from benchax.auditing.function_audits import RANKS
+from benchax.auditing.audit import RANKS
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
 from benchax.hooks.command import EndedCommand, Report, run

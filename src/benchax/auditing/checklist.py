@@ -68,12 +68,7 @@ def checklist(
     case = make_case(fn, args, kwargs, name=name, static=static, donate=donate)
     options = read_limits(max_time_s, timeout_s, seed)
     with show_progress(progress) as report:
-        return checklist_of(case, **options, report=report)
-
-
-def checklist_of(case: Case, **options: Any) -> Checklist:
-    """The same for a case; the options are those of `walk_checklist`."""
-    return walk_checklist(case, **options)[0]
+        return walk_checklist(case, **options, report=report)[0]
 
 
 def walk_checklist(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.auditing.recorder.functions import FunctionRecorder
-from benchax.auditing.recorder.hooks import HostHooks
+from benchax.auditing.recorder.hooks import HostHooks, debugging_settings
 from benchax.auditing.recorder.log import Log
 from benchax.auditing.recorder.windows import CallWindows
 from benchax.environment import capture
@@ -48,9 +48,8 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         block.close()
         kept = functions.close()
         # With all the rules: no program should begin with that.
-        from benchax.auditing import function_audits  # noqa: PLC0415
+        from benchax.auditing.audit import audit_run  # noqa: PLC0415
         from benchax.auditing.evidence import ProgramEvidence  # noqa: PLC0415
-        from benchax.auditing.recorder.hooks import debugging_settings  # noqa: PLC0415
 
         evidence = ProgramEvidence(
             "",
@@ -67,9 +66,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
         is_whole = how == "exit" and getattr(sys, "last_type", None) is None
         # Lines of files are relative to where the program began.
         with contextlib.chdir(folder):
-            audit = function_audits.audit_run(
-                evidence, kept, settings["rules"], is_built=is_whole, is_read=how == "exit"
-            )
+            audit = audit_run(evidence, kept, settings["rules"], is_built=is_whole, is_read=how == "exit")
         seen = {"seen_s": log.seen_s, "counts": dict(log.counts)}
         return {
             "audit": encode_value(audit, Audit),

@@ -41,6 +41,15 @@ def tree_of(file: str) -> ast.Module | None:
     return _parse("".join(lines)) if lines else None
 
 
+NOWHERE: Where = ("", 0)
+"""In place of a line that is not known: nothing is found around it."""
+
+
+def readable(file: str) -> ast.Module:
+    """The same; an empty file if there is none to read."""
+    return tree_of(file) or ast.Module([], [])
+
+
 @functools.lru_cache(maxsize=50)
 def _parse(text: str) -> ast.Module | None:
     """Parses each text once, because several rules ask about it line after line. Callers must not change the tree."""
@@ -282,18 +291,18 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
         function: its name.
         path: of the argument, by the function's own names: "state.ema", "batch['x']".
     """
-    tree = tree_of(called[0]) if called is not None else None
-    names = _NAMES.findall(path)
-    if called is None or tree is None or not names:
+    (file, line), names = called or NOWHERE, _NAMES.findall(path)
+    tree = readable(file)
+    if not names:
         return []
     given = [
         arg
-        for call in sorted(calls_on(tree, called[1]), key=lambda node: (node.end_lineno or 0) - node.lineno)
+        for call in sorted(calls_on(tree, line), key=lambda node: (node.end_lineno or 0) - node.lineno)
         for arg in _arguments(tree, call, function, names[0])
     ]
     # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`.
     lines = [line for name in reversed(names[1:]) for line in _lines_that_set(tree, name)]
-    waiting = [(name, called[1]) for node in given for name in _names_in(node)]
+    waiting = [(name, line) for node in given for name in _names_in(node)]
     met = set[str]()
     while waiting and len(met) < MOST_STEPS:
         name, near = waiting.pop(0)
@@ -303,46 +312,40 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
         for node in _values_of(tree, name, near):
             lines.append(node.lineno)
             waiting += [(other, node.lineno) for other in _names_in(node)]
-    return [("made here", (called[0], line)) for line in _nearest(lines, called[1])]
+    return [("made here", (file, at)) for at in _nearest(lines, line)]
 
 
 def declared_at(defined: Where | None, function: str, setting: str) -> list[Place]:
     """The lines that give a function a setting of jax.jit whose name begins with `setting`."""
-    tree = tree_of(defined[0]) if defined is not None else None
-    found = [] if tree is None or defined is None else _jits_of(tree, function, defined[1])
-    named = [node for node in found if any(_has(part, setting) for part in ast.walk(node))]
-    return [(f"{setting} is set here", (defined[0], node.lineno)) for node in named if defined is not None]
+    file, line = defined or NOWHERE
+    named = (node for node in _jits_of(file, function, line) if any(_has(part, setting) for part in ast.walk(node)))
+    return [(f"{setting} is set here", (file, node.lineno)) for node in named]
 
 
 def jitted_at(defined: Where | None, function: str) -> list[Place]:
     """The lines that jit a function: its decorator, or calls of jax.jit."""
-    tree = tree_of(defined[0]) if defined is not None else None
-    if tree is None or defined is None:
-        return []
-    return [("jitted here", (defined[0], node.lineno)) for node in _jits_of(tree, function, defined[1])]
+    file, line = defined or NOWHERE
+    return [("jitted here", (file, node.lineno)) for node in _jits_of(file, function, line)]
 
 
 def jitted_around(called: Where | None, defined: Where | None, function: str) -> list[Place]:
     """The lines that jit a new function in the loops and functions around a call, or that make the function."""
-    tree = tree_of(called[0]) if called is not None else None
-    if tree is None or called is None:
-        return []
-    around = [*loops_around(tree, called[1]), *scopes_around(tree, called[1])]
+    file, at = called or NOWHERE
+    tree = readable(file)
+    around = [*loops_around(tree, at), *scopes_around(tree, at)]
     found = next((jits for node in around if (jits := list(jits_of_new_functions(node)))), [])
     if found:
-        return [("jitted here", (called[0], line)) for line in _nearest([call.lineno for call in found], 0)]
+        return [("jitted here", (file, line)) for line in _nearest([call.lineno for call in found], 0)]
     jits = jitted_at(defined, function)
     return [*jits, *(place for _, line in jits for place in callers_of(line, "made by this call"))]
 
 
 def named_at(near: Where | None, label: str, *names: str) -> list[Place]:
     """The lines of a file that name one of these, as code or as a text; those nearest to a line of it."""
-    tree = tree_of(near[0]) if near is not None else None
-    if tree is None or near is None:
-        return []
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name | ast.Constant)]
+    file, at = near or NOWHERE
+    found = [node for node in ast.walk(readable(file)) if isinstance(node, ast.Attribute | ast.Name | ast.Constant)]
     lines = [node.lineno for node in found if (last_name(node) or getattr(node, "value", None)) in names]
-    return [(label, (near[0], line)) for line in _nearest(lines, near[1])]
+    return [(label, (file, line)) for line in _nearest(lines, at)]
 
 
 def _nearest(lines: Sequence[int], near: int) -> list[int]:
@@ -400,8 +403,9 @@ def _mentions(node: ast.AST, name: str) -> bool:
     return any(last_name(one) == name for one in ast.walk(node))
 
 
-def _jits_of(tree: ast.AST, function: str, first_line: int) -> list[ast.expr]:
+def _jits_of(file: str, function: str, first_line: int) -> list[ast.expr]:
     """Decorators that jit a function, and calls of jax.jit that are given it."""
+    tree = readable(file)
     node = def_of(tree, first_line)
     decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
     found: list[ast.expr] = [one for one in decorators if any(last_name(part) in JITS for part in ast.walk(one))]
@@ -421,10 +425,10 @@ def _has(node: ast.AST, setting: str) -> bool:
 
 def callers_of(line: Where | None, label: str = "called here") -> list[Place]:
     """The lines of loops that call the function around a line."""
-    tree = tree_of(line[0]) if line is not None else None
-    scopes = scopes_around(tree, line[1]) if tree is not None and line is not None else []
-    names = [scope.name for scope in scopes if isinstance(scope, ast.FunctionDef)]
-    if tree is None or line is None or not names or loops_around(tree, line[1]):
+    file, near = line or NOWHERE
+    tree = readable(file)
+    names = [scope.name for scope in scopes_around(tree, near) if isinstance(scope, ast.FunctionDef)]
+    if loops_around(tree, near):
         return []
     found = [call.lineno for call in calls(tree, *names[:1]) if loops_around(tree, call.lineno)]
-    return [(label, (line[0], at)) for at in _nearest(found, line[1])]
+    return [(label, (file, at)) for at in _nearest(found, near)]

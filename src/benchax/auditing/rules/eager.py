@@ -18,15 +18,18 @@ from benchax.auditing.rule import Gain, grade, list_some, rule
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.waits import intervals
 from benchax.auditing.syntax import (
+    NOWHERE,
     Loop,
     Place,
     call_at,
     callee_name,
     calls,
     calls_on,
+    def_of,
     holds,
     innermost_loop,
     kind_of,
+    readable,
     scopes_around,
     tree_of,
     where_of,
@@ -199,8 +202,7 @@ def _compiled(e: ProgramEvidence, lines: Iterable[str]) -> list[str]:
 
 
 def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Finding:
-    called_at = where_of(one.where)
-    tree = tree_of(called_at[0]) if called_at is not None else None
+    tree = readable((where_of(one.where) or NOWHERE)[0])
     node = call_at(tree, one.span)
     name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
     n = plural(len(one.calls), "time")
@@ -221,19 +223,13 @@ def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severi
 def _places(one: EagerFunction) -> Iterable[Place]:
     defined = where_of(one.defined)
     if defined is not None and one.is_users:
-        tree = tree_of(defined[0])
-        nodes = ast.walk(tree) if tree is not None else ()
         # Decorators belong to the function, but not to its line.
-        at = (n.lineno for n in nodes if isinstance(n, ast.FunctionDef) and _first_line(n) == defined[1])
-        yield "defined here", (defined[0], next(at, defined[1]))
+        node = def_of(readable(defined[0]), defined[1])
+        yield "defined here", (defined[0], node.lineno if node is not None else defined[1])
     yield "called here", where_of(one.where)
 
 
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
-
-
-def _advice(one: EagerFunction, name: str, tree: ast.Module | None, node: ast.Call | None) -> str:
+def _advice(one: EagerFunction, name: str, tree: ast.Module, node: ast.Call | None) -> str:
     jit = _jit_of(tree)
     callee = ast.unparse(node.func) if node is not None and not one.site.is_through_package else name
     at = without_folders(one.where)
@@ -255,9 +251,9 @@ def _is_method(one: EagerFunction) -> bool:
     return one.site.callee.co_varnames[:1] == ("self",)
 
 
-def _jit_of(tree: ast.Module | None) -> str:
+def _jit_of(tree: ast.Module) -> str:
     """The jit that takes the objects of the libraries that a file imports."""
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for package, jit in LIBRARIES.items():
@@ -294,27 +290,21 @@ def _of_packages(line: CallLine, where: Where) -> int:
 
 def _is_answered(line: CallLine, where: Where) -> bool:
     """Does Python make the arguments of each call of the result of the one before?"""
-    tree = tree_of(where[0])
-    return tree is not None and needs_own_result(tree, where[1], line.name)
+    return needs_own_result(readable(where[0]), where[1], line.name)
 
 
 def _is_timed_each(where: Where) -> bool:
     """Does the loop around a call read a clock before and after it?"""
-    tree = tree_of(where[0])
-    loop = innermost_loop(tree, where[1]) if tree is not None else None
-    return (
-        loop is not None
-        and tree is not None
-        and any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
-    )
+    tree = readable(where[0])
+    loop = innermost_loop(tree, where[1])
+    return loop is not None and any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
 
 
 def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Finding:
     n, each_s = line.count, call_s()
     # Calls cannot have cost more than the run took.
     saved_s = min(n * each_s, e.watch.wall_s or n * each_s)
-    tree = tree_of(where[0])
-    loop = innermost_loop(tree, where[1]) if tree is not None else None
+    loop = innermost_loop(readable(where[0]), where[1])
     around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
     is_cheap = line.is_in_turn and grade(saved_s, e.watch.wall_s) != "warning"
     return small_calls.finding(

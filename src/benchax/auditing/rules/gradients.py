@@ -161,16 +161,11 @@ class ForwardCall(NamedTuple):
     """Operations of both."""
 
 
-def second_forwards(log: Log, programs: Mapping[int, Any]) -> list[ForwardCall]:
-    """The most operations first.
-
+def second_forwards(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
+    """
     Args:
         programs: the closed jaxpr of each function, by its number.
     """
-    return sorted(_find(log, programs), key=lambda one: -one.operations)
-
-
-def _find(log: Log, programs: Mapping[int, Any]) -> Iterator[ForwardCall]:
     calls = grouped(log.of("call"), lambda event: event.function)
     for use, events in shared_uses(log, programs).items():
         mine, others = (calls[number] for number in (use.function, use.other))
@@ -494,7 +489,7 @@ SECOND_SHARE, SECOND_WORK = 0.15, 1 << 22
 def second_forward(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     """Finds forward passes that are done a second time for a metric, after the update, on the same data."""
     if isinstance(e, ProgramEvidence):
-        calls = second_forwards(e.log, e.programs)
+        calls = sorted(second_forwards(e.log, e.programs), key=lambda one: -one.operations)
         if not calls:
             raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
         yield from (_of_call(one) for one in calls if _is_large(one.operations, one.total))

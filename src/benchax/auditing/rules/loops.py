@@ -26,6 +26,7 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.recorder.log import grouped
 from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule, traced_rule
 from benchax.auditing.syntax import (
+    NOWHERE,
     Repeat,
     callee_name,
     calls,
@@ -36,6 +37,7 @@ from benchax.auditing.syntax import (
     innermost_repeat,
     kind_of,
     loops_around,
+    readable,
     scopes_around,
     tree_of,
     where_of,
@@ -474,12 +476,11 @@ PASSING = ("block_until_ready", "shape", "dtype", "ndim")
 
 def indexed_results(called: Where | None, n_results: int) -> dict[int, int]:
     """By position among the flat results of the call: the line that takes a row of it first."""
-    tree = tree_of(called[0]) if called is not None else None
-    if called is None or tree is None:
-        return {}
-    scope = next(iter(scopes_around(tree, called[1])), tree)
+    file, line = called or NOWHERE
+    tree = readable(file)
+    scope = next(iter(scopes_around(tree, line)), tree)
     # A function that is called elsewhere too may be asked for the whole there.
-    made = {id(call) for call in calls_on(tree, called[1]) if len(list(calls(tree, callee_name(call)))) == 1}
+    made = {id(call) for call in calls_on(tree, line) if len(list(calls(tree, callee_name(call)))) == 1}
     found: dict[int, int] = {}
     for node in ast.walk(scope):
         if isinstance(node, ast.Subscript) and id(node.value) in made and _is_row(node.slice):

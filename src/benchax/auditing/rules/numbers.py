@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 from benchax.auditing.evidence import Evidence, is_nan
 from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
 from benchax.auditing.rule import Match, NotApplicable, name_inputs, traced_rule
-from benchax.auditing.syntax import holds, tree_of, where_of
+from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.program.evaluate import bind, evaluate, look_up
 from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value
@@ -593,11 +592,10 @@ class _Outside:
 def _says_mode(op: TracedOp) -> bool:
     """Does the line say what happens to them: mode="drop"? A package's own line is its own concern."""
     where = where_of(op.line)
-    tree = tree_of(where[0]) if where is not None else None
-    if where is None or tree is None or owner_of(where[0]) != "user":
+    tree = tree_of(where[0]) if where is not None and owner_of(where[0]) == "user" else None
+    if where is None or tree is None:
         return True
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and holds(node, where[1]))
-    return any(keyword.arg == "mode" for node in nodes for keyword in node.keywords)
+    return any(keyword.arg == "mode" for call in calls_on(tree, where[1]) for keyword in call.keywords)
 
 
 @traced_rule("out-of-bounds-index", "are indices within their axes?", "warning")

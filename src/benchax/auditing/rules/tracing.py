@@ -16,7 +16,7 @@ import jax
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import DEBUGGING
 from benchax.auditing.rule import NotApplicable, program_of, refuse_failed, rule, try_variant
-from benchax.auditing.syntax import Source, calls, holds, tree_of, where_of
+from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, where_of
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.measuring import program as programs
@@ -73,11 +73,9 @@ def branch_on_value(e: Evidence) -> Iterable[Finding]:
 
 def _statement(where: Where | None) -> ast.stmt | ast.IfExp | None:
     """The smallest statement that decides on this line, or else the smallest statement."""
-    tree = tree_of(where[0]) if where else None
-    if where is None or tree is None:
-        return None
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.stmt | ast.IfExp) and holds(n, where[1])]
-    own = [n for n in nodes if n.lineno == where[1] and isinstance(n, ast.If | ast.While | ast.For | ast.IfExp)]
+    file, line = where or NOWHERE
+    nodes = [n for n in ast.walk(readable(file)) if isinstance(n, ast.stmt | ast.IfExp) and holds(n, line)]
+    own = [n for n in nodes if n.lineno == line and isinstance(n, ast.If | ast.While | ast.For | ast.IfExp)]
     return min(own or nodes, key=lambda n: (n.end_lineno or 0) - n.lineno, default=None)
 
 

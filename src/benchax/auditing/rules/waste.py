@@ -24,7 +24,16 @@ from benchax.auditing.rule import (
     rule,
     traced_rule,
 )
-from benchax.auditing.syntax import calls_on, holds, last_name, loops_around, scopes_around, tree_of, where_of
+from benchax.auditing.syntax import (
+    NOWHERE,
+    calls_on,
+    holds,
+    last_name,
+    loops_around,
+    readable,
+    scopes_around,
+    where_of,
+)
 from benchax.program.index import CONVERTS, MOVES, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
 from benchax.program.patterns import is_one_hot, unwrap_index
@@ -242,12 +251,13 @@ class RareReads(NamedTuple):
 def rare_reads(called: Where | None) -> RareReads | None:
     """Checks the one call on a line of a loop, whose results are bound to names. Returns None if each iteration might
     read any result that is not an argument again, or if no such result is left."""
-    tree = tree_of(called[0]) if called is not None else None
-    loop = max(loops_around(tree, called[1]), key=lambda one: one.lineno, default=None) if tree and called else None
-    if tree is None or called is None or not isinstance(loop, ast.For | ast.While):
+    file, line = called or NOWHERE
+    tree = readable(file)
+    loop = max(loops_around(tree, line), key=lambda one: one.lineno, default=None)
+    if not isinstance(loop, ast.For | ast.While):
         return None
-    scope = next(iter(scopes_around(tree, called[1])), tree)
-    call, leaves = _binding(scope, called[1])
+    scope = next(iter(scopes_around(tree, line)), tree)
+    call, leaves = _binding(scope, line)
     arguments = (*call.args, *call.keywords) if call is not None else ()
     given = {last_name(node) for one in arguments for node in ast.walk(one)}
     others = [leaf for leaf in leaves if last_name(leaf) not in given]

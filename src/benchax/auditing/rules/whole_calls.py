@@ -282,10 +282,6 @@ def _batch(case: Case, inputs: Inputs) -> Batch:
     return found
 
 
-def _twice(inputs: Inputs, chosen: tuple[int | str, ...]) -> CallArguments:
-    return change_arrays(inputs, lambda key, leaf: jnp.concatenate([leaf, leaf]) if key in chosen else leaf)
-
-
 @dataclass(frozen=True)
 class _Twice:
     """An input factory: the inputs of a case, some of them twice, one behind the other."""
@@ -295,7 +291,8 @@ class _Twice:
     chosen: tuple[int | str, ...]
 
     def __call__(self) -> CallArguments:
-        return _twice(make_inputs(self.case, self.seed), self.chosen)
+        made = make_inputs(self.case, self.seed)
+        return change_arrays(made, lambda key, leaf: jnp.concatenate([leaf, leaf]) if key in self.chosen else leaf)
 
 
 CLIFF_FLOPS = 1000
