@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from benchax.auditing.evidence import ProgramEvidence
-from benchax.auditing.recorder.entered import EagerFunction, functions_to_jit
 from benchax.auditing.recorder.log import Event, grouped
-from benchax.auditing.recorder.views import CallLine
+from benchax.auditing.recorder.views import CallLine, EagerFunction, functions_to_jit
 from benchax.auditing.rule import Gain, grade, list_some, rule
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.waits import intervals
