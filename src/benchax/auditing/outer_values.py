@@ -2,9 +2,9 @@
 object.
 
 A compiled call keeps the first value that it read. So benchax reads these values when a function was compiled, and
-again at later calls (`stale_values.py`). It finds names in the source: of the function, and of the user's functions
-that it calls by name. Numbers, texts and arrays count. Reading them runs no code of the user, and only weak references
-hold arrays.
+again at later calls (`recorder/functions.py`). It finds names in the source: of the function, and of the user's
+functions that it calls by name. Numbers, texts and arrays count. Reading them runs no code of the user, and only weak
+references hold arrays.
 """
 
 from __future__ import annotations
