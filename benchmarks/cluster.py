@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1_000_000, help="handed out (1000000); a fiftieth of it as a grid")
     parser.add_argument("--ray", metavar="HOST:PORT", help="measure on this cluster instead")
     given = parser.parse_args()
-    header("Cells on a cluster", ["ray", "sqlalchemy"])
+    header("Cells on a cluster", ["ray"])
     if given.ray:
         report_real(given.ray)
     else:

@@ -68,7 +68,7 @@ def main() -> None:
     sizes = [f"f32[{8 + n}]" for n in range(10 if given.quick else 100)]
     with busy_neighbour() if given.neighbour else nullcontext():
         beside = ", beside a busy neighbour" if given.neighbour else ""
-        header(f"A grid of {len(fs) * len(sizes)} small cells" + beside, ["numpy", "sqlalchemy"])
+        header(f"A grid of {len(fs) * len(sizes)} small cells" + beside, ["numpy"])
         measure(fs, sizes)
         print(load())
 

@@ -24,7 +24,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, insert
 from store import ENVIRONMENT, columns, measurement
 
 from benchax.codec import encode_comparison
@@ -32,7 +31,7 @@ from benchax.environment import count_cores
 from benchax.model import Block, CaseId, Comparison, Version
 from benchax.reporting.site.publishing import publish
 from benchax.store.database import open_store
-from benchax.store.schema import case_columns, cases, comparisons, measurements, migrate
+from benchax.store.schema import Connection, case_columns, migrate
 
 PAIRS, BLOCKS = 20, 4
 CHUNK = 100
@@ -73,9 +72,7 @@ def report(kind: str, folder: Path, number: int, commits: int) -> None:
     store.place.write(lambda c: migrate(c, "the history"))
     rng = random.Random(0)
     listed = [CaseId(f"benchmark_{i:04}", (("n", 2 ** (i % 12)),)) for i in range(number)]
-    store.place.write(
-        lambda c: c.execute(insert(cases), [case_columns(case) | {"id": i} for i, case in enumerate(listed, 1)])
-    )
+    store.place.write(lambda c: c.insert("cases", [case_columns(case) | {"id": i} for i, case in enumerate(listed, 1)]))
     templates = [template(case) for case in listed]
     for start in range(0, commits, CHUNK):
         chunk = range(start, min(start + CHUNK, commits))
@@ -131,13 +128,11 @@ def fill(connection: Connection, kind: str, commit: int, templates: list[Any], r
     day = time.strftime("%Y-%m-%dT03:15:00.000000+00:00", time.gmtime(1_600_000_000 + 86_400 * commit))
     levels = [ratio_of(case, commit) * rng.lognormvariate(0, NOISE) for case in range(len(templates))]
     if kind != "comparisons":
-        connection.execute(insert(measurements), list(rows_of(templates, levels, sha, day)))
+        connection.insert("measurements", list(rows_of(templates, levels, sha, day)))
     if kind != "rows":
         texts = [compare(text, level, sha, day) for (_, text), level in zip(templates, levels, strict=True)]
         values = {"metric": "run", "baseline": "v1.2"}
-        connection.execute(
-            insert(comparisons), [values | {"case_id": i, "document": t} for i, t in enumerate(texts, 1)]
-        )
+        connection.insert("comparisons", [values | {"case_id": i, "document": t} for i, t in enumerate(texts, 1)])
 
 
 def ratio_of(case: int, commit: int) -> float:

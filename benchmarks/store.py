@@ -23,14 +23,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, insert
-
 from benchax.codec import encode
 from benchax.model import CaseId, Environment, Measurement, Samples, Stages
 from benchax.options import DEFAULTS
 from benchax.store.base import row_of
 from benchax.store.database import DatabaseStore, open_store
-from benchax.store.schema import SCALARS, case_columns, cases, measurements, migrate
+from benchax.store.schema import SCALARS, Connection, case_columns, migrate
 
 CHUNK = 10_000
 
@@ -130,10 +128,10 @@ def report_latest(path: Path, number: int, history: int) -> None:
 def fill(connection: Connection, number: int, history: int) -> None:
     migrate(connection, "the history")
     first = [measurement(case, run="history", samples=50) for case in range(number)]
-    connection.execute(insert(cases), [case_columns(m.case) | {"id": i + 1} for i, m in enumerate(first)])
+    connection.insert("cases", [case_columns(m.case) | {"id": i + 1} for i, m in enumerate(first)])
     values = [columns(m) | {"case_id": i + 1} for i, m in enumerate(first)]
     for chunk in chunks(history):
-        connection.execute(insert(measurements), [values[i % number] for i in chunk])
+        connection.insert("measurements", [values[i % number] for i in chunk])
 
 
 def chunks(count: int) -> Iterator[range]:
@@ -143,7 +141,7 @@ def chunks(count: int) -> Iterator[range]:
 def columns(m: Measurement) -> dict[str, Any]:
     row, bare = row_of(m), dataclasses.replace(m.samples[0], elapsed_s=(), disturbed=None)
     document = encode(dataclasses.replace(m, samples=(bare,)))
-    return {c.name: getattr(row, c.name) for c in SCALARS} | {"document": document}
+    return {name: getattr(row, name) for name in SCALARS} | {"document": document}
 
 
 def measurement(case: int, run: str, samples: int) -> Measurement:
@@ -170,12 +168,13 @@ def explain(path: Path, store: DatabaseStore) -> list[str]:
     """How SQLite goes about the statement that `latest()` sends."""
     sent: list[str] = []
 
-    def remember(connection: object, cursor: object, statement: str, *rest: object) -> None:
-        sent.append(statement)
+    def latest(connection: Connection) -> None:
+        connection.driver.set_trace_callback(sent.append)
+        read, store.place.read = store.place.read, lambda work: work(connection)  # type: ignore[method-assign,assignment]
+        store.latest()
+        store.place.read = read  # type: ignore[method-assign]
 
-    event.listen(Engine, "before_cursor_execute", remember)
-    store.latest()
-    event.remove(Engine, "before_cursor_execute", remember)
+    store.place.read(latest)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sent[-1]}")]
 

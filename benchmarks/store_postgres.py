@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import statistics
 import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import create_engine, text
+import psycopg
 from store import measurement
 
+from benchax.store.baselines import list_runs
 from benchax.store.database import open_store
-from benchax.store.runs import list_runs
 
 NUMBERS = """
 WITH RECURSIVE numbers(i) AS (SELECT CAST(:first AS bigint) UNION ALL SELECT i + 1 FROM numbers WHERE i < :last)
@@ -77,16 +78,19 @@ def fill(store: Any, rows: int, cases: int) -> None:
         store.write(lambda c, values=values: insert(c, FILL, values))
     if "://" in store.where:
         # As the server does by itself some time after so many rows.
-        with create_engine(store.place.url, isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(text("VACUUM ANALYZE measurements"))
+        with psycopg.connect(store.place.url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE measurements")
 
 
 def insert(connection: Any, statement: str, values: dict[str, Any]) -> None:
     head, _, rest = statement.partition("SELECT")
-    if connection.dialect.name == "sqlite":
+    statement = f"{head}{NUMBERS}SELECT{rest}"
+    if connection.dialect == "sqlite":
         digest = lru_cache(lambda value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest())
-        connection.connection.driver_connection.create_function("md5", 1, digest, deterministic=True)
-    connection.execute(text(f"{head}{NUMBERS}SELECT{rest}"), values)
+        connection.driver.create_function("md5", 1, digest, deterministic=True)
+        connection.driver.execute(statement, values)
+    else:
+        connection.driver.execute(re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement.replace("%", "%%")), values)
 
 
 def report(what: str, call: Callable[[], Any], times: int = 9) -> None:

@@ -16,7 +16,7 @@ from source_tree import modules
 from benchax.model import Samples
 from benchax.store.database import open_store
 
-HEAVY = {"jax", "jaxlib", "numpy", "sqlalchemy", "pandas"}
+HEAVY = {"jax", "jaxlib", "numpy", "pandas"}
 
 # Registered first, so it speaks last: what help texts and exit handlers load late is seen too.
 REPORT_AT_EXIT = """

@@ -31,7 +31,7 @@ from typing import IO, Any, NoReturn
 # No package that a plugin of pytest is a part of: a session in a fork would warn that it cannot rewrite its asserts.
 IMPORTED = (
     "jax.numpy", "jax.experimental.shard_map", "jax.export", "scipy.linalg", "scipy.stats", "pytest", "cloudpickle",
-    "greenlet", "psutil", "rich.console", "sqlalchemy.orm", "sqlalchemy.dialects.sqlite", "typer",
+    "psutil", "rich.console", "typer",
 )  # fmt: skip
 LARGEST = 1 << 20
 """Bytes of a request."""

@@ -104,9 +104,16 @@ def encode_comparison(c: Comparison) -> str:
     return json.dumps({VERSION_KEY: FORMAT, **converter(Comparison).encode(c)}, allow_nan=False, separators=(",", ":"))
 
 
-def decode_comparison(text: str) -> Comparison:
-    """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does."""
-    return _decoded(load(text), Comparison)
+def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
+    """Inverse of `encode_comparison`. Raises `FormatError` as `decode` does.
+
+    Args:
+        with_blocks: False leaves out the samples, which are most of a document and slow to decode.
+    """
+    document = load(text)
+    if not with_blocks and isinstance(document, dict):
+        document = {name: value for name, value in document.items() if name != "blocks"}
+    return _decoded(document, Comparison)
 
 
 def encode_inspection(i: Inspection) -> str:

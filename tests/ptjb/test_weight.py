@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = {"jax", "jaxlib", "numpy", "benchax", "sqlalchemy", "matplotlib"}
+HEAVY = {"jax", "jaxlib", "numpy", "benchax", "matplotlib"}
 
 CONFTEST = """
 import sys

@@ -11,11 +11,10 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from postgres_server import INSTALL, PostgresServer, find_programs
-from sqlalchemy import create_engine
-from sqlalchemy.engine import make_url
 
 from benchax.store.database import DatabaseStore, open_store
 
@@ -57,12 +56,9 @@ def postgres_url(request: pytest.FixtureRequest) -> str:
 
 
 def _postgresql(where: str) -> Iterator[DatabaseStore]:
-    url = make_url(where).set(drivername="postgresql+psycopg")
+    psycopg = pytest.importorskip("psycopg")
     schema = f"benchax_{uuid.uuid4().hex}"
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
-        inside = url.update_query_dict({"options": f"-csearch_path={schema}"})
-        yield open_store(inside.render_as_string(hide_password=False))
-        connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
-    engine.dispose()
+    with psycopg.connect(where, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        yield open_store(f"{where}{'&' if '?' in where else '?'}options={quote(f'-csearch_path={schema}', safe='')}")
+        connection.execute(f"DROP SCHEMA {schema} CASCADE")

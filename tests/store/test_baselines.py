@@ -13,14 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from measurement_strategies import RICH, exact, measured
-from sqlalchemy import Connection, create_engine
 
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Measurement, Program
 from benchax.store import baselines, comparisons
 from benchax.store.baselines import by_case, list_baselines, program, remove, rows_of, set_baseline
 from benchax.store.database import DatabaseStore, open_store
-from benchax.store.schema import MIGRATIONS, SCHEMA
+from benchax.store.schema import MIGRATIONS, SCHEMA, take_step
 
 
 def with_program(content: bytes, name: str = "f", run: str = "run") -> Measurement:
@@ -151,6 +150,21 @@ def test_last_is_the_newest_run(store: DatabaseStore) -> None:
     assert names(rows_of(store, "last")) == ["b", "c"]
 
 
+@pytest.mark.parametrize("text", ['"quoted"', "a\0b", "\ud7ff\U0010ffff", ""])
+def test_runs_are_listed_newest_first_whatever_their_texts(store: DatabaseStore, text: str) -> None:
+    odd = replace(RICH.environment, host=text, commit=text, backend=text, is_dirty=None)
+    store.append(replace(RICH, case=CaseId(text), run_id=f"{text} run", environment=odd))
+    for name in "aba":
+        store.append(measured(name, run="r2"))
+
+    newest, oldest = baselines.list_runs(store)
+
+    assert (newest.run_id, newest.rows, newest.failed, newest.cases) == ("r2", 3, 0, ("a", "b"))
+    assert (oldest.run_id, oldest.failed, oldest.cases) == (f"{text} run", 1, (text,))
+    assert (oldest.host, oldest.commit, oldest.backend, oldest.is_dirty) == (text, text, text, None)
+    assert baselines.list_runs(store, 1) == [newest]
+
+
 def test_the_newest_row_of_each_case_counts(store: DatabaseStore) -> None:
     for seconds in (1.0, 2.0):
         store.append(measured("f", run="r1", elapsed_s=(seconds,)))
@@ -234,10 +248,7 @@ def test_where_nothing_was_ever_stored_that_is_said(file: DatabaseStore) -> None
 @pytest.fixture
 def old(file: DatabaseStore, monkeypatch: pytest.MonkeyPatch) -> DatabaseStore:
     """A database as the first version made it, with two rows."""
-    engine = create_engine(f"sqlite:///{file.where}")
-    with engine.begin() as connection:
-        MIGRATIONS[0](connection)
-    engine.dispose()
+    file.place.write(lambda c: take_step(c, MIGRATIONS[0]))
     with monkeypatch.context() as before:
         before.setattr("benchax.store.database.SCHEMA", 1)
         before.setattr("benchax.store.schema.SCHEMA", 1)
@@ -287,14 +298,10 @@ def test_a_name_brings_an_old_database_up_to_date_too(old: DatabaseStore) -> Non
 
 
 def test_a_migration_that_fails_changes_nothing(old: DatabaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(connection: Connection) -> None:
-        step(connection)
-        raise RuntimeError("the light went out")
-
-    step = MIGRATIONS[1]
+    broken = f"{MIGRATIONS[1]}; INSERT INTO the_light VALUES ('out')"
     monkeypatch.setattr("benchax.store.schema.MIGRATIONS", [MIGRATIONS[0], broken])
 
-    with pytest.raises(RuntimeError, match="the light went out"):
+    with pytest.raises(StoreError, match="the_light"):
         old.append(measured("g"))
 
     assert schema(old) == ("1", False)

@@ -138,7 +138,7 @@ def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("benchax.store.load", ["jax", "numpy", "pandas", "sqlalchemy"]),
+        ("benchax.store.load", ["jax", "numpy", "pandas"]),
         ("benchax.store.database", ["jax", "numpy", "pandas", "psycopg"]),
     ],
 )

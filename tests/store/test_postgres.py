@@ -9,7 +9,6 @@ import pytest
 import yaml
 from measurement_strategies import measured
 from postgres_server import PostgresServer
-from sqlalchemy import create_engine, text
 
 from benchax.errors import StoreError
 from benchax.store import schema
@@ -35,13 +34,9 @@ LOGINS = {"ci": "writer", "laptop": "writer", "viewer": "reader"}
 
 
 def _run(url: str, *statements: str) -> None:
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as connection:
-            for statement in statements:
-                connection.exec_driver_sql(statement)
-    finally:
-        engine.dispose()
+    with pytest.importorskip("psycopg").connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
 def of(team: PostgresServer, role: str) -> DatabaseStore:
@@ -141,7 +136,7 @@ def test_the_newest_of_each_case_is_looked_up_and_not_searched_for(store: Databa
         "INSERT INTO measurements (case_id, run_id, started_at, status, host, fingerprint, document) "
         "SELECT c.id, 'r' || i, '', 'ok', '', '', '' FROM generate_series(1, 100) i CROSS JOIN cases c ORDER BY i, c.id"
     )
-    store.write(lambda c: [c.execute(text(sql)) for sql in (others, rows, "ANALYZE")])
+    store.write(lambda c: [c.execute(sql) for sql in (others, rows, "ANALYZE")])
 
     newest = store.latest()
 
@@ -152,7 +147,7 @@ def test_the_newest_of_each_case_is_looked_up_and_not_searched_for(store: Databa
         "SELECT seq_scan, idx_tup_fetch FROM pg_stat_xact_user_tables "
         "WHERE relname = 'measurements' AND schemaname = current_schema()"
     )
-    scans = store.place.read(lambda c: (_latest(store, c), c.execute(text(reads)).one())[1])
+    scans = store.place.read(lambda c: (_latest(store, c), c.execute(reads)[0])[1])
     assert scans[0] == 0
     assert scans[1] < 1000
 

@@ -147,9 +147,8 @@ def test_a_killed_writer_loses_nothing_that_append_returned_for(path: Path) -> N
 
 def test_a_kill_inside_a_transaction_leaves_the_rows_before_it_and_no_lock(path: Path) -> None:
     script = """
-from sqlalchemy import text
 def half(connection):
-    connection.execute(text("INSERT INTO cases (key, name, params, variant, tag) VALUES ('k', 'half', '[]', '', '')"))
+    connection.execute("INSERT INTO cases (key, name, params, variant, tag) VALUES ('k', 'half', '[]', '', '')")
     os.kill(os.getpid(), signal.SIGKILL)
 store.append(measured("whole"))
 store.place.write(half)
@@ -187,9 +186,9 @@ def test_a_reader_sees_one_state_while_others_write(path: Path) -> None:
     store.append(measured())
 
     def count_twice(connection) -> list[int]:
-        before = connection.exec_driver_sql("SELECT count(*) FROM measurements").scalar()
+        before = connection.scalar("SELECT count(*) FROM measurements")
         open_store(path).append(measured())
-        return [before, connection.exec_driver_sql("SELECT count(*) FROM measurements").scalar()]
+        return [before, connection.scalar("SELECT count(*) FROM measurements")]
 
     assert store.place.read(count_twice) == [1, 1]
     assert len(store.query()) == 2

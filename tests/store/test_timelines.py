@@ -9,9 +9,8 @@ from measurement_strategies import RICH, measured
 from benchax.errors import StoreError
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore
-from benchax.store.lean_reader import LeanReader
 from benchax.store.records import StorableRow
-from benchax.store.schema import _version_1
+from benchax.store.schema import MIGRATIONS, take_step
 from benchax.store.timelines import list_activity, read_comparisons, read_environment, read_timeline
 
 
@@ -33,7 +32,7 @@ def test_what_comes_later_is_left_for_the_next_time(store: DatabaseStore) -> Non
     comparisons.append(store, [compared(1, 1.6)])
 
     assert [each.commit for each in read_timeline(store, row)] == ["a1"]
-    assert [c.ratio for c in read_comparisons(store, ratio, LeanReader())] == [1.5]
+    assert [c.ratio for c in read_comparisons(store, ratio)] == [1.5]
     assert list_activity(store)[0].seen != row.seen
 
 
@@ -47,12 +46,12 @@ def test_a_row_knows_where_it_was_measured(store: DatabaseStore) -> None:
 
 
 def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStore) -> None:
-    store.place.write(_version_1)
+    store.place.write(lambda c: take_step(c, MIGRATIONS[0]))
     store.place.write(StorableRow(measured()).insert)
 
     (found,) = list_activity(store)
 
-    assert (found.seen[0], read_comparisons(store, found, LeanReader())) == (1, [])
+    assert (found.seen[0], read_comparisons(store, found)) == (1, [])
 
 
 def test_where_nothing_was_ever_stored_it_is_said(store: DatabaseStore) -> None:

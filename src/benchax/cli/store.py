@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,43 +15,22 @@ from benchax.errors import StoreError, UsageError
 from benchax.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchax.model import Measurement
-    from benchax.store.base import Row, StoredRun
+    from benchax.store.base import Row
     from benchax.store.database import DatabaseStore
-
-T = TypeVar("T")
 
 baseline = typer.Typer(help="Give names to runs, so that `benchax compare NAME` can use them.", no_args_is_help=True)
 
 
 def open_listed_store(store: str | None) -> DatabaseStore:
     """Opens the store that --store or the options name."""
-    from benchax.store.database import open_store
-
-    return open_store(_find_place(store))
-
-
-def _find_place(store: str | None) -> str:
     from benchax.options import resolve
+    from benchax.store.database import open_store
 
     where = resolve(command_line={"store": store}).store
     if where in (None, "off"):
         raise UsageError("there are no rows: storing is switched off here", "a folder", "name it with --store")
-    return where
-
-
-def _read_quickly(where: str, read: Callable[[Path], T | None], otherwise: Callable[[DatabaseStore], T]) -> T:
-    """Asks the fast reader (0.2 s) first, then the database."""
-    from benchax.store.base import file_at
-
-    found = None if "://" in where else read(file_at(where))
-    if found is not None:
-        return found
-    from benchax.store.database import open_store
-
-    return otherwise(open_store(where))
+    return open_store(where)
 
 
 def list_runs(
@@ -65,13 +44,11 @@ def list_runs(
 
     Name a run by the first digits of its id, or as last, last~1 (the one before it), and so on.
     """
-    from benchax.store import quick_reader
+    from benchax.store import baselines
 
-    runs, names = _read_quickly(
-        _find_place(store),
-        lambda file: quick_reader.newest_runs(file, limit),
-        lambda database: _runs_and_names(database, limit),
-    )
+    database = open_listed_store(store)
+    runs = baselines.list_runs(database, limit)
+    names = {baseline.run_id: baseline.name for baseline in baselines.list_baselines(database)}
     if as_json:
         for run in runs[::-1]:
             line(json.dumps(dataclasses.asdict(run)))
@@ -80,13 +57,6 @@ def list_runs(
     from benchax.reporting.tables import run_grid
 
     show(Document((run_grid(runs[::-1], names),)))
-
-
-def _runs_and_names(database: DatabaseStore, limit: int) -> tuple[list[StoredRun], dict[str, str]]:
-    from benchax.store.baselines import list_baselines
-    from benchax.store.runs import list_runs as stored_runs
-
-    return stored_runs(database, limit), {baseline.run_id: baseline.name for baseline in list_baselines(database)}
 
 
 def list_rows(
@@ -119,22 +89,12 @@ def list_rows(
 def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
     """Returns the newest rows. It filters like `run`, by part of a label with its parameters, without an index."""
     most = None if pattern else limit
-    rows = _rows_of_run(store, run, most) if run else _rows(store, most)
+    rows = _rows_of_run(store, run, most) if run else open_listed_store(store).rows(limit=most)
     if pattern:
         from benchax.discovery import matches
 
         rows = [row for row in rows if matches(row.case, pattern)]
     return rows[-limit:]
-
-
-def _rows(store: str | None, most: int | None) -> list[Row]:
-    from benchax.store import quick_reader
-
-    return _read_quickly(
-        _find_place(store),
-        lambda file: quick_reader.newest_rows(file, most),
-        lambda database: database.rows(limit=most),
-    )
 
 
 def _rows_of_run(store: str | None, run: str, most: int | None) -> list[Row]:
@@ -177,22 +137,20 @@ def show_row(
 
 def _row_of(store: str | None, word: str) -> Measurement:
     """Returns the row for an id, "last" or "last~1"."""
-    from benchax.store import quick_reader
-
-    id = _id_of(store, word)
-    return _read_quickly(_find_place(store), lambda file: quick_reader.get(file, id), lambda database: database.get(id))
+    database = open_listed_store(store)
+    return database.get(_id_of(database, word))
 
 
-def _id_of(store: str | None, word: str) -> int:
+def _id_of(database: DatabaseStore, word: str) -> int:
     if word.isdecimal() and len(word) < 19:  # longer ones are beyond 64 bits
         return int(word)
     back = word.removeprefix("last").removeprefix("~") or "0"
     if not word.startswith("last") or word == "last~" or not back.isdecimal() or len(back) > 6:
         raise UsageError(f"{word!r} is not the id of a row", "a number as `benchax list` shows it, or: last, last~1")
-    found = _rows(store, int(back) + 1)
+    found = database.rows(limit=int(back) + 1)
     if len(found) <= int(back):
-        where = open_listed_store(store).where
-        raise UsageError(f"there is no row {word!r}: {where} has {plural(len(found), 'row')}", "last, or an id")
+        rows = plural(len(found), "row")
+        raise UsageError(f"there is no row {word!r}: {database.where} has {rows}", "last, or an id")
     return found[0].id
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
@@ -130,15 +130,6 @@ class Store(Protocol):
             StoreError: there is no such row.
         """
         ...
-
-
-def run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
-    """Summarises `rows` as one run: each has the case's name, then started_at, status and the fields of the
-    environment, as in `StoredRun`.
-    """
-    _, started_at, _, *where = rows[0]
-    names = tuple(dict.fromkeys(row[0] for row in rows))
-    return StoredRun(run_id, started_at, len(rows), sum(row[2] != "ok" for row in rows), names, *where)
 
 
 def row_of(m: Measurement, id: int = 0) -> Row:

@@ -1,18 +1,25 @@
-"""Baselines: names for runs, and what a word on the command line refers to."""
+"""Runs, newest first; baselines, which are names for runs; and what a word on the command line refers to.
+
+A run is what one call of a command, or one session, stored together.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-from sqlalchemy import func, insert, select
+from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Measurement
+from benchax.store.base import StoredRun
 from benchax.store.database import DatabaseStore
-from benchax.store.runs import LAST, is_relative, nth_newest
-from benchax.store.schema import baselines, measurements, program_of
+from benchax.store.records import program_of
+from benchax.store.schema import flag, limited
+
+LAST = "last"
+_LAST = re.compile(r"last(?:~(\d{1,9}))?")
 
 REMOVED = ""
 """The run of a name that was taken back: nothing is ever deleted."""
@@ -39,16 +46,17 @@ def set_baseline(store: DatabaseStore, name: str, run_id: str) -> Baseline:
         expected = f"a name without a colon, other than {LAST!r}, such as v1.2"
         raise UsageError(f"a baseline cannot be called {name!r}", expected)
     found = Baseline(name, run_id, datetime.now(UTC).isoformat(timespec="microseconds"))
-    store.write(lambda c: c.execute(insert(baselines).values(vars(found))))
+    store.write(lambda c: c.insert("baselines", [vars(found)]))
     return found
 
 
 def list_baselines(store: DatabaseStore) -> list[Baseline]:
     """The names that hold now, oldest first."""
-    newest = select(func.max(baselines.c.id)).group_by(baselines.c.name)
-    rows = select(baselines.c.name, baselines.c.run_id, baselines.c.set_at).where(baselines.c.id.in_(newest))
-    ordered = rows.order_by(baselines.c.id)
-    found = store.read(lambda c: [Baseline(*row) for row in c.execute(ordered)], [])
+    newest = (
+        "SELECT name, run_id, set_at FROM baselines "
+        "WHERE id IN (SELECT max(id) FROM baselines GROUP BY name) ORDER BY id"
+    )
+    found = store.read(lambda c: [Baseline(*row) for row in c.execute(newest)], [])
     return [baseline for baseline in found if baseline.run_id != REMOVED]
 
 
@@ -58,7 +66,7 @@ def remove(store: DatabaseStore, name: str) -> None:
     if name not in names:
         raise UsageError(f"there is no baseline {name!r}", one_of(names, name) if names else "a name; there are none")
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    store.write(lambda c: c.execute(insert(baselines).values(name=name, run_id=REMOVED, set_at=now)))
+    store.write(lambda c: c.insert("baselines", [{"name": name, "run_id": REMOVED, "set_at": now}]))
 
 
 def rows_of(store: DatabaseStore, reference: str) -> list[Measurement]:
@@ -100,13 +108,10 @@ def _by_digits(store: DatabaseStore, reference: str) -> str | None:
     if not reference:
         return None
     statement = (
-        select(measurements.c.run_id)
-        .where(measurements.c.run_id.startswith(reference, autoescape=True))
-        .order_by(measurements.c.id.desc())
-        .limit(1)
+        f"SELECT run_id FROM measurements WHERE substr(run_id, 1, {len(reference)}) = ? ORDER BY id DESC LIMIT 1"
     )
     # since=1: an old database has runs, if no baselines; asking it must not need a newer one.
-    return store.read(lambda c: c.execute(statement).scalar(), None, since=1)
+    return store.read(lambda c: c.scalar(statement, [reference]), None, since=1)
 
 
 def _commit(reference: str) -> str | None:
@@ -133,3 +138,45 @@ def program(store: DatabaseStore, m: Measurement) -> bytes | None:
 
 def by_case(rows: Sequence[Measurement]) -> dict[CaseId, Measurement]:
     return {m.case: m for m in rows}
+
+
+# ---- runs -------------------------------------------------------------------------------------------------------
+
+
+def list_runs(store: DatabaseStore, limit: int | None = None) -> list[StoredRun]:
+    """Runs, newest first; at most `limit`."""
+    columns = 'c.name, m.started_at, m.status, m."commit", m.is_dirty, m.host, m.backend, m.device_kind, m.jax'
+    statement = (
+        f"SELECT {columns} FROM measurements m JOIN cases c ON m.case_id = c.id WHERE m.run_id = ? ORDER BY m.id"
+    )
+    newest = _newest_ids(store, limit, 0)
+    found = store.read(lambda c: [c.execute(statement, [run_id]) for run_id in newest], [], since=1)
+    return [_run_of(run_id, rows) for run_id, rows in zip(newest, found, strict=True)]
+
+
+def _run_of(run_id: str, rows: Sequence[tuple[Any, ...]]) -> StoredRun:
+    _, started_at, _, commit, is_dirty, *where = rows[0]
+    names = tuple(dict.fromkeys(row[0] for row in rows))
+    failed = sum(row[2] != "ok" for row in rows)
+    return StoredRun(run_id, started_at, len(rows), failed, names, commit, flag(is_dirty), *where)
+
+
+def nth_newest(store: DatabaseStore, reference: str) -> str | None:
+    """The run that "last", "last~1" (the one before it), ... means; None if it means none, or is no such word."""
+    match = _LAST.fullmatch(reference)
+    if match is None:
+        return None
+    found = _newest_ids(store, 1, int(match[1] or 0))
+    return found[0] if found else None
+
+
+def is_relative(reference: str) -> bool:
+    """Is it "last", or "last~1"?"""
+    return _LAST.fullmatch(reference) is not None
+
+
+def _newest_ids(store: DatabaseStore, limit: int | None, offset: int) -> list[str]:
+    """By the newest row of each: a run that was resumed is as new as what was added."""
+    # An index of its own (run_id) answers this without a look at the rows.
+    statement = f"SELECT run_id FROM measurements GROUP BY run_id ORDER BY max(id) DESC{limited(limit, offset)}"
+    return [run_id for (run_id,) in store.read(lambda c: c.execute(statement), [], since=1)]

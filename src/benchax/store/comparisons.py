@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sqlalchemy import Connection, func, insert, select
-
 from benchax.codec import decode_comparison, decode_params, encode_comparison
 from benchax.model import CaseId, Comparison, Metric
 from benchax.store.database import DatabaseStore
 from benchax.store.records import case_id_of
-from benchax.store.schema import case_columns, case_key, cases, comparisons
+from benchax.store.schema import Connection, case_columns, case_key
 
 
 def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
@@ -25,7 +23,7 @@ def append(store: DatabaseStore, found: Sequence[Comparison]) -> None:
         for c in found:
             values = {"metric": c.metric, "baseline": c.baseline.label, "document": encode_comparison(c)}
             case_id = case_id_of(connection, case_columns(c.case))
-            connection.execute(insert(comparisons).values(case_id=case_id, **values))
+            connection.insert("comparisons", [{"case_id": case_id} | values])
 
     store.write(work)
 
@@ -34,15 +32,14 @@ def history(
     store: DatabaseStore, case: CaseId, metric: Metric = "run", baseline: str | None = None
 ) -> list[Comparison]:
     """Comparisons of one case, oldest first; with one baseline, or with all."""
-    statement = (
-        select(comparisons.c.document)
-        .join(cases, cases.c.id == comparisons.c.case_id)
-        .where(cases.c.key == case_key(case), comparisons.c.metric == metric)
-        .order_by(comparisons.c.id)
-    )
+    condition, values = 'cases."key" = ? AND metric = ?', [case_key(case), metric]
     if baseline is not None:
-        statement = statement.where(comparisons.c.baseline == baseline)
-    return store.read(lambda c: [decode_comparison(text) for text in c.execute(statement).scalars()], [])
+        condition, values = f"{condition} AND baseline = ?", [*values, baseline]
+    statement = (
+        "SELECT document FROM comparisons JOIN cases ON cases.id = comparisons.case_id "
+        f"WHERE {condition} ORDER BY comparisons.id"
+    )
+    return store.read(lambda c: [decode_comparison(text) for (text,) in c.execute(statement, values)], [])
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,11 @@ class Series:
 def list_series(store: DatabaseStore) -> list[Series]:
     """All of them; those with the newest comparison last."""
     statement = (
-        select(
-            cases.c.name, cases.c.params, cases.c.variant, cases.c.tag,
-            comparisons.c.metric, comparisons.c.baseline, func.count(),
-        )
-        .join_from(comparisons, cases, cases.c.id == comparisons.c.case_id)
-        .group_by(cases.c.id, comparisons.c.metric, comparisons.c.baseline)
-        .order_by(func.max(comparisons.c.id))
-    )  # fmt: skip
-    rows = store.read(lambda c: c.execute(statement).all(), [])
+        "SELECT cases.name, cases.params, cases.variant, cases.tag, metric, baseline, count(*) "
+        "FROM comparisons JOIN cases ON cases.id = comparisons.case_id GROUP BY cases.id, metric, baseline "
+        "ORDER BY max(comparisons.id)"
+    )
+    rows = store.read(lambda c: c.execute(statement), [])
     return [
         Series(CaseId(name, decode_params(params), variant, tag), cast("Metric", metric), baseline, count)
         for name, params, variant, tag, metric, baseline, count in rows

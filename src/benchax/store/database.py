@@ -7,34 +7,30 @@ errors. The tables are in `schema.py`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
-
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from typing import Any, TypeVar
 
 from benchax.codec import decode_params
 from benchax.errors import StoreError, UsageError
 from benchax.json_values import Mismatch
 from benchax.model import CaseId, EarlierRuns, Measurement, Program
 from benchax.store.base import Row, check_place, commit_range, file_at, is_pattern, name_matcher
-from benchax.store.readings import DamagedRow, read_record
-from benchax.store.records import StorableRow, insert_all
+from benchax.store.records import StorableRow, program_from, read_record
 from benchax.store.schema import (
     SCALARS,
     SCHEMA,
+    Connection,
+    DamagedRow,
     case_key,
-    cases,
-    measurements,
+    flag,
+    limited,
     migrate,
-    program_from,
     read_version,
-    samples,
     version,
 )
-from benchax.store.server import Server
+from benchax.store.server import Server, hide_password
 from benchax.store.sqlite_file import SqliteFile, nothing_there
 
 T = TypeVar("T")
@@ -43,22 +39,6 @@ KEPT_RUNS = 30
 """A row knows at most this many earlier runs, the newest."""
 LOOKED_AT = 20
 """This many of the newest rows of a case are searched for one of the same program."""
-
-
-class DatabaseLocation(Protocol):
-    """Where the tables are: runs work in transactions and puts errors into words."""
-
-    where: str
-
-    def write(self, work: Callable[[Connection], T]) -> T: ...
-    def read(self, work: Callable[[Connection], T]) -> T: ...
-    def tables_mark(self, connection: Connection) -> int | None:
-        """A number that changes with the tables, and is much cheaper than reading them; None if there is no such
-        number.
-        """
-        ...
-
-    def held_open(self) -> AbstractContextManager[None]: ...
 
 
 def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
@@ -80,20 +60,19 @@ def open_store(where: str | os.PathLike[str] = ".benchmarks") -> DatabaseStore:
 
 def _server(text: str) -> Server:
     expected = "a folder, a path that ends in .db or .sqlite, or postgresql://user@host/name"
-    try:
-        url = make_url(text)
-    except ArgumentError as error:
-        raise UsageError(f"cannot read the URL of the store {text!r}", expected) from error
-    if url.get_backend_name() != "postgresql":
-        raise UsageError(f"cannot store rows in {url.render_as_string(hide_password=True)!r}", expected)
-    # "postgresql" alone means another driver in SQLAlchemy 2.0 than in 2.1.
-    return Server(url.set(drivername="postgresql+psycopg"))
+    if not re.match(r"[A-Za-z][\w+.-]*://", text):
+        raise UsageError(f"cannot read the URL of the store {text!r}", expected)
+    scheme, rest = text.split("://", 1)
+    # "postgresql+psycopg" was written by earlier versions.
+    if scheme.partition("+")[0] != "postgresql":
+        raise UsageError(f"cannot store rows in {hide_password(text)!r}", expected)
+    return Server(f"postgresql://{rest}")
 
 
 class DatabaseStore:
     """A `Store` in a database; see `base.Store` for what its methods promise."""
 
-    def __init__(self, place: DatabaseLocation) -> None:
+    def __init__(self, place: SqliteFile | Server) -> None:
         self.place = place
         self._current_mark: int | None = None
         """The mark of tables that are up to date."""
@@ -116,7 +95,7 @@ class DatabaseStore:
     def append_all(self, rows: Sequence[Measurement]) -> list[int]:
         """All of them or none, in one transaction: a fraction of the time of as many `append`."""
         records = [StorableRow(m) for m in rows]
-        return self.write(lambda connection: insert_all(connection, records))
+        return self.write(lambda connection: [record.insert(connection) for record in records])
 
     def find_program(self, source: str) -> Program | None:
         """Returns the stored program whose source has this digest; None if there is no such program, or no store."""
@@ -187,29 +166,26 @@ class DatabaseStore:
     def rows(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
     ) -> list[Row]:
-        return self._read(lambda c: _rows(c, measurements.c.id.in_(_chosen(c, case, commit, run, limit))))
+        def work(connection: Connection) -> list[Row]:
+            ids, values = _chosen(connection, case, commit, run, limit)
+            return _rows(connection, f"m.id IN ({ids})", values)
+
+        return self._read(work)
 
     def latest(self) -> list[Row]:
         # One look into the index (case_id, id) per case, however many rows it has. As an IN, not as a join with
         # `cases`: there SQLite 3.40 went through all measurements and asked of each whether it is the newest.
-        newest = (
-            select(func.max(measurements.c.id))
-            .where(measurements.c.case_id == cases.c.id)
-            .correlate(cases)
-            .scalar_subquery()
-        )
-        ids = select(newest).select_from(cases)
+        ids = "SELECT (SELECT max(newest.id) FROM measurements newest WHERE newest.case_id = cases.id) FROM cases"
 
         def read_newest(connection: Connection) -> list[Row]:
-            if connection.dialect.name != "postgresql":
-                return _rows(connection, measurements.c.id.in_(ids))
             # As an array, which PostgreSQL 15 finds first and then looks each up; for an IN it read all measurements.
-            return _rows(connection, measurements.c.id == func.any(func.array(ids.scalar_subquery())))
+            is_server = connection.dialect == "postgresql"
+            return _rows(connection, f"m.id = ANY(ARRAY({ids}))" if is_server else f"m.id IN ({ids})")
 
         return self._read(read_newest)
 
     def get(self, id: int) -> Measurement:
-        found = self._read(lambda c: _measurements(c, select(measurements.c.id).where(measurements.c.id == id)))
+        found = self._read(lambda c: _measurements(c, ("?", [id])))
         if not found:
             raise StoreError(f"there is no row {id} in {self.where}", "an id as `benchax list` shows it")
         return found[0]
@@ -226,78 +202,76 @@ class DatabaseStore:
 # ---- reading ----------------------------------------------------------------------------------------------------
 
 
-def _chosen(
-    connection: Connection, case: str | None, commit: str | None, run: str | None, limit: int | None
-) -> Select[tuple[int]]:
+Chosen = tuple[str, list[Any]]
+"""A statement that gives ids, or an id; and its values."""
+
+
+def _chosen(connection: Connection, case: str | None, commit: str | None, run: str | None, limit: int | None) -> Chosen:
     """The ids that a query asks for."""
-    conditions: list[ColumnElement[bool]] = []
-    if case is not None:
-        conditions.append(_is_named(connection, case))
+    conditions, values = ["1 = 1"], list[Any]()
+    if case is not None and is_pattern(case):
+        # SQLite and PostgreSQL have no common pattern that heeds case and lets [ ] stand for themselves.
+        matches = name_matcher(case)
+        ids = [str(id) for id, name in connection.execute("SELECT id, name FROM cases") if matches(name)]
+        # Written into the text: as parameters, 32,766 would be the most that SQLite takes.
+        conditions.append(f"case_id IN ({', '.join(ids) or 'NULL'})")
+    elif case is not None:
+        conditions.append("case_id IN (SELECT id FROM cases WHERE name = ?)")
+        values.append(case)
     if commit is not None:
-        low, high = commit_range(commit)
-        conditions += [measurements.c.commit >= low, measurements.c.commit < high]
+        conditions.append('"commit" >= ? AND "commit" < ?')
+        values += commit_range(commit)
     if run is not None:
-        conditions.append(measurements.c.run_id == run)
-    ids = select(measurements.c.id).where(*conditions)
-    return ids if limit is None else ids.order_by(measurements.c.id.desc()).limit(limit)
+        conditions.append("run_id = ?")
+        values.append(run)
+    newest = "" if limit is None else f" ORDER BY id DESC{limited(limit)}"
+    return f"SELECT id FROM measurements WHERE {' AND '.join(conditions)}{newest}", values
 
 
-def _is_named(connection: Connection, case: str) -> ColumnElement[bool]:
-    if not is_pattern(case):
-        return measurements.c.case_id.in_(select(cases.c.id).where(cases.c.name == case))
-    # SQLite and PostgreSQL have no common pattern that heeds case and lets [ ] stand for themselves.
-    matches = name_matcher(case)
-    ids = [id for id, name in connection.execute(select(cases.c.id, cases.c.name)) if matches(name)]
-    # Written into the text: as parameters, 32,766 would be the most that SQLite takes.
-    return measurements.c.case_id.in_(bindparam("case_ids", ids, expanding=True, literal_execute=True))
+_READ_ROWS = (
+    "SELECT m.id, c.name, c.params, c.variant, c.tag, "
+    + ", ".join(f'm."{name}"' for name in SCALARS)
+    # A row without its case is damaged, and is not to be passed over.
+    + " FROM measurements m LEFT JOIN cases c ON m.case_id = c.id WHERE {} ORDER BY m.id"
+)
 
 
-def _rows(connection: Connection, condition: ColumnElement[bool]) -> list[Row]:
-    statement = (
-        select(measurements.c.id, cases.c.name, cases.c.params, cases.c.variant, cases.c.tag, *SCALARS)
-        # A row without its case is damaged, and is not to be passed over.
-        .join_from(measurements, cases, measurements.c.case_id == cases.c.id, isouter=True)
-        .where(condition)
-        .order_by(measurements.c.id)
-    )
-    return [_row(*record) for record in connection.execute(statement).all()]
+def _rows(connection: Connection, condition: str, values: Sequence[Any] = ()) -> list[Row]:
+    return [_row(*record) for record in connection.execute(_READ_ROWS.format(condition), values)]
 
 
 def _row(id: int, name: str | None, params: str, variant: str, tag: str, *scalars: Any) -> Row:
     if name is None:
         raise DamagedRow(f"row {id} is damaged: its case is missing")
     try:
-        return Row(id, CaseId(name, decode_params(params), variant, tag), *scalars)
+        found = dict(zip(SCALARS, scalars, strict=True))
+        found["is_dirty"] = flag(found["is_dirty"])
+        return Row(id, CaseId(name, decode_params(params), variant, tag), **found)
     except (ValueError, TypeError, AttributeError, Mismatch) as error:
         raise DamagedRow(f"row {id} is damaged: {error}") from error
 
 
 def _newest_like(connection: Connection, case: CaseId, source: str, fingerprint: str) -> Measurement | None:
     """Returns the newest row of a case with readings of this program, among the last few; None if no row fits."""
-    id = select(cases.c.id).where(cases.c.key == case_key(case)).scalar_subquery()
     newest = (
-        select(measurements.c.id, measurements.c.document)
-        .where(measurements.c.case_id == id, measurements.c.fingerprint == fingerprint, measurements.c.n > 0)
-        .order_by(measurements.c.id.desc())
-        .limit(LOOKED_AT)
-        .subquery()
+        'SELECT id, document FROM measurements WHERE case_id = (SELECT id FROM cases WHERE "key" = ?) '
+        f"AND fingerprint = ? AND n > 0 ORDER BY id DESC{limited(LOOKED_AT)}"
     )
     # The digest is 64 hexadecimal digits: found in the text, which is far faster than reading each document.
-    chosen = select(newest.c.id).where(newest.c.document.contains(source)).order_by(newest.c.id.desc()).limit(1)
-    return next(iter(_measurements(connection, chosen)), None)
+    chosen = f"SELECT newest.id FROM ({newest}) newest WHERE newest.document LIKE ? ORDER BY newest.id DESC LIMIT 1"
+    found = _measurements(connection, (chosen, [case_key(case), fingerprint, f"%{source}%"]))
+    return next(iter(found), None)
 
 
-def _measurements(connection: Connection, chosen: Select[tuple[int]]) -> list[Measurement]:
-    documents = connection.execute(
-        select(measurements.c.id, measurements.c.document)
-        .where(measurements.c.id.in_(chosen))
-        .order_by(measurements.c.id)
+def _measurements(connection: Connection, chosen: Chosen) -> list[Measurement]:
+    ids, values = chosen
+    documents = connection.execute(f"SELECT id, document FROM measurements WHERE id IN ({ids}) ORDER BY id", values)
+    arrays = connection.execute(
+        "SELECT measurement_id, elapsed_s, disturbed FROM samples "
+        f"WHERE measurement_id IN ({ids}) ORDER BY measurement_id, position",
+        values,
     )
     readings: dict[int, list[tuple[bytes, bytes | None]]] = {}
-    for array in connection.execute(
-        select(samples)
-        .where(samples.c.measurement_id.in_(chosen))
-        .order_by(samples.c.measurement_id, samples.c.position)
-    ):
-        readings.setdefault(array.measurement_id, []).append((array.elapsed_s, array.disturbed))
+    for id, elapsed_s, disturbed in arrays:
+        readings.setdefault(id, []).append((elapsed_s, disturbed))
     return [read_record(id, document, readings.get(id, ())) for id, document in documents]

@@ -14,6 +14,7 @@ from benchax.errors import FormatError, StoreError, require
 from benchax.model import Measurement, Opaque
 from benchax.renderers import SavedAsPage
 from benchax.store.base import Row, check_place, commit_range, name_matcher, row_of
+from benchax.store.database import open_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,9 +56,6 @@ def load(path: str | os.PathLike[str] = ".benchmarks", case: str | None = None, 
     check_place(path)
     if Path(path).suffix in DOCUMENT_SUFFIXES:
         return Rows(tuple(m for m in _documents(Path(path)) if _answers(m, case, commit)))
-    # Here, because SQLAlchemy takes 0.1 s to import and a file of documents does not need it.
-    from benchax.store.database import open_store  # noqa: PLC0415
-
     return Rows(tuple(open_store(path).query(case=case, commit=commit)))
 
 

@@ -1,4 +1,4 @@
-"""A measurement as columns and arrays; the way back is `readings.py`."""
+"""A measurement as columns and arrays, and back; and the programs that rows keep."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import dataclasses
 import struct
 import zlib
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
-
 from benchax import codec
-from benchax.model import Measurement, Samples
+from benchax.errors import FormatError
+from benchax.model import Measurement, Program, Samples
 from benchax.store.base import row_of
-from benchax.store.readings import READINGS_CRC32
-from benchax.store.schema import SCALARS, case_columns, cases, keep_program, measurements, samples
+from benchax.store.schema import SCALARS, Connection, DamagedRow, case_columns
 
+READINGS_CRC32 = "readings_crc32"
+"""Key of a stored document, which no field of a measurement has: of the bytes of each array of readings. SQLite does
+not notice a damaged page that holds nothing else."""
+UNLESS_THERE = "ON CONFLICT DO NOTHING"
+"""On a server another writer may be adding the same right now."""
 _GREATEST = 2**63 - 1
-_INSERT_MEASUREMENT = insert(measurements).returning(measurements.c.id)
-_INSERT_MEASUREMENTS = insert(measurements).returning(measurements.c.id, sort_by_parameter_order=True)
 
 
 class StorableRow:
@@ -33,65 +33,31 @@ class StorableRow:
 
     def insert(self, connection: Connection, id: int | None = None) -> int:
         """Stores it, under the next id unless one is given, and returns the id."""
-        values = self.values | {"case_id": case_id_of(connection, self.case)}
         given = {} if id is None else {"id": id}
-        new: int = connection.execute(_INSERT_MEASUREMENT, values | given).scalar_one()
-        if self.arrays:
-            listed = [array | {"measurement_id": new, "position": i} for i, array in enumerate(self.arrays)]
-            connection.execute(insert(samples), listed)
+        new = connection.add("measurements", {"case_id": case_id_of(connection, self.case)} | self.values | given)
+        connection.insert(
+            "samples", [{"measurement_id": new, "position": i} | array for i, array in enumerate(self.arrays)]
+        )
         if self.program is not None:
             keep_program(connection, self.program)
         return new
 
 
-def insert_all(connection: Connection, records: Sequence[StorableRow]) -> list[int]:
-    """Stores them in their order, and returns their ids. A statement for all rows takes a fifth of one for each."""
-    if not records:
-        return []
-    ids = _case_ids_of(connection, {record.case["key"]: record.case for record in records})
-    values = [record.values | {"case_id": ids[record.case["key"]]} for record in records]
-    new = list(connection.execute(_INSERT_MEASUREMENTS, values).scalars())
-    arrays = [
-        array | {"measurement_id": id, "position": i}
-        for id, record in zip(new, records, strict=True)
-        for i, array in enumerate(record.arrays)
-    ]
-    if arrays:
-        connection.execute(insert(samples), arrays)
-    for record in records:
-        if record.program is not None:
-            keep_program(connection, record.program)
-    return new
-
-
-def _case_ids_of(connection: Connection, found: dict[str, dict[str, str]]) -> dict[str, int]:
-    """The ids of cases by their keys; those that are missing are added."""
-    known = select(cases.c.key, cases.c.id).where(cases.c.key.in_(list(found)))
-    ids: dict[str, int] = {key: id for key, id in connection.execute(known)}  # noqa: C416 - rows, not pairs
-    if missing := [case for key, case in found.items() if key not in ids]:
-        insert_new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
-        connection.execute(insert_new(cases).on_conflict_do_nothing(), missing)
-        ids |= {key: id for key, id in connection.execute(known)}  # noqa: C416
-    return ids
-
-
 def case_id_of(connection: Connection, case: dict[str, str]) -> int:
     """The id of a case, which is added if need be."""
-    known = select(cases.c.id).where(cases.c.key == case["key"])
-    found: int | None = connection.execute(known).scalar()
+    known = 'SELECT id FROM cases WHERE "key" = ?', [case["key"]]
+    found: int | None = connection.scalar(*known)
     if found is not None:
         return found
-    # On a server another writer may be adding the same case right now.
-    insert_new = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert
-    connection.execute(insert_new(cases).values(case).on_conflict_do_nothing())
-    return connection.execute(known).scalar_one()
+    connection.insert("cases", [case], UNLESS_THERE)
+    return connection.scalar(*known)
 
 
 def _columns(m: Measurement, checksums: Sequence[int]) -> dict[str, Any]:
     """The scalars of a row, and its document without the readings, which are stored as arrays."""
     row = row_of(m)
     bare = tuple(dataclasses.replace(s, elapsed_s=(), disturbed=None) for s in m.samples)
-    scalars = {c.name: _storable(getattr(row, c.name)) for c in SCALARS}
+    scalars = {name: _storable(getattr(row, name)) for name in SCALARS}
     document = codec.encode(dataclasses.replace(m, samples=bare), {READINGS_CRC32: list(checksums)})
     return scalars | {"document": document}
 
@@ -107,3 +73,61 @@ def _arrays(s: Samples) -> dict[str, bytes | None]:
         "elapsed_s": struct.pack(f"<{len(s.elapsed_s)}d", *s.elapsed_s),
         "disturbed": None if s.disturbed is None else bytes(s.disturbed),
     }
+
+
+def read_record(id: int, document: str, arrays: Sequence[tuple[bytes, bytes | None]]) -> Measurement:
+    """Puts together what `StorableRow` took apart.
+
+    Args:
+        arrays: (elapsed_s, disturbed) of each timer, in order.
+
+    Raises:
+        DamagedRow: the parts are not of one row, or not what was stored.
+        NewerFormat: a newer benchax wrote it.
+    """
+    try:
+        found = codec.load(document)
+        bare = codec.from_document(found)
+        checksums = found.get(READINGS_CRC32)
+        if checksums is not None and checksums != [zlib.crc32(elapsed_s) for elapsed_s, _ in arrays]:
+            raise ValueError("its readings are not those that were stored")
+        samples = tuple(
+            dataclasses.replace(
+                s,
+                elapsed_s=struct.unpack(f"<{len(elapsed_s) // 8}d", elapsed_s),
+                disturbed=None if disturbed is None else tuple(map(bool, disturbed)),
+            )
+            for s, (elapsed_s, disturbed) in zip(bare.samples, arrays, strict=True)
+        )
+    except codec.NewerFormat:
+        raise
+    except (FormatError, ValueError, TypeError, struct.error) as error:
+        raise DamagedRow(f"row {id} is damaged: {error}") from error
+    return dataclasses.replace(bare, samples=samples)
+
+
+def keep_program(connection: Connection, program: Program) -> None:
+    """Stores a program that is not stored yet. For the transaction of its row."""
+    if program.content is None:
+        return
+    # Asked first, because a program can be large.
+    if connection.scalar("SELECT 1 FROM programs WHERE sha256 = ?", [program.sha256]) is None:
+        connection.insert("programs", [{"sha256": program.sha256, "content": program.content}], UNLESS_THERE)
+    if program.source:
+        found = {"source": program.source, "sha256": program.sha256}
+        connection.insert("program_sources", [found], UNLESS_THERE)
+
+
+def program_from(connection: Connection, source: str) -> Program | None:
+    """Returns the program that was exported from this source, without its content; None if it is not stored."""
+    found = connection.execute(
+        "SELECT p.sha256, length(p.content) FROM programs p JOIN program_sources s ON s.sha256 = p.sha256 "
+        "WHERE s.source = ?",
+        [source],
+    )
+    return Program(found[0][0], found[0][1], source=source) if found else None
+
+
+def program_of(connection: Connection, sha256: str) -> bytes | None:
+    """Returns the content of a program; None if it is not stored."""
+    return connection.scalar("SELECT content FROM programs WHERE sha256 = ?", [sha256])

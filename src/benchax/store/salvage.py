@@ -15,25 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import sqlite
-
 from benchax.codec import NewerFormat, decode_comparison
 from benchax.errors import FormatError
 from benchax.model import Program
-from benchax.store.readings import DamagedRow, read_record
-from benchax.store.records import StorableRow, case_id_of
-from benchax.store.schema import (
-    AnyText,
-    baselines,
-    case_columns,
-    comparisons,
-    keep_program,
-    measurements,
-    migrate,
-    programs,
-    samples,
-)
+from benchax.store.records import UNLESS_THERE, StorableRow, case_id_of, keep_program, read_record
+from benchax.store.schema import Connection, DamagedRow, case_columns, decode_text, migrate
 from benchax.units import plural
 
 Array = tuple[bytes, bytes | None]
@@ -84,26 +70,26 @@ class _Salvage:
         self.others = 0
 
     def run(self) -> Salvaged:
-        for sha256, content in self._read(programs, "sha256", "content"):
+        for sha256, content in self._read("programs", "sha256", "content"):
             if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == sha256:
                 keep_program(self.connection, Program(sha256, len(content), content))
-        for id, document in self._read(comparisons, "id", "document"):
+        for id, document in self._read("comparisons", "id", "document"):
             self._take_comparison(id, document)
-        for id, name, run_id, set_at in self._read(baselines, "id", "name", "run_id", "set_at"):
+        for id, name, run_id, set_at in self._read("baselines", "id", "name", "run_id", "set_at"):
             if all(isinstance(value, str) for value in (name, run_id, set_at)):
-                self._add(baselines, id, {"name": _text(name), "run_id": _text(run_id), "set_at": set_at})
+                self._add("baselines", id, {"name": decode_text(name), "run_id": decode_text(run_id), "set_at": set_at})
         arrays = defaultdict[int, dict[int, Array]](dict)
-        for row, position, *array in self._read(samples, "measurement_id", "position", "elapsed_s", "disturbed"):
+        for row, position, *array in self._read("samples", "measurement_id", "position", "elapsed_s", "disturbed"):
             if isinstance(row, int) and row <= self.most and isinstance(position, int):
                 arrays[row][position] = (array[0], array[1])
-        documents = dict(self._read(measurements, "id", "document"))
+        documents = dict(self._read("measurements", "id", "document"))
         rows = sum(self._restore(id, documents[id], arrays[id]) for id in sorted(documents))
         # Ids begin at 1, and no row is ever removed.
-        return Salvaged(rows, max([0, self._last(measurements) or 0, *documents, *arrays]), self.others)
+        return Salvaged(rows, max([0, self._last("measurements") or 0, *documents, *arrays]), self.others)
 
-    def _read(self, table: Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    def _read(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Reads these columns of each row that can be read. Indexes are left aside: they can be damaged too."""
-        query = f"SELECT {', '.join(columns)} FROM {table.name} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
+        query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ?"
         known = self._last(table)
         waiting = [(1, self.most if known is None else known)]
         while waiting:
@@ -120,10 +106,10 @@ class _Salvage:
                 middle = (first + last) // 2
                 waiting += [(middle + 1, last), (first, middle)]
 
-    def _last(self, table: Table) -> int | None:
+    def _last(self, table: str) -> int | None:
         """Finds the highest row id, 0 if there is no row; None if damage hides it, or makes it impossibly high."""
         try:
-            last = self.old.execute(f"SELECT max(rowid) FROM {table.name} NOT INDEXED").fetchone()[0] or 0
+            last = self.old.execute(f"SELECT max(rowid) FROM {table} NOT INDEXED").fetchone()[0] or 0
         except sqlite3.Error:
             return None
         return last if last <= self.most else None
@@ -135,11 +121,11 @@ class _Salvage:
             return
         case_id = case_id_of(self.connection, case_columns(c.case))
         values = {"case_id": case_id, "metric": c.metric, "baseline": c.baseline.label, "document": document}
-        self._add(comparisons, id, values)
+        self._add("comparisons", id, values)
 
-    def _add(self, table: Table, id: int, values: dict[str, Any]) -> None:
-        statement = sqlite.insert(table).values(values | {"id": id}).on_conflict_do_nothing()
-        self.others += self.connection.execute(statement).rowcount
+    def _add(self, table: str, id: int, values: dict[str, Any]) -> None:
+        self.connection.insert(table, [{"id": id} | values], UNLESS_THERE)
+        self.others += 1
 
     def _restore(self, id: int, document: Any, arrays: dict[int, Array]) -> bool:
         """Stores a row again; False if a part of it is missing."""
@@ -154,7 +140,3 @@ class _Salvage:
 def _decode(text: bytes) -> str:
     """Decodes nonsense too. No row that was damaged this way fits its checksums."""
     return text.decode(errors="replace")
-
-
-def _text(stored: str) -> str:
-    return AnyText().process_result_value(stored, None) or ""

@@ -1,6 +1,6 @@
-"""Tables and columns, their version, and the steps that lead from one version to the next.
+"""Tables and columns, their version, the steps from one version to the next, and the connection that reads and writes.
 
-One text works for SQLite and PostgreSQL. Scalar columns are for questions, `document` is the truth (`codec.py`)
+One text of SQL works for SQLite and PostgreSQL. Scalar columns are for questions, `document` is the truth (`codec.py`)
 without the readings, and `samples` holds these as arrays: elapsed_s little-endian float64, disturbed one byte each.
 
 Programs of baselines are kept once each, under the digest of their content, separately from their rows.
@@ -10,154 +10,162 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-    bindparam,
-    func,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal
 
 from benchax.codec import encode_params
 from benchax.errors import UPGRADE, StoreError
-from benchax.model import CaseId, Program
+from benchax.model import CaseId
+from benchax.store.base import Row
+
+MIGRATIONS = (
+    # The document is last, because SQLite reads a row from its start: what is long and seldom asked for must not be in
+    # the way. The trees of PostgreSQL refuse values beyond 2,700 bytes; those of SQLite have no limit.
+    """
+    CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+    CREATE TABLE cases (
+        id {id} NOT NULL PRIMARY KEY, "key" VARCHAR(64) NOT NULL UNIQUE,
+        name TEXT NOT NULL, params TEXT NOT NULL, variant TEXT NOT NULL, tag TEXT NOT NULL
+    );
+    CREATE TABLE measurements (
+        id {id} NOT NULL PRIMARY KEY, case_id {reference} NOT NULL REFERENCES cases (id),
+        run_id TEXT NOT NULL, started_at TEXT NOT NULL, status TEXT NOT NULL, failure_kind TEXT, "commit" TEXT,
+        is_dirty BOOLEAN, host TEXT NOT NULL, fingerprint TEXT NOT NULL, backend TEXT, device_kind TEXT, jax TEXT,
+        timer TEXT, iterations BIGINT, n BIGINT, median_s DOUBLE PRECISION, low_s DOUBLE PRECISION,
+        high_s DOUBLE PRECISION, compile_s DOUBLE PRECISION, predicted_peak_bytes BIGINT, observed_peak_bytes BIGINT,
+        document TEXT NOT NULL
+    );
+    CREATE INDEX measurements_of_run ON measurements {using_hash} (run_id);
+    CREATE INDEX measurements_of_case ON measurements (case_id, id);
+    CREATE INDEX measurements_of_commit ON measurements ("commit");
+    CREATE TABLE samples (
+        measurement_id {reference} NOT NULL REFERENCES measurements (id), position INTEGER NOT NULL,
+        elapsed_s {bytes} NOT NULL, disturbed {bytes}, PRIMARY KEY (measurement_id, position)
+    );
+    INSERT INTO meta (name, value) VALUES ('schema', '1')
+    """,
+    # Programs that can run again, names of baselines, and comparisons. A name is not unique: the newest one holds, and
+    # the earlier ones say what it was before.
+    """
+    CREATE TABLE programs (sha256 VARCHAR(64) NOT NULL PRIMARY KEY, content {bytes} NOT NULL);
+    CREATE TABLE baselines (
+        id {id} NOT NULL PRIMARY KEY, name TEXT NOT NULL, run_id TEXT NOT NULL, set_at TEXT NOT NULL
+    );
+    CREATE TABLE comparisons (
+        id {id} NOT NULL PRIMARY KEY, case_id {reference} NOT NULL REFERENCES cases (id),
+        metric TEXT NOT NULL, baseline TEXT NOT NULL, document TEXT NOT NULL
+    );
+    CREATE INDEX comparisons_of_case ON comparisons (case_id, id);
+    UPDATE meta SET value = '2' WHERE name = 'schema'
+    """,
+    # The digest of each program's source, so that a stored program is not exported again.
+    """
+    CREATE TABLE program_sources (
+        source VARCHAR(64) NOT NULL PRIMARY KEY, sha256 VARCHAR(64) NOT NULL REFERENCES programs (sha256)
+    );
+    UPDATE meta SET value = '3' WHERE name = 'schema'
+    """,
+)
+"""Step i makes version i + 1 out of version i and says so in `meta`. Steps are added, never changed."""
+
+SCHEMA = len(MIGRATIONS)
+
+Dialect = Literal["sqlite", "postgresql"]
+_WORDS: dict[Dialect, dict[str, str]] = {
+    # SQLite makes the id its row number only if the type is INTEGER to the letter.
+    "sqlite": {"id": "INTEGER", "reference": "INTEGER", "bytes": "BLOB", "using_hash": ""},
+    "postgresql": {"id": "BIGSERIAL", "reference": "BIGINT", "bytes": "BYTEA", "using_hash": "USING hash"},
+}
+
+SCALARS = tuple(f.name for f in fields(Row))[2:]
+"""The columns of a measurement: the fields of `Row` from run_id on."""
+
+_TABLES = frozenset({"meta", "cases", "measurements", "samples"})
+_LIST_TABLES: dict[Dialect, str] = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+}
+_ADVISORY_LOCK = 0x62656E63686178  # "benchax": a number that nobody else locks
 
 
-class AnyText(TypeDecorator[str]):
-    """Text that can hold characters that databases refuse: NUL (PostgreSQL) and lone surrogates (both).
+class DamagedRow(StoreError):
+    """The data of a row in a database is not a valid row of benchax."""
+
+
+class Connection:
+    """A transaction. Statements have `?` in place of values.
+
+    Args:
+        driver: a connection of sqlite3 or psycopg.
+    """
+
+    def __init__(self, driver: Any, dialect: Dialect) -> None:
+        self.driver, self.dialect = driver, dialect
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows that the statement gives."""
+        cursor = self.driver.execute(self._adapt(statement), [encode_text(value) for value in values])
+        return [tuple(map(decode_text, row)) for row in cursor] if cursor.description else []
+
+    def scalar(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Returns the first value of the first row; None without a row."""
+        found = self.execute(statement, values)
+        return found[0][0] if found else None
+
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]], end: str = "") -> None:
+        """Adds rows, which have values for the same columns."""
+        if rows:
+            values = [[encode_text(value) for value in row.values()] for row in rows]
+            self.driver.cursor().executemany(self._adapt(_insert(table, rows[0], end)), values)
+
+    def add(self, table: str, row: Mapping[str, Any]) -> int:
+        """Adds a row and returns its id."""
+        if self.dialect == "postgresql":
+            return self.scalar(_insert(table, row, "RETURNING id"), list(row.values()))
+        # Older versions of SQLite have no RETURNING.
+        return self.driver.execute(_insert(table, row), [encode_text(value) for value in row.values()]).lastrowid
+
+    def _adapt(self, statement: str) -> str:
+        return statement.replace("?", "%s") if self.dialect == "postgresql" else statement
+
+
+def _insert(table: str, row: Mapping[str, Any], end: str = "") -> str:
+    columns = ", ".join(f'"{name}"' for name in row)
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(row))}) {end}"
+
+
+def encode_text(value: Any) -> Any:
+    """Prepares a value for a database. Databases refuse NUL (PostgreSQL) and lone surrogates (both) in a text.
 
     Such a text is stored as a JSON string, known by its leading quotation mark; so is one that begins with such a
     mark. All others are stored as they are, so that people can ask for them in SQL.
     """
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
-        if value is None or not (
-            value.startswith('"') or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value)
-        ):
-            return value
-        return json.dumps(value)
-
-    def process_result_value(self, value: str | None, dialect: object) -> str | None:
-        return json.loads(value) if value is not None and value.startswith('"') else value
+    if not isinstance(value, str) or not (
+        value.startswith('"') or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value)
+    ):
+        return value
+    return json.dumps(value)
 
 
-# SQLite makes the id its row number only if the type is INTEGER to the letter.
-_Id = BigInteger().with_variant(Integer, "sqlite")
+def decode_text(value: Any) -> Any:
+    """Inverse of `encode_text`. Raises `DamagedRow`."""
+    if not isinstance(value, str) or not value.startswith('"'):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise DamagedRow(f"a text in the database is damaged: {error}") from error
 
-metadata = MetaData()
 
-meta = Table("meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+def flag(stored: Any) -> bool | None:
+    """A truth value, which SQLite stores as a number."""
+    return None if stored is None else bool(stored)
 
-cases = Table(
-    "cases",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("key", String(64), unique=True, nullable=False),
-    Column("name", AnyText, nullable=False),
-    Column("params", Text, nullable=False),
-    Column("variant", AnyText, nullable=False),
-    Column("tag", AnyText, nullable=False),
-)
 
-measurements = Table(
-    "measurements",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("case_id", _Id, ForeignKey("cases.id"), nullable=False),
-    Column("run_id", AnyText, nullable=False),
-    Column("started_at", AnyText, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("failure_kind", Text),
-    Column("commit", AnyText),
-    Column("is_dirty", Boolean),
-    Column("host", AnyText, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("backend", AnyText),
-    Column("device_kind", AnyText),
-    Column("jax", AnyText),
-    Column("timer", AnyText),
-    Column("iterations", BigInteger),
-    Column("n", BigInteger),
-    Column("median_s", Double),
-    Column("low_s", Double),
-    Column("high_s", Double),
-    Column("compile_s", Double),
-    Column("predicted_peak_bytes", BigInteger),
-    Column("observed_peak_bytes", BigInteger),
-    # Last, because SQLite reads a row from its start: what is long and seldom asked for must not be in the way.
-    Column("document", Text, nullable=False),
-    Index("measurements_of_run", "run_id"),
-    Index("measurements_of_case", "case_id", "id"),
-    Index("measurements_of_commit", "commit"),
-)
-
-samples = Table(
-    "samples",
-    metadata,
-    Column("measurement_id", _Id, ForeignKey("measurements.id"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    Column("elapsed_s", LargeBinary, nullable=False),
-    Column("disturbed", LargeBinary),
-)
-
-programs = Table(
-    "programs",
-    metadata,
-    Column("sha256", String(64), primary_key=True),
-    Column("content", LargeBinary, nullable=False),
-)
-
-program_sources = Table(
-    "program_sources",
-    metadata,
-    # Of what a program was exported from; several may give the same one.
-    Column("source", String(64), primary_key=True),
-    Column("sha256", String(64), ForeignKey("programs.sha256"), nullable=False),
-)
-
-baselines = Table(
-    "baselines",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    # Not unique: the newest of a name holds, and the earlier ones say what it was before.
-    Column("name", AnyText, nullable=False),
-    Column("run_id", AnyText, nullable=False),
-    Column("set_at", Text, nullable=False),
-)
-
-comparisons = Table(
-    "comparisons",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("case_id", _Id, ForeignKey("cases.id"), nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("baseline", AnyText, nullable=False),
-    Column("document", Text, nullable=False),
-    Index("comparisons_of_case", "case_id", "id"),
-)
-
-SCALARS = [c for c in measurements.columns if c.name not in ("id", "case_id", "document")]
-"""In the order of the fields of `Row` from run_id on."""
+def limited(limit: int | None, offset: int = 0) -> str:
+    """The end of a statement that gives at most `limit` rows."""
+    return "" if limit is None else f" LIMIT {limit} OFFSET {offset}"
 
 
 def case_key(case: CaseId) -> str:
@@ -179,47 +187,22 @@ def case_columns(case: CaseId) -> dict[str, str]:
 # ---- versions ---------------------------------------------------------------------------------------------------
 
 
-def _version_1(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        # Its trees refuse values beyond 2,700 bytes. (SQLite has trees only, without a limit.) Said here and not where
-        # the index is: there SQLAlchemy would load its module for PostgreSQL, 30 ms, in every session.
-        of_run = next(index for index in measurements.indexes if index.name == "measurements_of_run")
-        of_run.dialect_kwargs["postgresql_using"] = "hash"
-    metadata.create_all(connection, tables=[meta, cases, measurements, samples], checkfirst=False)
-    connection.execute(insert(meta).values(name="schema", value="1"))
-
-
-def _version_2(connection: Connection) -> None:
-    """Programs that can run again, names of baselines, and comparisons."""
-    metadata.create_all(connection, tables=[programs, baselines, comparisons], checkfirst=False)
-    connection.execute(update(meta).where(meta.c.name == "schema").values(value="2"))
-
-
-def _version_3(connection: Connection) -> None:
-    """Adds the digest of each program's source, so that a stored program is not exported again."""
-    metadata.create_all(connection, tables=[program_sources], checkfirst=False)
-    connection.execute(update(meta).where(meta.c.name == "schema").values(value="3"))
-
-
-MIGRATIONS: list[Callable[[Connection], None]] = [_version_1, _version_2, _version_3]
-"""Step i makes version i + 1 out of version i and says so in `meta`. Steps are added, never changed."""
-
-SCHEMA = len(MIGRATIONS)
-
-_TABLES = frozenset({"meta", "cases", "measurements", "samples"})
-_ADVISORY_LOCK = 0x62656E63686178  # "benchax": a number that nobody else locks
-
-
 def migrate(connection: Connection, where: str) -> None:
     """Brings the database of this transaction up to `SCHEMA`: all steps or none. Raises as `version` does."""
     if version(connection, where) == SCHEMA:
         return
-    if connection.dialect.name == "postgresql":
+    if connection.dialect == "postgresql":
         # Two processes may begin a database at once. (In SQLite the transaction excludes the other one already.)
-        connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        connection.execute("SELECT pg_advisory_xact_lock(?)", [_ADVISORY_LOCK])
     # Asked again: another process may have taken these steps while this one waited for the lock.
     for step in MIGRATIONS[version(connection, where) :]:
-        step(connection)
+        take_step(connection, step)
+
+
+def take_step(connection: Connection, step: str) -> None:
+    """Takes one of the `MIGRATIONS`."""
+    for statement in step.format(**_WORDS[connection.dialect]).split(";"):
+        connection.execute(statement)
 
 
 def version(connection: Connection, where: str) -> int:
@@ -228,7 +211,7 @@ def version(connection: Connection, where: str) -> int:
     Raises:
         StoreError: a newer benchax wrote them, or they belong to something else.
     """
-    present = _TABLES.intersection(inspect(connection).get_table_names())
+    present = _TABLES.intersection(name for (name,) in connection.execute(_LIST_TABLES[connection.dialect]))
     if not present:
         return 0
     if present != _TABLES:
@@ -247,34 +230,4 @@ def version(connection: Connection, where: str) -> int:
 
 def read_version(connection: Connection) -> int:
     """Returns the version in `meta`, which must be there."""
-    return int(connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar_one())
-
-
-def keep_program(connection: Connection, program: Program) -> None:
-    """In the transaction of the row."""
-    if program.content is None:
-        return
-    known = select(programs.c.sha256).where(programs.c.sha256 == program.sha256)
-    if connection.execute(known).scalar() is None:
-        connection.execute(insert(programs).values(sha256=program.sha256, content=program.content))
-    known = select(program_sources.c.sha256).where(program_sources.c.source == program.source)
-    if program.source and connection.execute(known).scalar() is None:
-        connection.execute(insert(program_sources).values(source=program.source, sha256=program.sha256))
-
-
-_PROGRAM_FROM = (
-    select(programs.c.sha256, func.length(programs.c.content))
-    .join(program_sources, program_sources.c.sha256 == programs.c.sha256)
-    .where(program_sources.c.source == bindparam("source"))
-)
-
-
-def program_from(connection: Connection, source: str) -> Program | None:
-    """Returns the program that was exported from this source, without its content; None if it is not stored."""
-    found = connection.execute(_PROGRAM_FROM, {"source": source}).first()
-    return None if found is None else Program(found[0], found[1], source=source)
-
-
-def program_of(connection: Connection, sha256: str) -> bytes | None:
-    """Returns the content of a program; None if it is not stored."""
-    return connection.execute(select(programs.c.content).where(programs.c.sha256 == sha256)).scalar()
+    return int(connection.scalar("SELECT value FROM meta WHERE name = 'schema'"))

@@ -18,17 +18,13 @@ import warnings
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from fcntl import LOCK_UN, flock
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine
-from sqlalchemy.exc import DBAPIError
-
 from benchax.errors import StoreError
 from benchax.store.file_lock import WAIT_S, wait_for
-from benchax.store.readings import DamagedRow
 from benchax.store.salvage import salvage
+from benchax.store.schema import Connection, DamagedRow
 
 T = TypeVar("T")
 
@@ -81,7 +77,7 @@ class SqliteFile:
         """
         try:
             return self._look(work)
-        except (sqlite3.Error, DBAPIError, OSError, DamagedRow) as error:
+        except (sqlite3.Error, OSError, DamagedRow) as error:
             if not (_is_damage(error) and os.access(self.path.parent, os.W_OK)):
                 raise _in_words(error, "read", self.where) from error
             with self._only_writer():
@@ -91,20 +87,20 @@ class SqliteFile:
         if not self.path.exists():
             raise nothing_there(self.where)
         self._refuse_other_kinds("read")
-        with self._reader.begin() as connection:
+        with contextlib.closing(self._connect_to_read()) as connection:
             # By hand, since `isolation_level=None` begins nothing: two queries would see two states of the file.
-            connection.exec_driver_sql("BEGIN")
-            return work(connection)
+            connection.execute("BEGIN")
+            return work(Connection(connection, "sqlite"))
 
     def _look_or_replace(self, work: Callable[[Connection], T]) -> T:
         try:
             return self._look(work)  # another process may have replaced it
-        except (sqlite3.Error, DBAPIError, OSError, DamagedRow) as error:
+        except (sqlite3.Error, OSError, DamagedRow) as error:
             if not (_is_damage(error) and self._replace(error, even_if_nothing_is_saved=False)):
                 raise _in_words(error, "read", self.where) from error
         try:
             return self._look(work)
-        except (sqlite3.Error, DBAPIError, OSError) as error:
+        except (sqlite3.Error, OSError) as error:
             raise _in_words(error, "read", self.where) from error
 
     def _refuse_other_kinds(self, verb: str) -> None:
@@ -113,7 +109,7 @@ class SqliteFile:
             raise StoreError(f"cannot {verb} {self.where}: it is no regular file", *_NOT_PERMITTED)
 
     def tables_mark(self, connection: Connection) -> int:
-        return connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+        return connection.scalar("PRAGMA schema_version")
 
     @contextlib.contextmanager
     def held_open(self) -> Generator[None, None, None]:
@@ -151,13 +147,13 @@ class SqliteFile:
     def _write_or_replace(self, work: Callable[[Connection], T]) -> T:
         try:
             return self._transaction(work)
-        except (sqlite3.Error, DBAPIError) as error:
+        except sqlite3.Error as error:
             if not _is_damage(error):
                 raise _in_words(error, "write", self.where) from error
             self._replace(error, even_if_nothing_is_saved=True)
         try:
             return self._transaction(work)
-        except (sqlite3.Error, DBAPIError) as error:
+        except sqlite3.Error as error:
             raise _in_words(error, "write", self.where) from error
 
     def _replace(self, error: BaseException, even_if_nothing_is_saved: bool) -> bool:
@@ -179,18 +175,17 @@ class SqliteFile:
         if new.exists():
             new.rename(self.path)
         warnings.warn(
-            f"the database {self.where} was damaged ({_original(error)}) and is now {aside}; "
-            f"a new one was started: {saved}",
+            f"the database {self.where} was damaged ({error}) and is now {aside}; a new one was started: {saved}",
             stacklevel=6,
         )
         return True
 
     def _transaction(self, work: Callable[[Connection], T]) -> T:
-        with self._writer.begin() as connection:
+        with contextlib.closing(self._connect_to_write()) as connection:
             # A transaction that first reads and then writes would fail, not wait, where another one wrote in between.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            result = work(connection)
-            connection.commit()
+            connection.execute("BEGIN IMMEDIATE")
+            result = work(Connection(connection, "sqlite"))
+            connection.execute("COMMIT")
             if self._holders and self._held is None:
                 self._hold()
             return result
@@ -219,14 +214,6 @@ class SqliteFile:
             flock(lock, LOCK_UN)
             os.close(lock)
 
-    @cached_property
-    def _writer(self) -> Engine:
-        return _engine(self._connect_to_write)
-
-    @cached_property
-    def _reader(self) -> Engine:
-        return _engine(self._connect_to_read)
-
     def _connect_to_write(self) -> sqlite3.Connection:
         is_new = not self.path.exists() or self.path.stat().st_size == 0
         # With its own isolation levels Python's sqlite3 begins and commits where its rules say, which are not those of
@@ -237,7 +224,7 @@ class SqliteFile:
             for pragma in ("PRAGMA journal_mode=WAL",) * is_new + _PRAGMAS:
                 connection.execute(pragma)
         except sqlite3.Error as error:
-            # SQLAlchemy does not have it yet. Closing removes the -wal, which a damaged file is to take along.
+            # Closing removes the -wal, which a damaged file is to take along.
             if _is_damage(error):
                 self._damaged = connection
             else:
@@ -271,10 +258,6 @@ def nothing_there(where: str) -> StoreError:
     return StoreError(f"no database at {where}", hint="run `benchax run` first, or name another place with --store")
 
 
-def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
-    return create_engine("sqlite://", creator=connect, poolclass=NullPool)
-
-
 def _set_aside(path: Path) -> Path:
     """Renames the file and its companions. The database comes last: a -wal must never wait next to a new database."""
     stamp = f"{path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -289,18 +272,13 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _original(error: BaseException) -> BaseException:
-    """Returns the exception of sqlite3 that SQLAlchemy has wrapped."""
-    return error.orig if isinstance(error, DBAPIError) and error.orig else error
-
-
 def _code(error: BaseException) -> int:
     """The primary result code of SQLite (sqlite.org/rescode.html); 0 where sqlite3 itself objected."""
-    return getattr(_original(error), "sqlite_errorcode", 0) & 0xFF
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _is_damage(error: BaseException) -> bool:
-    if isinstance(error, DamagedRow) or "Could not decode to UTF-8" in str(_original(error)):
+    if isinstance(error, DamagedRow) or "Could not decode to UTF-8" in str(error):
         return True
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -329,4 +307,4 @@ def _in_words(error: BaseException, verb: str, where: str) -> StoreError:
     expected, hint = _ADVICE.get(_code(error), ("", ""))
     if verb == "read" and expected == _NOT_PERMITTED[0]:
         expected, hint = "a file that may be read", "copy its folder to one of your own and read that"
-    return StoreError(f"cannot {verb} {where}: {_original(error)}", expected, hint)
+    return StoreError(f"cannot {verb} {where}: {error}", expected, hint)

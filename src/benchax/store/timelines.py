@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Table, func, select
-
-from benchax.codec import decode_environment, decode_params
+from benchax.codec import decode_comparison, decode_environment, decode_params
 from benchax.model import CaseId, Comparison, Environment
 from benchax.store.database import DatabaseStore
-from benchax.store.lean_reader import LeanReader
-from benchax.store.schema import cases, comparisons, measurements
+from benchax.store.schema import Connection, flag
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class TimelineRow(NamedTuple):
     high_s: float | None
 
 
-_COLUMNS = [measurements.c[name] for name in TimelineRow._fields]
+_COLUMNS = ", ".join(f'"{name}"' for name in TimelineRow._fields)
 
 
 def list_activity(store: DatabaseStore) -> list[CaseActivity]:
@@ -69,10 +66,10 @@ def list_activity(store: DatabaseStore) -> list[CaseActivity]:
         StoreError: nothing was ever stored there, or it cannot be read.
     """
     # Indices answer both; no row is looked at.
-    rows = store.read(lambda c: _count(c, measurements), {}, since=1)
-    compared = store.read(lambda c: _count(c, comparisons), {}, since=2)
-    columns = (cases.c.id, cases.c.key, cases.c.name, cases.c.params, cases.c.variant, cases.c.tag)
-    known = store.read(lambda c: c.execute(select(*columns).order_by(cases.c.id)).all(), [], since=1)
+    rows = store.read(lambda c: _count(c, "measurements"), {}, since=1)
+    compared = store.read(lambda c: _count(c, "comparisons"), {}, since=2)
+    columns = 'SELECT id, "key", name, params, variant, tag FROM cases ORDER BY id'
+    known = store.read(lambda c: c.execute(columns), [], since=1)
     return [
         CaseActivity(
             id, key, CaseId(name, decode_params(params), variant, tag), *rows.get(id, (0, 0)), *compared.get(id, (0, 0))
@@ -82,30 +79,29 @@ def list_activity(store: DatabaseStore) -> list[CaseActivity]:
     ]
 
 
-def _count(connection: Connection, table: Table) -> dict[int, tuple[int, int]]:
+def _count(connection: Connection, table: str) -> dict[int, tuple[int, int]]:
     """By case: (how many, the greatest id)"""
-    statement = select(table.c.case_id, func.count(), func.max(table.c.id)).group_by(table.c.case_id)
-    return {row[0]: (row[1], row[2]) for row in connection.execute(statement).all()}
+    found = connection.execute(f"SELECT case_id, count(*), max(id) FROM {table} GROUP BY case_id")
+    return {case_id: (count, newest) for case_id, count, newest in found}
 
 
 def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow]:
     """The rows of a case, oldest first."""
-    m = measurements.c
-    statement = select(*_COLUMNS).where(m.case_id == found.id, m.id <= found.newest_row).order_by(m.id)
-    rows = store.read(lambda c: c.execute(statement).all(), [], since=1)
-    return [TimelineRow._make(row) for row in rows]
+    statement = f"SELECT {_COLUMNS} FROM measurements WHERE case_id = ? AND id <= ? ORDER BY id"
+    rows = store.read(lambda c: c.execute(statement, [found.id, found.newest_row]), [], since=1)
+    return [(row := TimelineRow._make(each))._replace(is_dirty=flag(row.is_dirty)) for each in rows]
 
 
 def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
     """Where a row was measured."""
-    statement = select(measurements.c.document).where(measurements.c.id == row.id)
-    return decode_environment(store.read(lambda c: c.execute(statement).scalar_one(), "", since=1))
+    statement = "SELECT document FROM measurements WHERE id = ?"
+    return decode_environment(store.read(lambda c: c.scalar(statement, [row.id]), "", since=1))
 
 
-def read_comparisons(store: DatabaseStore, found: CaseActivity, reader: LeanReader) -> list[Comparison]:
+def read_comparisons(store: DatabaseStore, found: CaseActivity) -> list[Comparison]:
     """The comparisons of a case without their samples, oldest first. Raises `FormatError` if one is damaged."""
     if not found.comparisons:
         return []
-    c = comparisons.c
-    statement = select(c.document).where(c.case_id == found.id, c.id <= found.newest_comparison).order_by(c.id)
-    return [reader.decode(text) for text in store.read(lambda each: each.execute(statement).scalars().all(), [])]
+    statement = "SELECT document FROM comparisons WHERE case_id = ? AND id <= ? ORDER BY id"
+    texts = store.read(lambda c: c.execute(statement, [found.id, found.newest_comparison]), [])
+    return [decode_comparison(text, with_blocks=False) for (text,) in texts]

@@ -37,7 +37,6 @@ from benchax.reporting.site.versions import (
     version_of_row,
 )
 from benchax.store.database import DatabaseStore
-from benchax.store.lean_reader import LeanReader
 from benchax.store.timelines import CaseActivity, TimelineRow, read_comparisons, read_environment, read_timeline
 
 SLUG = re.compile("[^a-z0-9]+")
@@ -76,17 +75,16 @@ class VersionTask:
 
 
 class CaseWriter:
-    """Keeps what it has read of environments, and of texts that comparisons share."""
+    """Keeps what it has read of environments."""
 
     def __init__(self, store: DatabaseStore, folder: Path) -> None:
         self.store, self.folder = store, folder
-        self._reader = LeanReader()
         self._facts = dict[str, dict[str, str]]()
 
     def write_case(self, task: CaseTask) -> WrittenCase:
         activity, known = task.activity, task.known
         rows = read_timeline(self.store, activity)
-        compared = read_comparisons(self.store, activity, self._reader)
+        compared = read_comparisons(self.store, activity)
         facts = self._describe_environments(rows, compared)
         found = CaseTimeline(activity.case, rows, _histories(compared), facts)
         page = known.page if known else _name_page(activity)
