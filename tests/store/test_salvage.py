@@ -141,6 +141,38 @@ def test_rows_keep_their_ids_and_the_warning_says_how_many_were_saved(whole: byt
     assert warned[0].filename == __file__
 
 
+@pytest.mark.filterwarnings("ignore:.*was damaged")
+def test_behind_a_damaged_last_page_no_id_is_tried_one_by_one(
+    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of 1 GB has room for millions."""
+    monkeypatch.setattr("benchax.store.salvage.LEAST_BYTES", 1e-6)
+    last = parts(ROWS - 1)[0] + b'"'
+    number = max(n for n in range(len(whole) // PAGE) if last in whole[PAGE * n : PAGE * (n + 1)])
+    store, page = damaged_store(tmp_path / "damaged", whole, number, ones)
+
+    check_all_others(store, page)
+
+
+@pytest.mark.filterwarnings("ignore:.*was damaged")
+@pytest.mark.parametrize("damaged_id", [0, 3, 11, 127])
+def test_a_damaged_row_id_loses_no_more_than_the_rows_of_its_page(
+    whole: bytes, tmp_path: Path, damaged_id: int
+) -> None:
+    number = next(
+        n for n in range(len(whole) // PAGE) if whole[PAGE * n] == LEAF and b"~05~05" in whole[PAGE * n :][:PAGE]
+    )
+
+    def change_id(page: bytes) -> bytes:
+        """Each cell of a table begins with its length, in two bytes here, and its row id."""
+        (at,) = struct.unpack_from(">H", page, 8)
+        return page[: at + 2] + bytes([damaged_id]) + page[at + 3 :]
+
+    store, page = damaged_store(tmp_path / "damaged", whole, number, change_id)
+
+    check_all_others(store, page)
+
+
 def test_what_a_damaged_index_hides_is_all_saved(whole: bytes, tmp_path: Path) -> None:
     leaf_of_index = next(n for n in range(1, len(whole) // PAGE) if whole[PAGE * n] == 0x0A)
     store, _ = damaged_store(tmp_path / "damaged", whole, leaf_of_index, ones)

@@ -25,6 +25,13 @@ from benchax.units import plural
 Array = tuple[bytes, bytes | None]
 LEAST_BYTES = 200
 """Each row takes more, with its parts. This bounds the search for rows behind damage."""
+_INDEXES = {
+    "measurements": ["INDEXED BY measurements_of_case"],
+    "comparisons": ["INDEXED BY comparisons_of_case"],
+    "samples": ["INDEXED BY sqlite_autoindex_samples_1"],
+    "programs": ["INDEXED BY sqlite_autoindex_programs_1"],
+}
+"""Where the row ids of a table are a second time: if its last page is damaged, only an index knows the highest one."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +115,12 @@ class _Salvage:
 
     def _last(self, table: str) -> int | None:
         """Finds the highest row id, 0 if there is no row; None if damage hides it, or makes it impossibly high."""
-        try:
-            last = self.old.execute(f"SELECT max(rowid) FROM {table} NOT INDEXED").fetchone()[0] or 0
-        except sqlite3.Error:
-            return None
-        return last if last <= self.most else None
+        for way in ("NOT INDEXED", *_INDEXES.get(table, ())):
+            with contextlib.suppress(sqlite3.Error):
+                last = self.old.execute(f"SELECT max(rowid) FROM {table} {way}").fetchone()[0] or 0
+                if last <= self.most:
+                    return last
+        return None
 
     def _take_comparison(self, id: int, document: Any) -> None:
         try:
