@@ -22,7 +22,7 @@ import numpy as np
 from report import busy_neighbour, header, load, note, table
 
 import benchax
-from benchax.grids.trial_readings import MOST_CALLS, SPAN_NS
+from benchax.grids.cell import MOST_CALLS, SPAN_NS
 from benchax.units import seconds
 
 

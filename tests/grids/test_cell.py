@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from functions_by_hand import slow_at_first
 
-from benchax.grids import cell, trees
+from benchax.grids import cell
+from benchax.grids.cell import MOST_CALLS, join_trials
+from benchax.grids.outputs import put_together
 from benchax.grids.plan import DataPoint
-from benchax.grids.trial_readings import MOST_CALLS, join_trials
+from benchax.json_values import encode_value
 from benchax.measuring.record import keep_news
-from benchax.model import Samples
+from benchax.model import Failure, Samples
 from benchax.options import resolve
 
 OPTIONS = resolve({"timer": "wall", "verify": "off", "memory": False, "stages": "samples", "store": "off"})
@@ -29,20 +31,16 @@ def request(fn: Any, value: Any = "f32[4]", **more: Any) -> cell.CellRequest:
     return cell.CellRequest("f", fn, point, seeds, options, **more)
 
 
-def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[np.ndarray], list[dict[str, Any]]]:
+def measured(asked: cell.CellRequest) -> tuple[dict[str, Any], list[Any], list[dict[str, Any]]]:
+    """All that is known in the end, as JSON; the outputs of each trial; and what was told."""
     told: list[dict[str, Any]] = []
-    document, arrays = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
+    answer = cell.measure_cell(asked, lambda stage, **facts: told.append({"stage": stage, **facts}))
     known: dict[str, Any] = {}
-    for news in (*told, document):
+    for news in (*told, answer.news):
         keep_news(known, json.loads(json.dumps(news)))
-    return known, arrays, told
-
-
-def outputs(document: dict[str, Any], arrays: list[np.ndarray]) -> list[Any]:
-    return [
-        trees.put_together(each["tree"], arrays[each["first"] : each["first"] + each["count"]])
-        for each in document["outputs"]
-    ]
+    failure = encode_value(answer.failure, Failure | None)
+    known |= {"failure": failure, "shape": answer.shape, "not_kept": answer.not_kept}
+    return known, list(map(put_together, answer.outputs)), told
 
 
 def test_each_stage_has_its_time_and_each_trial_its_readings() -> None:
@@ -119,28 +117,27 @@ def test_trials_have_inputs_of_their_own_and_the_same_seed_gives_the_same() -> N
     def make(key: Any, n: int) -> jax.Array:
         return jax.random.normal(key, (n,))
 
-    first = outputs(*measured(request(lambda x: x, 4, make=make))[:2])
-    again = outputs(*measured(request(lambda x: x, 4, make=make))[:2])
+    first, again = (measured(request(lambda x: x, 4, make=make))[1] for _ in range(2))
 
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first[0], first[1])
 
 
 def test_a_function_of_a_key_makes_inputs_and_a_tuple_is_splatted() -> None:
-    document, arrays, _ = measured(
+    document, outputs, _ = measured(
         request(lambda x, y: x + y, lambda key: (jnp.ones(3), jax.random.uniform(key, (3,))))
     )
 
     assert document["signature"] == "f32[3], f32[3]"
-    assert all((out >= 1).all() and (out < 2).all() for out in outputs(document, arrays))
+    assert all((out >= 1).all() and (out < 2).all() for out in outputs)
 
 
 def test_outputs_of_any_structure_come_back() -> None:
     def f(x: jax.Array) -> Any:
         return {"a": x, "b": (x.sum(), [None, x.astype("bfloat16")]), "k": jax.random.key(0)}
 
-    document, arrays, _ = measured(request(f, seeds=(1,)))
-    (out,) = outputs(document, arrays)
+    document, outputs, _ = measured(request(f, seeds=(1,)))
+    (out,) = outputs
 
     assert out["b"][1][0] is None
     assert str(out["b"][1][1].dtype) == "bfloat16"
@@ -149,9 +146,9 @@ def test_outputs_of_any_structure_come_back() -> None:
 
 
 def test_outputs_beyond_the_limit_are_let_go_and_the_answer_says_so() -> None:
-    document, arrays, _ = measured(request(lambda x: x, "f32[1000]", seeds=(1, 2, 3), output_limit_bytes=5000))
+    document, outputs, _ = measured(request(lambda x: x, "f32[1000]", seeds=(1, 2, 3), output_limit_bytes=5000))
 
-    assert (document["outputs"], [*arrays]) == ([], [])
+    assert outputs == []
     assert "4.88 KiB" in document["not_kept"]
     assert document["failure"] is None
 

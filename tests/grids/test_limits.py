@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.grids.limits import COMPILE_LEAST_S, allowance, limits, of_the_total
+from benchax.grids.running import COMPILE_LEAST_S, allowance, limits, of_the_total
 from benchax.model import Failure
 
 SECONDS = st.floats(1e-3, 1e6)

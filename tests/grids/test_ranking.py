@@ -12,7 +12,7 @@ import pytest
 from measurement_strategies import RICH
 
 import benchax
-from benchax.grids.agreement import Agreement
+from benchax.grids.outputs import Agreement
 from benchax.grids.ranking import rank
 from benchax.grids.rendering import ranking_text
 from benchax.grids.result import Cell, GridResult

@@ -32,8 +32,8 @@ from benchax.compiled_grids.compiled_repetitions import CompiledCell, measure_fu
 from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
 from benchax.compiled_grids.python_loop import LoopComparison, compare_loops
 from benchax.errors import NotAvailable, UsageError
+from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import named_functions, whole
-from benchax.grids.postprocessing import checked_clip
 from benchax.keywords import guard_keywords
 from benchax.machine import noise
 from benchax.progress import Progress, ProgressEvent, check_progress, quiet, show_progress

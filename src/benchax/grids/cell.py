@@ -2,31 +2,37 @@
 
 Each step is announced before it begins (`say`), so that the parent can stop and name a step that takes too long. The
 results so far travel with the announcements: a cell that is killed in its third trial keeps two. An exception of the
-user's function becomes the answer's failure. `trial_readings.py` reads a trial.
+user's function becomes the answer's failure.
+
+A trial of `wall` is the latency that a caller sees: one call and the wait for all its outputs. It repeats until about
+1 ms is spent or 50 calls are made, at least once. Only the call and the wait are inside a reading. Fresh buffers for a
+function that donates its inputs are made before it. Any other timer is prepared on the inputs of each trial and takes
+readings for TRIAL_S. `in_graph` and `loop` compile separate programs for this.
+
+PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchax.case import Case, make_case
-from benchax.grids import trees
+from benchax.grids import outputs as trees
 from benchax.grids.plan import DataPoint
-from benchax.grids.trial_readings import join_trials, read_trial, samples_of_calls
-from benchax.json_values import Json, encode_value
+from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
+from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
-from benchax.measuring.sampling import NO_WARMUP, call_again
+from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
@@ -40,6 +46,11 @@ OF_OURS = frozenset({"artifacts"})
 """Nothing of the user's runs in these: they belong to the step before, and telling the parent takes 0.2 ms."""
 LONG_CALL_NS = 10_000_000
 """A call as long as this is a reading without a warm call before it: what warmth gains is below its noise."""
+
+SPAN_NS = 1_000_000
+MOST_CALLS = 50
+TRIAL_S = 0.05
+"""The length of readings by a timer that prepares: programs take longer to compile than this."""
 
 Check = Callable[..., Any]
 
@@ -68,29 +79,41 @@ class CellRequest:
     """Is it the first cell of its function? See `CaseSampler.examines`."""
 
 
+@dataclass(frozen=True)
+class CellAnswer:
+    """The results of a cell."""
+
+    news: Json
+    """The last news of its row (`Record.news`); its samples are those of each trial and timer."""
+    failure: Failure | None
+    """None if all went well."""
+    shape: str
+    """The text of the shape of the first output."""
+    outputs: tuple[Json | None, ...]
+    """The tree of each trial (`outputs.take_apart`)."""
+    not_kept: str
+    """Why there are no outputs; empty if there are."""
+
+
 @dataclass
 class TrialOutputs:
     """The outputs of all trials, for the answer."""
 
     limit_bytes: int
     shape: str = ""
-    """The text of the shape of the first."""
-    arrays: list[np.ndarray] = field(default_factory=list)
-    trees: list[dict[str, Any]] = field(default_factory=list)
+    trees: list[Any] = field(default_factory=list[Any])
     kept_bytes: int = 0
     not_kept: str = ""
 
     def keep(self, outputs: Any) -> None:
         """Keeps the outputs of one trial; drops all outputs once they exceed the limit."""
-        description, leaves = trees.taken_apart(outputs)
-        self.kept_bytes += trees.size_bytes(leaves)
+        description = trees.take_apart(outputs)
+        self.kept_bytes += trees.size_bytes(description)
         if self.kept_bytes > self.limit_bytes:
             self.not_kept = f"they take more than the {size(self.limit_bytes)} that this grid has left for outputs"
-            self.trees, self.arrays = [], []
-        if self.not_kept:
-            return
-        self.trees.append({"tree": description, "first": len(self.arrays), "count": len(leaves)})
-        self.arrays += trees.on_host(leaves)
+            self.trees = []
+        if not self.not_kept:
+            self.trees.append(trees.on_host(description))
 
 
 class WrongShape(Exception):
@@ -102,20 +125,16 @@ class BrokenCheck(Exception):
 
 
 @task
-def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
-    """(document, leaves of the outputs of all trials).
-
-    The document holds the last news of the row (`Record.news`; its samples are those of each trial and timer), and
-    `failure` (None if all went well), `shape`, `outputs` and `not_kept`.
-    """
-    outputs, failure = TrialOutputs(request.output_limit_bytes), None
+def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
+    outputs, failure, news = TrialOutputs(request.output_limit_bytes), None, dict[str, Any]()
 
     def announce(step: str, share: float = 0.0) -> None:
         # Every call has the whole of its budget.
         if step not in OF_OURS:
-            say(STEPS.get(step, step), again=True, shape=outputs.shape, **record.news())
+            say(STEPS.get(step, step), again=True, shape=outputs.shape, **news)
+            news.clear()
 
-    record = Record(announce)
+    record = Record(announce, listen=news.update)
     try:
         case = replace(make_case(request.fn, name=request.function), inputs=_inputs_of(request.point, request.seeds[0]))
         options = replace(request.options, seed=request.seeds[0])
@@ -131,13 +150,8 @@ def measure_cell(request: CellRequest, say: Say) -> tuple[Json, tuple[np.ndarray
         if failure.kind == "out_of_memory":
             raise  # the pool gives up such a worker; what was measured has been told
     record.noise = record.noise or noise.finish(record.reading)
-    document = record.news() | {
-        "failure": encode_value(failure, Failure | None),
-        "shape": outputs.shape,
-        "outputs": outputs.trees,
-        "not_kept": outputs.not_kept,
-    }
-    return Json(document), tuple(outputs.arrays)
+    news.update(record.news())
+    return CellAnswer(Json(news), failure, outputs.shape, tuple(outputs.trees), outputs.not_kept)
 
 
 def _inputs_of(point: DataPoint, seed: int) -> Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -173,7 +187,7 @@ class TrialSampler:
     def check(self, record: Record, subject: Subject) -> None:
         """Raises `WrongShape` or `BrokenCheck`. An output that cannot be right is not worth timing."""
         record.absent.append(NO_NUMERICS)
-        request, shape = self.request, trees.shape_text(*trees.taken_apart(subject.returned))
+        request, shape = self.request, trees.shape_text(trees.take_apart(subject.returned))
         self.outputs.shape = shape
         if request.check is None:
             if request.expected and shape != request.expected:
@@ -249,3 +263,66 @@ def _one_call(subject: Subject) -> tuple[Subject, int]:
     result = wait(ready())
     ns = perf_counter_ns() - start
     return replace(subject, outputs=ready.outcome(result)), ns
+
+
+# ---- trials -----------------------------------------------------------------------------------------------------
+
+
+def read_trial(timer: str, subject: Subject, options: Options, call_s: float) -> Samples:
+    """The readings of one trial, per call and net of the timer's own cost.
+
+    Args:
+        call_s: the shortest observed call of the function itself; 0 if there was no call.
+
+    Raises:
+        NotMeasured: the timer does not work for this function, or its readings are not believable.
+    """
+    if timer == "wall":
+        return samples_of_calls(_call_for_a_while(subject))
+    limited = replace(options, max_time_s=TRIAL_S, min_time_s=min(options.min_time_s, TRIAL_S))
+    samples = collect(timer, timers.TIMERS[timer].prepare(subject), limited, lambda share: None, call_s=call_s)
+    return believable(replace(samples, answers=timers.TIMERS[timer].answers), call_s)
+
+
+def samples_of_calls(elapsed_ns: list[int]) -> Samples:
+    """Readings by `wall` of single calls."""
+    elapsed_s = tuple(ns / 1e9 for ns in elapsed_ns)
+    answers = timers.TIMERS["wall"].answers
+    return Samples("wall", 1, elapsed_s, resolution_s=noise.clock_resolution_s(), answers=answers)
+
+
+def join_trials(trials: Iterable[Samples]) -> tuple[Samples, ...]:
+    """Returns one for each timer, in the order of their first trials. If trials differ in the number of calls in a
+    reading, all count as readings of the smallest number."""
+    by_timer: dict[str, list[Samples]] = {}
+    for samples in trials:
+        by_timer.setdefault(samples.timer, []).append(samples)
+    return tuple(_join(found) for found in by_timer.values())
+
+
+def _join(trials: list[Samples]) -> Samples:
+    # Not 1: the clock's step is judged by how long a reading is, and one of many calls is that much longer.
+    iterations = min(trial.iterations for trial in trials)
+    return replace(
+        trials[0],
+        iterations=iterations,
+        elapsed_s=tuple(s * iterations for trial in trials for s in trial.per_call_s),
+        disturbed=None,
+        overhead_s=None,
+        stop=None,
+        trials=tuple(len(trial.elapsed_s) for trial in trials),
+    )
+
+
+@on_fresh_stack
+def _call_for_a_while(subject: Subject) -> list[int]:
+    wait = jax.block_until_ready
+    readings: list[int] = []
+    spent = 0
+    while not readings or (spent < SPAN_NS and len(readings) < MOST_CALLS):
+        call = subject.ready()
+        start = perf_counter_ns()
+        wait(call())
+        readings.append(perf_counter_ns() - start)
+        spent += readings[-1]
+    return readings

@@ -17,6 +17,8 @@ from benchax.model import CaseId, Scalar
 from benchax.specs import is_spec, parse_spec, spec_of
 
 Label = Scalar
+Key = tuple[str, Label]
+"""A cell: function and data point."""
 """The label of a data point: a number, a text or a bool."""
 
 LONGEST_LABEL = 60

@@ -2,43 +2,47 @@
 
 Whatever a cell does, the run goes on with the next one. A cell that took too long, crashed or raised is a row with a
 failure, which keeps the earlier measurements. Ctrl-C ends the run; the finished cells are available and stored.
+
+Limits are wall-clock seconds; the pool (`workers/pool.py`) keeps them, with SIGKILL. Each step has a budget of its own:
+time to compile is never taken from the time to run.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from statistics import fmean as mean
+from statistics import fmean, median
 from time import monotonic
 from typing import Any
-
-import numpy as np
 
 from benchax.clusters.agents import Agents, Node
 from benchax.clusters.dispatcher import Dispatcher, WorkBatch
 from benchax.errors import BenchaxError, StoreError
-from benchax.grids import trees
-from benchax.grids.agreement import Agreement, agreement
-from benchax.grids.cell import CellRequest, measure_cell
-from benchax.grids.limits import LEAST_TURN_S, Limits, allowance, of_the_total
-from benchax.grids.plan import DataPoint, Label, Plan, trial_seed
+from benchax.grids.cell import CellAnswer, CellRequest, join_trials, measure_cell
+from benchax.grids.outputs import Agreement, agreement, put_together, size_bytes
+from benchax.grids.plan import DataPoint, Key, Label, Plan, trial_seed
 from benchax.grids.result import Cell
-from benchax.grids.resume import Key
-from benchax.grids.trial_readings import join_trials
-from benchax.json_values import decode_value
 from benchax.measuring.record import keep_news, row_fields
 from benchax.model import Absent, Environment, Failure, Measurement, Options, Remark
 from benchax.progress import Listener, ProgressEvent, quiet
-from benchax.units import seconds, size
+from benchax.units import read_duration, seconds, size
 from benchax.workers.call_limits import CallLimits
 from benchax.workers.pickling import Sealed, seal
 
 SHAPE_REMARK = "output-shape"
 SHOWN_AS = {"start": "trace", "compile": "compile, run"}
 """Steps of a cell, described by the work until the next report. If a cell hangs in it, nothing more is known."""
+COMPILE_LEAST_S = 60.0
+"""The shortest limit for compiling, if the user gives no limit."""
+LEAST_TURN_S = 0.02
+"""With less than this left in total a cell does not begin: it could not even be sent."""
+_WHERE = re.compile(r"\(at .*\)$")
+CALLS = ("trace", "run", "check")
+"""The steps in which the user's function itself runs in Python or on the device; the others compile or copy."""
 RECENT = 200
 """Cells by which it is judged how long the others will take."""
 
@@ -71,6 +75,35 @@ class CellAttempt:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """`None`: no limit."""
+
+    call_s: float | None
+    """Tracing, and every single call."""
+    compile_s: float | None
+    """Lowering, compiling, making inputs (which compiles too), sending and fetching."""
+    total_s: float | None
+    """The whole grid."""
+
+    def of(self, stage: str) -> float | None:
+        """Seconds that `stage` of a cell may take."""
+        return self.call_s if stage in CALLS else self.compile_s
+
+
+def limits(timeout_s: Any, compile_timeout_s: Any, total_timeout_s: Any) -> Limits:
+    """The limits in force. Without a limit for compiling, it gets as long as a call, and at least a minute.
+
+    Raises:
+        UsageError: a limit is not a time above 0.
+    """
+    call_s = read_duration("timeout_s", timeout_s)
+    compile_s = read_duration("compile_timeout_s", compile_timeout_s)
+    if compile_s is None and call_s is not None:
+        compile_s = max(COMPILE_LEAST_S, call_s)
+    return Limits(call_s, compile_s, read_duration("total_timeout_s", total_timeout_s))
+
+
+@dataclass(frozen=True)
 class CellSettings:
     """How the cells are measured."""
 
@@ -79,7 +112,6 @@ class CellSettings:
     check: Callable[..., Any] | None = None
     reference: str | None = None
     """The function whose outputs the others are compared with; None compares nothing."""
-    memory_limit_bytes: int | None = None
     output_limit_bytes: int = 2**30
 
 
@@ -190,7 +222,7 @@ class GridRun:
         self.attempts[function, point.label] = CellAttempt(node, begun, started_at, share_s, left)
         self._report(function, point.label, "start", left)
         self.left = left - 1
-        limits = CallLimits(self.settings.limits.of, share_s, self.settings.memory_limit_bytes)
+        limits = CallLimits(self.settings.limits.of, share_s, self.settings.options.memory_limit_bytes)
         return CellJob(self._request(function, point), limits)
 
     def _listen(self, item: tuple[str, DataPoint], message: dict[str, Any]) -> None:
@@ -202,20 +234,19 @@ class GridRun:
     def _finish(self, function: str, point: DataPoint, answer: Any) -> Cell:
         """The cell is judged and compared."""
         attempt = self.attempts[function, point.label]
-        share_s = attempt.share_s
-        facts, failure, arrays = attempt.facts, answer, ()
-        if not isinstance(answer, Failure):
-            keep_news(facts, answer[0])
-            failure, arrays = decode_value(facts.pop("failure"), Failure | None), answer[1]
+        share_s, failure, not_kept = attempt.share_s, answer, ""
+        outputs: tuple[Any, ...] = ()
+        if isinstance(answer, CellAnswer):
+            keep_news(attempt.facts, answer.news | {"shape": answer.shape})
+            failure, outputs, not_kept = answer.failure, answer.outputs, answer.not_kept
         is_timeout = failure is not None and failure.kind == "timeout"
         if failure is not None and is_timeout and share_s is not None and self.clock() - attempt.begun >= share_s:
             failure = of_the_total(failure, self.settings.limits.total_s or share_s, share_s)
-        row = self._row(function, point, facts, failure, attempt.started_at, attempt.node.environment)
-        cell = self._cell(function, point.label, row, facts, arrays)
+        row = self._row(function, point, attempt.facts, failure, attempt.started_at, attempt.node.environment)
+        cell = self._cell(function, point.label, row, outputs, not_kept)
         self.cells[function, point.label] = cell
         if cell.status == "ok":
-            shape = next((r.message for r in row.remarks if r.code == SHAPE_REMARK), "")
-            self.expected.setdefault(cell.data, (shape, cell.function))
+            self.expected.setdefault(cell.data, (attempt.facts["shape"], cell.function))
         return cell
 
     def _store(self, rows: Sequence[Measurement]) -> None:
@@ -277,30 +308,22 @@ class GridRun:
         shape = (Remark(SHAPE_REMARK, "info", facts["shape"]),) if facts.get("shape") else ()
         return replace(row, samples=join_trials(row.samples), remarks=(*shape, *row.remarks))
 
-    def _cell(
-        self, function: str, label: Label, row: Measurement, facts: Mapping[str, Any], arrays: Sequence[np.ndarray]
-    ) -> Cell:
+    def _cell(self, function: str, label: Label, row: Measurement, outputs: tuple[Any, ...], not_kept: str) -> Cell:
         if row.failure is not None:
             absent = Absent("outputs", f"the cell has the status {row.failure.kind.replace('_', ' ')}")
             return Cell(function, label, row, absent, replace(absent, what="agreement"))
-        if not_kept := self._why_not_kept(facts, arrays):
+        # Workers keep to what was left when they began; on several nodes others have ended since.
+        limit, taken = self.settings.output_limit_bytes, size_bytes(outputs)
+        if not not_kept and self.kept_bytes + taken > limit:
+            not_kept = f"they would be more than the {size(limit)} that this grid keeps of outputs"
+        if not_kept:
             return Cell(function, label, row, Absent("outputs", not_kept), Absent("agreement", not_kept))
-        outputs = tuple(
-            trees.put_together(each["tree"], arrays[each["first"] : each["first"] + each["count"]])
-            for each in facts["outputs"]
-        )
-        self.kept_bytes += trees.size_bytes(arrays)
+        self.kept_bytes += taken
+        outputs = tuple(map(put_together, outputs))
         compared = self._compare(function, label, outputs)
         remark = _difference(compared)
         row = replace(row, remarks=(*row.remarks, *((remark,) if remark else ())))
         return Cell(function, label, row, outputs, compared)
-
-    def _why_not_kept(self, facts: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> str:
-        """Workers keep to what was left when they began; on several nodes others have ended since."""
-        limit = self.settings.output_limit_bytes
-        if not facts["not_kept"] and self.kept_bytes + trees.size_bytes(arrays) > limit:
-            return f"they would be more than the {size(limit)} that this grid keeps of outputs"
-        return facts["not_kept"]
 
     def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Agreement, ...] | Absent:
         reference = self.settings.reference
@@ -325,7 +348,7 @@ class GridRun:
 
     def _report(self, function: str, label: Label, stage: str, left: int) -> None:
         total = len(self.plan.functions) * len(self.plan.points)
-        left_s = mean(self.spent_s) * left / self.node_count if self.spent_s else None
+        left_s = fmean(self.spent_s) * left / self.node_count if self.spent_s else None
         if self.settings.limits.total_s is not None and left_s is not None:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"
@@ -337,3 +360,28 @@ def _difference(compared: tuple[Agreement, ...] | Absent) -> Remark | None:
         return None
     first = next((each for each in compared if not each.agrees), None)
     return Remark("outputs-differ", "info", f"not the result of {first.reference}: {first.why}") if first else None
+
+
+def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:
+    """Seconds that the next cell can use of the remaining total.
+
+    It is at least the equal share. It is more if the others need less than their shares. Suppose that all others take
+    as long as a usual cell (the median of the finished ones): the cell gets half of the rest. The half makes sure that
+    each of many cells that never end gets some time: the first a half, the next a quarter, and at last the equal share.
+
+    Args:
+        remaining_s: of the total, before this cell.
+        cells_left: this one and those after it.
+        finished_s: how long each finished cell took.
+    """
+    usual_s = median(finished_s) if finished_s else 0.0
+    slack_s = remaining_s - usual_s * (cells_left - 1)
+    return max(remaining_s / cells_left, slack_s / 2)
+
+
+def of_the_total(failure: Failure, total_s: float, share_s: float) -> Failure:
+    """A cell that was stopped because its share was over, and not for the limit of a step, says so."""
+    where = _WHERE.search(failure.message)
+    said = f"stopped after {seconds(share_s)}, its share of the {seconds(total_s)} for the whole grid"
+    advice = "Give the grid more time, fewer cells, or a smaller timeout_s."
+    return replace(failure, message=said + (f" {where[0]}" if where else ""), advice=advice)
