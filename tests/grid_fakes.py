@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from benchax.clusters.local_agents import LocalAgents
+from benchax.clusters.agents import LocalAgents
 from benchax.grids.cell import CellRequest
 from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult

@@ -10,8 +10,7 @@ import pytest
 from simulated_agents import SimulatedAgents
 
 from benchax.clusters import open_agents
-from benchax.clusters.agents import Agents, CallEnded, NodeCall
-from benchax.clusters.local_agents import capture_environment
+from benchax.clusters.agents import Agents, CallEnded, NodeCall, capture_environment
 from benchax.model import Environment, Failure
 from benchax.workers.call_limits import UNLIMITED
 

@@ -12,9 +12,9 @@ import pytest
 from jax import lax
 
 from benchax.clock import elapsed_s, stamp, tie, tier
-from benchax.compiled_grids import compiled_proof, compiled_repetitions
+from benchax.compiled_grids import compiled_functions, compiled_repetitions
 from benchax.compiled_grids.compiled import compiled_grid
-from benchax.compiled_grids.compiled_proof import scope_of
+from benchax.compiled_grids.compiled_functions import scope_of
 from benchax.program import census, hlo_module
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
@@ -163,7 +163,7 @@ def test_work_that_cannot_be_found_is_not_said_to_be_timed():
     grid = compiled_grid([jnp.sin], repeats=3)
     grid(X)
 
-    (why,) = compiled_proof.prove("HloModule other", next(iter(grid._traced.values())), [X])
+    (why,) = compiled_functions.prove("HloModule other", next(iter(grid._traced.values())), [X])
 
     assert why == "its work cannot be found in the optimised program of the grid"
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from benchax.clock.selftest import nanoseconds
-from benchax.compiled_grids.circumstances import Circumstances
-from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
+from benchax.compiled_grids.compiled_result import Circumstances, CompiledGridResult, Status
 from benchax.errors import UsageError
 from benchax.model import Remark
 

@@ -27,7 +27,7 @@ from benchax.measuring.program import program_of
 from benchax.measuring.record import quiet
 from benchax.measuring.timers.base import Subject
 from benchax.model import Measurement
-from benchax.workers.isolated import Isolated
+from benchax.workers.executors import Isolated
 from benchax.workers.pool import Pool
 
 STORED = replace(SHORT, store="somewhere", stages="build", memory=False)

@@ -20,7 +20,7 @@ from benchax.model import Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import conversation, executor_for
 from benchax.workers.call_limits import stage_limit
-from benchax.workers.isolated import Executor, Inline, Isolated
+from benchax.workers.executors import Executor, Inline, Isolated
 from benchax.workers.pool import Pool
 
 QUICK = resolve(

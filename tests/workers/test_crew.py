@@ -12,8 +12,7 @@ import pytest
 
 from benchax.errors import UsageError
 from benchax.workers import crew
-from benchax.workers.crew import Link, LostContact, gather, join
-from benchax.workers.membership import Membership
+from benchax.workers.crew import Link, LostContact, Membership, gather, join
 
 
 @pytest.fixture

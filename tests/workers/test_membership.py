@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchax.errors import UsageError
-from benchax.workers import joined
-from benchax.workers.joined import find_crew
-from benchax.workers.membership import Membership, find_membership, first_host
+from benchax.workers import ranks
+from benchax.workers.crew import Membership, find_membership, first_host
+from benchax.workers.ranks import find_crew
 
 SLURM = {
     "SLURM_PROCID": "3",
@@ -81,7 +81,7 @@ def test_variables_that_cannot_be(change: dict[str, str], problem: str) -> None:
 
 
 def test_another_number_than_the_launcher_has_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined.os, "environ", SLURM)
+    monkeypatch.setattr(ranks.os, "environ", SLURM)
 
     with pytest.raises(UsageError) as error:
         find_crew(3)

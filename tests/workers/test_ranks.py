@@ -21,9 +21,8 @@ from benchax.measuring.start_line import StartLine, make_file
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import executor_for
-from benchax.workers.launch import RankEnd, blame
 from benchax.workers.rank import RankAnswer, RankJob, measure_rank
-from benchax.workers.ranks import _disagreement, _fill
+from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
 
 @pytest.fixture

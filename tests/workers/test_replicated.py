@@ -24,10 +24,9 @@ from benchax.model import Measurement
 from benchax.options import resolve
 from benchax.store.database import open_store
 from benchax.watching.compiles import watch_compiles
-from benchax.workers import executor_for, replicated
-from benchax.workers.isolated import Inline, Isolated
+from benchax.workers import executor_for, executors
+from benchax.workers.executors import Inline, Isolated, Replicated, SampleRequest, sample_case
 from benchax.workers.pool import Pool
-from benchax.workers.replicated import Replicated, SampleRequest, sample_case
 
 OPTIONS = resolve(
     {"max_time_s": 0.06, "min_time_s": 0.03, "max_warmup_s": 0.02, "memory": False, "timer": "wall", "store": "off"},
@@ -59,7 +58,7 @@ def row(pool: Pool) -> Measurement:
 def test_intervals_between_processes_hold_what_the_machine_scatters_by(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicated, "note_pace", lambda where: 0.05)
+    monkeypatch.setattr(executors, "note_pace", lambda where: 0.05)
 
     row = run(pool, processes=3)
 

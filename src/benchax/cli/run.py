@@ -320,7 +320,7 @@ def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
     """Has a launcher started this program together with another one, which makes the rows?"""
     if not any(_nprocs_of_each(cases, given)):
         return False
-    from benchax.workers.joined import is_follower
+    from benchax.workers.ranks import is_follower
 
     return is_follower()
 

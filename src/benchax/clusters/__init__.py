@@ -6,8 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchax.clusters.agents import Agents
-from benchax.clusters.local_agents import LocalAgents
+from benchax.clusters.agents import Agents, LocalAgents
 from benchax.workers.pool import shared_pool
 
 

@@ -20,10 +20,9 @@ from benchax.progress import Listener, ProgressEvent
 from benchax.workers import executor_for
 from benchax.workers.call_limits import UNLIMITED
 from benchax.workers.conversation import Listener as MessageListener
-from benchax.workers.isolated import Executor, Isolated
+from benchax.workers.executors import Executor, Isolated, Replicated
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.pool import Pool
-from benchax.workers.replicated import Replicated
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from benchax.clusters.agents import (
     TicketListener,
     at_commit_of,
 )
-from benchax.clusters.ray_calls import EndedCall, RayCalls
 from benchax.clusters.ray_places import (
     START_S,
+    EndedCall,
     Place,
+    RayCalls,
     cannot_load,
     check_places,
     list_places,

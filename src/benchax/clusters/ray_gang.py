@@ -2,7 +2,7 @@
 
 The group sets aside whole hosts and distributes the ranks over them. If there are as many hosts as ranks, each host
 gets one rank. Ranks on several hosts find one another in the same way as programs that a launcher has started
-(`workers/joined.py`). The first rank makes the row. Ranks that share a host get equal parts of its processors and GPUs.
+(`workers/ranks.py`). The first rank makes the row. Ranks that share a host get equal parts of its processors and GPUs.
 If there is only one host, its agent starts the ranks as on the user's own machine, since they then have a common clock.
 """
 
@@ -26,10 +26,11 @@ from benchax.clusters.agents import (
     TicketListener,
     at_commit_of,
 )
-from benchax.clusters.ray_calls import EndedCall, RayCalls
 from benchax.clusters.ray_places import (
     START_S,
+    EndedCall,
     Place,
+    RayCalls,
     cannot_load,
     check_places,
     in_bundle,

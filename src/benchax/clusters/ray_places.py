@@ -1,11 +1,13 @@
-"""The nodes of a Ray cluster as places to measure on: which there are, whether they can, and an agent on one."""
+"""The nodes of a Ray cluster: which there are, whether they can measure, the agent on each, and its calls."""
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,7 @@ from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Failure
 from benchax.units import plural
 from benchax.workers.call_limits import limit_stages
-from benchax.workers.crew import free_port
-from benchax.workers.membership import BY_HAND
+from benchax.workers.crew import BY_HAND, free_port
 from benchax.workers.pickling import SENT_FROM, Sealed
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
@@ -70,7 +71,7 @@ class NodeAgent:
         return f"{host}:{free_port(host)}"
 
     def join(self, address: str, count: int, rank: int) -> None:
-        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/membership.py`)."""
+        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/crew.py`)."""
         os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
 
     def close(self) -> None:
@@ -239,3 +240,53 @@ def _settings_to_send() -> dict[str, Any]:
         for name, value in jax_settings().items()
         if isinstance(value, plain) and name != "jax_compilation_cache_dir"
     }
+
+
+# ---- calls that are under way ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EndedCall:
+    """The call that has ended, and its actor; with the method of a future that Ray calls."""
+
+    who: Any
+    what: str
+    result: Callable[[], Any]
+    """Its value. Raises `RayTaskError` if the call failed, and another error if the actor is gone."""
+
+
+class RayCalls:
+    """While nothing ends, waiting costs nothing."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self._ended: queue.SimpleQueue[EndedCall] = queue.SimpleQueue()
+
+    def begin(self, who: Any, what: str, call: Callable[[], Any]) -> None:
+        """`call` returns the reference of the value that Ray should bring."""
+        try:
+            future = call().future()
+        except self.ray.exceptions.RayError as error:  # the actor is known to be gone
+            self._ended.put(EndedCall(who, what, _raising(error)))
+            return
+        future.add_done_callback(lambda future: self._ended.put(EndedCall(who, what, future.result)))
+
+    def end(self, who: Any, what: str, value: Any) -> None:
+        """Ends a call that ended before it began."""
+        self._ended.put(EndedCall(who, what, lambda: value))
+
+    def wait(self, timeout_s: float) -> list[EndedCall]:
+        """All that has ended; at least one, unless the time is over."""
+        found: list[EndedCall] = []
+        with suppress(queue.Empty):
+            found.append(self._ended.get(timeout=max(0.01, timeout_s)))
+            while True:
+                found.append(self._ended.get_nowait())
+        return found
+
+
+def _raising(error: Exception) -> Callable[[], Any]:
+    def result() -> Any:
+        raise error
+
+    return result

@@ -25,11 +25,10 @@ from jax.core import Tracer
 from benchax.clock import handlers
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
-from benchax.compiled_grids import compiled_functions, compiled_proof
-from benchax.compiled_grids.circumstances import describe_circumstances
+from benchax.compiled_grids import compiled_functions
 from benchax.compiled_grids.compiled_functions import Leaves, OutputForm, Traced
 from benchax.compiled_grids.compiled_repetitions import CompiledCell, measure_function, skip_function
-from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
+from benchax.compiled_grids.compiled_result import CompiledGridResult, Status, describe_circumstances
 from benchax.compiled_grids.python_loop import LoopComparison, compare_loops
 from benchax.errors import NotAvailable, UsageError
 from benchax.grids.outputs import checked_clip
@@ -190,7 +189,7 @@ class CompiledGrid:
         key = signature_of(x)
         if key not in self._proofs:
             text = self.jitted.lower(x, own_s, total_s).compile().as_text() or ""
-            self._proofs[key] = compiled_proof.prove(text, self._traced[key], jax.tree.leaves(x))
+            self._proofs[key] = compiled_functions.prove(text, self._traced[key], jax.tree.leaves(x))
         return self._proofs[key]
 
     def _run(self, x: Any, own_s: Any, total_s: Any) -> CompiledGridResult:
@@ -221,7 +220,7 @@ class CompiledGrid:
         traced: list[Traced] = []
         for k, (name, f) in enumerate(self.functions.items()):
             self._report(ProgressEvent(name, "trace", k, len(self.functions)))
-            traced.append(replace(compiled_functions.trace(name, f, args), scope=compiled_proof.scope_of(k)))
+            traced.append(replace(compiled_functions.trace(name, f, args), scope=compiled_functions.scope_of(k)))
         if self.like is None:
             form = next((t.form for t in traced if t.form), compiled_functions.NO_OUTPUTS)
         else:

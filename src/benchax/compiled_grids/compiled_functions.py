@@ -3,11 +3,16 @@
 The grid replays the program as often as needed, so a function's side effects in Python happen once. Functions that
 cannot be measured are reported here, while tracing, and cost nothing when the grid runs. Such a function raises, its
 outputs have another form than the reference's, or its result does not depend on its inputs.
+
+In the optimised program of the grid, the runs of each function are in a separate loop, under a name (`scope_of`). The
+operations in it are compared with those of the function compiled alone (`program/census.py`), as in the timers
+(`measuring/timers/regions.py`). If they disagree, there is no time. The proof costs a compilation of each function. It
+only works if the grid is called from Python: within the user's `jax.jit`, its final program is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +24,13 @@ from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import is_key
 from benchax.compiled_grids.compiled_result import Status
-from benchax.errors import NotAvailable
+from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.state import Values, is_stateful, take_apart
+from benchax.measuring.timers.regions import explain
 from benchax.measuring.unrun import refuse_result
+from benchax.program import census, hlo_module
+from benchax.program.hlo_module import Module
 from benchax.program.jaxpr import every_equation
 from benchax.specs import spec_of
 from benchax.static_leaves import reveal
@@ -189,3 +197,42 @@ def reached_outputs(jaxpr: Any, inputs: list[bool]) -> list[bool]:
         gives = reached_outputs(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
         found.update(v for v, is_used in zip(eqn.outvars, gives, strict=True) if is_used)
     return [is_found(v) for v in jaxpr.outvars]
+
+
+# ---- proof that what is timed is the work of the functions -----------------------------------------------------------
+
+
+def scope_of(k: int) -> str:
+    """The name of the runs of function `k` in the program."""
+    return f"benchax_runs_{k}"
+
+
+def prove(text: str, functions: Sequence[Traced], inputs: Leaves) -> tuple[str, ...]:
+    """For each function why its time cannot be believed; empty if the timed work is its own.
+
+    Args:
+        text: the optimised program of the grid.
+        inputs: the leaves of the data, or their shapes.
+    """
+    module = hlo_module.parse(text)
+    return tuple("" if each.refused else _disprove(module, k, each, inputs) for k, each in enumerate(functions))
+
+
+def _disprove(module: Module, k: int, function: Traced, inputs: Leaves) -> str:
+    region = census.timed_body(module, tier().target("stamp"), scope_of(k))
+    if region is None:
+        return "its work cannot be found in the optimised program of the grid"
+    try:
+        difference = census.compare(census.take_census(module, region), _census_alone(function, inputs))
+    except NotMeasured as error:
+        return error.problem
+    return "" if difference.is_same else explain(difference)
+
+
+def _census_alone(function: Traced, inputs: Leaves) -> census.Tally:
+    try:
+        compiled = jax.jit(lambda *leaves: function.run(list(leaves))).lower(*inputs).compile()
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NotMeasured(f"it does not compile alone ({type(error).__name__}: {first_line})") from error
+    return census.take_census(hlo_module.parse(compiled.as_text() or ""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,13 +19,40 @@ from jax.core import Tracer
 
 from benchax.clock.handlers import NEVER
 from benchax.clock.selftest import nanoseconds
-from benchax.compiled_grids.circumstances import Circumstances
+from benchax.environment import host
 from benchax.errors import UsageError, one_of
+from benchax.machine import noise
+from benchax.measuring.inputs import signature
+from benchax.measuring.remarks.of_times import describe_busy
+from benchax.model import Remark
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_remarks, tabulate
 from benchax.reporting.pages.saving import save_page
+from benchax.reporting.tables import describe_machine
 from benchax.stats.summary import Summary, summarize
 from benchax.units import plural, seconds, seconds_range
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """The conditions of one call of a compiled grid. Hashable, since it travels with the arrays of a pytree."""
+
+    inputs: str
+    """Shapes and dtypes."""
+    machine: str
+    busy: Remark | None = None
+    """The machine's load by other processes. None if it was idle, or the call too short to measure it (a quarter of a
+    second).
+    """
+
+    def __str__(self) -> str:
+        return f"{self.inputs} · {self.machine}"
+
+
+def describe_circumstances(args: tuple[Any, ...], begun: noise.Reading) -> Circumstances:
+    """Describes a call with `args` on the CPU, which has no other clock, since `begun`."""
+    machine = describe_machine(replace(host(), backend="cpu"))
+    return Circumstances(signature(args, {}, ()), machine, describe_busy(noise.finish(begun)))
 
 
 class Status(enum.IntEnum):

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from benchax.compiled_grids.circumstances import Circumstances
-from benchax.compiled_grids.compiled_result import CompiledGridResult, Status
+from benchax.compiled_grids.compiled_result import Circumstances, CompiledGridResult, Status
 from benchax.errors import NotMeasured
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Paragraph, TableColumn, list_lines, tabulate

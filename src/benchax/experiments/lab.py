@@ -24,7 +24,7 @@ from benchax.experiments.study import Study, StudySide
 from benchax.model import Comparison, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.workers.call_limits import limits_of
-from benchax.workers.isolated import Isolated
+from benchax.workers.executors import Isolated
 from benchax.workers.pool import Pool, shared_pool, spawned_pool
 from benchax.workers.task import A, R, Task
 

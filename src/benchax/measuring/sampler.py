@@ -103,7 +103,7 @@ class TimerSampler:
     def _share_time(self, record: Record, least_s: float) -> tuple[Options, str]:
         """This process's share of the time for sampling, and why there are no further processes.
 
-        `workers/replicated.py` revises the reason when it starts some.
+        `workers/executors.py` revises the reason when it starts some.
         """
         asked = self.options.processes
         one = f"one process was requested; --processes {PROCESSES} asks for more"

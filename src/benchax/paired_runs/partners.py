@@ -17,7 +17,7 @@ from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Failure
 from benchax.workers import process_tree
 from benchax.workers.channel import Channel, Closed, Garbled, Message, pair, wait_readable
-from benchax.workers.output import Output
+from benchax.workers.keeper import Output
 
 SERVE = """
 from benchax.paired_runs import partner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchax.errors import UsageError
 from benchax.model import Options
-from benchax.workers.isolated import Executor, Inline, Isolated
+from benchax.workers.executors import Executor, Inline, Isolated
 
 
 def executor_for(options: Options) -> Executor:
@@ -26,6 +26,6 @@ def executor_for(options: Options) -> Executor:
         first = Isolated() if options.isolate or is_limited else Inline()
     if options.processes == 1:
         return first
-    from benchax.workers.replicated import Replicated  # noqa: PLC0415  # with all that starts processes
+    from benchax.workers.executors import Replicated  # noqa: PLC0415  # with all that starts processes
 
     return Replicated(first)

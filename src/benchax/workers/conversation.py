@@ -26,8 +26,7 @@ from benchax.workers import process_tree
 from benchax.workers.answers import unpack
 from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
-from benchax.workers.keeper import Keeper, Worker, signal_name
-from benchax.workers.output import LAST_WORDS
+from benchax.workers.keeper import LAST_WORDS, Keeper, Worker, signal_name
 from benchax.workers.task import Task
 
 SEND_S = 60.0

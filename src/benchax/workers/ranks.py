@@ -1,7 +1,13 @@
 """Runs a case in several processes that make one program (`jax.distributed`), and ends all of them when one fails.
 
-This host starts all processes (`launch.py`). Or each process belongs to one of the programs that a launcher has
-started, on several hosts (`joined.py`).
+This host starts all processes. Or each process belongs to one of the programs that a launcher has started, on several
+hosts (`crew.py`). The first program leads: `Leader.lead` is the counterpart of `RankLaunch.collect`. The others follow:
+each runs its rank of the same case, and has nothing to store or to show.
+
+Each rank is a worker in its own pool, so that it can be killed at any time and each limit holds. When one rank has
+failed, the others cannot go on: they wait for it. They get a moment, since the first to complain need not be the first
+to fail, and are then ended. The report names the rank that died first. If ranks are stuck, it names the rank that is
+furthest behind; else the rank whose error came first.
 
 A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`). Its time runs from the last
 process's beginning to the last one's end. The scatter of the start is excluded and reported.
@@ -9,16 +15,22 @@ process's beginning to the last one's end. The scatter of the start is excluded 
 
 from __future__ import annotations
 
+import os
+import queue
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 from benchax.case import Case
 from benchax.environment import capture, count_cores
 from benchax.errors import UsageError
+from benchax.json_values import decode_value, encode_value
 from benchax.machine import noise
 from benchax.measuring.record import Progress
 from benchax.measuring.start_line import NS, make_file
@@ -35,11 +47,11 @@ from benchax.model import (
     Stages,
 )
 from benchax.units import percent, plural, seconds
-from benchax.workers import pickling
-from benchax.workers.crew import free_port
-from benchax.workers.joined import Follower, Leader, find_crew
-from benchax.workers.launch import RankEnd, RankLaunch, blame
-from benchax.workers.rank import RankAnswer, RankJob
+from benchax.workers import crew, pickling
+from benchax.workers.call_limits import START_S, CallLimits
+from benchax.workers.crew import BEAT_S, Link, Membership, find_membership, free_port
+from benchax.workers.pool import Pool
+from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank
 
 PATIENCE_S = 120.0
 """A rank that does not reach its next step in this time counts as stuck, if there is no --timeout."""
@@ -206,3 +218,299 @@ def _late(ranks: Ranks) -> list[Remark]:
     share = percent(slow.was_last / len(slow.elapsed_s))
     text = f"rank {slow.rank} ended last in {share} of the samples, {seconds(behind_s)} after the others"
     return [Remark("late-rank", "warning", text)]
+
+
+# ---- ranks that run under this process -------------------------------------------------------------------------------
+
+
+GRACE_S = 2.0
+"""For the others to fail after the first."""
+StepListener = Callable[[int, str], None]
+"""Told a rank, and the step that it has come to."""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """The result of one rank."""
+
+    rank: int
+    answer: RankAnswer | Failure
+    step: str
+    at: float
+
+
+class RankLaunch:
+    """The ranks while they run: a thread for each that is here, which listens to it.
+
+    Args:
+        jobs: the ranks that run here.
+        count: the number of all ranks. The receiver of results from elsewhere puts them into `found`.
+    """
+
+    def __init__(
+        self, jobs: Sequence[RankJob], count: int, name: str, on_step: StepListener, grace_s: float = GRACE_S
+    ) -> None:
+        self.name, self.count, self.on_step, self.grace_s = name, count, on_step, grace_s
+        options, patience_s = jobs[0].options, jobs[0].patience_s
+        self.limits = CallLimits(
+            lambda step: max(START_S, patience_s) if step in ("start", "connect") else patience_s + options.max_time_s,
+            memory_bytes=options.memory_limit_bytes,
+        )
+        # A pool does one job at a time; a fork of a process that has run nothing of JAX knows no backend yet.
+        self.pools = [Pool(warm=False, reuse=False, preload=("benchax.workers.rank",)) for _ in jobs]
+        self.steps = dict.fromkeys(range(count), "start")
+        self.found: queue.Queue[RankEnd] = queue.Queue()
+        self.threads = [
+            threading.Thread(target=self._listen, args=each, daemon=True) for each in zip(self.pools, jobs, strict=True)
+        ]
+
+    def collect(self) -> list[RankEnd]:
+        """Returns the result of each rank. No rank that ran here is left, whatever happens."""
+        ended: list[RankEnd] = []
+        try:
+            for thread in self.threads:
+                thread.start()
+            until: float | None = None
+            while len(ended) < self.count:
+                try:
+                    ended.append(self.found.get(timeout=None if until is None else max(0.0, until - monotonic())))
+                except queue.Empty:
+                    break
+                if until is None and isinstance(ended[-1].answer, Failure):
+                    until = monotonic() + self.grace_s
+            return ended
+        finally:
+            self.close()
+            for thread in self.threads:
+                if thread.ident is not None:
+                    thread.join()
+
+    def note(self, rank: int, step: str) -> None:
+        self.steps[rank] = step
+        self.on_step(rank, step)
+
+    def end(self, rank: int, answer: RankAnswer | Failure) -> None:
+        self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
+
+    def close(self) -> None:
+        """Ends the ranks that run here."""
+        for pool in self.pools:
+            pool.close()
+
+    def _listen(self, pool: Pool, job: RankJob) -> None:
+        def note(message: dict[str, Any]) -> None:
+            self.note(job.rank, message["stage"])
+
+        answer = pool.call(measure_rank, job, self.limits, name=self.name, shows_output=job.rank == 0, on_message=note)
+        self.end(job.rank, answer)
+
+
+def blame(ended: Sequence[RankEnd], count: int) -> Failure:
+    """The failure of the rank that the others failed because of, under its name."""
+    failures = sorted(
+        ((each, each.answer) for each in ended if isinstance(each.answer, Failure)), key=lambda pair: pair[0].at
+    )
+    dead = [each for each in failures if each[1].kind in ("crashed", "out_of_memory", "node_lost")]
+    stuck = sorted(
+        (each for each in failures if each[1].kind == "timeout"), key=lambda each: (_place(each[0].step), each[0].at)
+    )
+    if _is_own(*failures[0]):
+        # JAX aborts the others when the first rank, which connects them, has ended by an error.
+        chosen = failures[:1]
+    elif dead:
+        chosen = dead[:1]
+    elif stuck:
+        # Ranks that are stuck at the same step cannot be told apart: one of them keeps the others waiting.
+        chosen = [each for each in stuck if _place(each[0].step) == _place(stuck[0][0].step)]
+    else:
+        chosen = failures[:1]
+    first = chosen[0][1]
+    who = " and ".join(f"rank {each.rank}" for each in sorted((end for end, _ in chosen), key=lambda end: end.rank))
+    return replace(first, message=f"{who} of {plural(count, 'rank')}: {first.message}")
+
+
+def _is_own(end: RankEnd, failure: Failure) -> bool:
+    """Up to lowering nothing is exchanged: what goes wrong there is of no other rank's doing."""
+    return failure.kind == "error" and _place(end.step) <= STEPS.index("lower")
+
+
+def _place(step: str) -> int:
+    return STEPS.index(step) if step in STEPS else len(STEPS)
+
+
+# ---- ranks under programs that a launcher has started ----------------------------------------------------------------
+
+
+GRACE_OF_HOSTS_S = 4.0
+"""As GRACE_S, over the network: longer than it takes to miss the beats of a host."""
+SILENT_S = 3 * BEAT_S
+JobMaker = Callable[[int, str, str], RankJob]
+"""Makes the job of a rank, from its number, the address where JAX connects them, and the address of the start line."""
+
+
+class Leader:
+    """The first of the programs, and its links to the others."""
+
+    def __init__(self, member: Membership) -> None:
+        self.member = member
+        self.links = crew.gather(member)
+        self.lost: dict[int, str] = {}
+        self._launch: RankLaunch | None = None
+        self._number = 0
+        self._lock = threading.Lock()
+        for rank, link in self.links.items():
+            crew.listen(link, self._taking(rank), self._losing(rank))
+
+    def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
+        """Returns the result of each rank of this case; no rank runs on afterwards."""
+        jax_at, line_at = (f"{self.member.host}:{crew.free_port()}" for _ in range(2))
+        launch = RankLaunch([make_job(0, jax_at, line_at)], self.member.count, name, on_step, GRACE_OF_HOSTS_S)
+        with self._lock:
+            self._number += 1
+            self._launch = launch
+            for rank, why in self.lost.items():
+                launch.end(rank, self._failure(rank, why))
+        self._send(case=name, number=self._number, jax=jax_at, line=line_at)
+        try:
+            ended = launch.collect()
+            return [*ended, *self._silent(launch, {each.rank for each in ended})]
+        finally:
+            with self._lock:
+                self._launch = None
+            self._send(over=self._number)
+
+    def _send(self, **message: Any) -> None:
+        for link in self.links.values():
+            link.send(**message)
+
+    def _silent(self, launch: RankLaunch, ended: set[int]) -> list[RankEnd]:
+        """Ranks of hosts that say nothing any more, where others have complained of that already."""
+        silent = [link for rank, link in self.links.items() if rank not in ended | set(self.lost)]
+        return [
+            RankEnd(
+                link.rank,
+                self._failure(link.rank, f"nothing is heard of {link.host}"),
+                launch.steps[link.rank],
+                monotonic(),
+            )
+            for link in silent
+            if monotonic() - link.heard_at > SILENT_S
+        ]
+
+    def _taking(self, rank: int) -> Callable[[dict[str, Any]], None]:
+        def take(message: dict[str, Any]) -> None:
+            with self._lock:
+                if self._launch is None or message.get("number") != self._number:
+                    return
+                if "step" in message:
+                    self._launch.note(rank, message["step"])
+                elif "failure" in message:
+                    self._launch.end(rank, decode_value(message["failure"], Failure))
+                elif "answer" in message:
+                    self._launch.end(rank, decode_value(message["answer"], RankAnswer))
+
+        return take
+
+    def _losing(self, rank: int) -> Callable[[str], None]:
+        def lose(why: str) -> None:
+            with self._lock:
+                self.lost[rank] = why
+                if self._launch is not None:
+                    self._launch.end(rank, self._failure(rank, why))
+
+        return lose
+
+    def _failure(self, rank: int, why: str) -> Failure:
+        step = "start" if self._launch is None else self._launch.steps[rank]
+        return Failure("node_lost", step, f"lost in {step}: {why}")
+
+
+class Follower:
+    """Any other of the programs, and its link to the first."""
+
+    def __init__(self, member: Membership) -> None:
+        self.member = member
+        self.link: Link = crew.join(member)
+
+    def follow(self, name: str, make_job: JobMaker) -> None:
+        """Runs the rank of this program, until the first one says that the case is over.
+
+        Raises:
+            UsageError: the first one is lost, or has another case.
+        """
+        try:
+            order = self.link.receive()
+            while "case" not in order:
+                order = self.link.receive()
+        except crew.LostContact as error:
+            raise _left_alone(str(error)) from error
+        rank, number = self.member.rank, order["number"]
+        if order["case"] != name:
+            problem = UsageError(f"rank {rank} is at {name}, and rank 0 at {order['case']}", "the same command in each")
+            self.link.send(number=number, failure=encode_value(Failure("error", "start", problem.problem), Failure))
+            raise problem
+        launch = RankLaunch(
+            [make_job(rank, order["jax"], order["line"])],
+            1,
+            name,
+            lambda rank, step: self.link.send(number=number, step=step),
+        )
+        ends = _End(self.link, launch)
+        answer = launch.collect()[0].answer
+        kind, hint = ("failure", Failure) if isinstance(answer, Failure) else ("answer", RankAnswer)
+        self.link.send(number=number, **{kind: encode_value(answer, hint)})
+        ends.wait()
+
+
+class _End:
+    """Waits for the end of a case while its rank runs, and then ends the rank."""
+
+    def __init__(self, link: Link, launch: RankLaunch) -> None:
+        self._link, self._launch, self._why = link, launch, ""
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._why:
+            raise _left_alone(self._why)
+
+    def _listen(self) -> None:
+        try:
+            while "over" not in self._link.receive():
+                pass
+        except crew.LostContact as error:
+            self._why = str(error)
+        self._launch.close()
+
+
+def _left_alone(why: str) -> UsageError:
+    return UsageError(f"rank 0 is lost: {why}", "a first process that stays until the end")
+
+
+def find_crew(count: int) -> Leader | Follower | None:
+    """None if the ranks are all started here.
+
+    Raises:
+        UsageError: a launcher has started another number of processes, or not all of them come.
+    """
+    member = find_membership(os.environ)
+    if member is None:
+        return None
+    if member.count != count:
+        raise UsageError(
+            f"nprocs={count} is given, and {member.launcher} has started {member.count} processes",
+            f"--nprocs {member.count}",
+        )
+    return _crew_of(member)
+
+
+@cache
+def _crew_of(member: Membership) -> Leader | Follower:
+    return Follower(member) if member.rank else Leader(member)
+
+
+def is_follower() -> bool:
+    """Has a launcher started this program together with others, and is it not the first?"""
+    member = find_membership(os.environ)
+    return member is not None and member.rank > 0

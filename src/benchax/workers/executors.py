@@ -1,4 +1,8 @@
-"""Measures a case in as many processes as it needs: one in full, and further ones that only sample.
+"""Runs a case here (`Inline`), in a worker process (`Isolated`), or in as many processes as it needs (`Replicated`).
+
+In a worker, a call that never returns is killed, and a crash costs one row. The default is a warm worker that has done
+other cases before. A cold one is a process in which JAX has done nothing yet, so that the stages are those of a cold
+start.
 
 Two processes of one program differ by the addresses of code and data, by the cores of their threads, and by the moment.
 The samples of one process do not show that. So a case is measured in full once. While the interval for a later run is
@@ -14,23 +18,115 @@ from __future__ import annotations
 import mmap
 import random
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from benchax.case import Case
+from benchax.environment import capture, jax_facts
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
 from benchax.measuring import remarks, timers
 from benchax.measuring.engine import measure
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.record import Progress
+from benchax.measuring.record import Progress, keep_news, row_fields
+from benchax.measuring.release import release_programs
 from benchax.measuring.sampler import TimerSampler
 from benchax.measuring.stopping import is_known_well, share_time
-from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
-from benchax.workers import pickling
+from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
 from benchax.workers.call_limits import CallLimits, limits_of
-from benchax.workers.isolated import Executor, Isolated
-from benchax.workers.pool import Pool, shared_pool
+from benchax.workers.pickling import Sealed, seal
 from benchax.workers.task import Say, task
+
+if TYPE_CHECKING:
+    from benchax.workers.pool import Pool
+
+
+class Executor(Protocol):
+    """The contract: turns a case into a row, wherever that happens, whatever the function does."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        """Never raises for what the user's function does; KeyboardInterrupt passes through and leaves no process."""
+        ...
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Runs a case in this process: nothing to start, nothing to send, and a crash takes the session with it."""
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        return measure(case, options, run_id=run_id, progress=progress)
+
+
+class Isolated:
+    """Runs a case in a worker process.
+
+    Args:
+        cold: each case in a new process, in which JAX has done nothing yet.
+        pool: default: the one of this program.
+    """
+
+    def __init__(self, cold: bool = False, pool: Pool | None = None) -> None:
+        self.cold: Cold = "process" if cold else "function"
+        self._pool = pool
+
+    @property
+    def pool(self) -> Pool:
+        from benchax.workers.pool import shared_pool  # noqa: PLC0415  # with all that starts processes
+
+        return self._pool or shared_pool(warm=self.cold != "process")
+
+    def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
+        started_at = datetime.now(UTC).isoformat(timespec="microseconds")
+        known: dict[str, Any] = {}
+
+        def listen(message: dict[str, Any]) -> None:
+            keep_news(known, message)
+            progress(message["stage"], message["share"])
+
+        answer = self.pool.call(
+            measure_case,
+            (case, options, run_id, self.cold),
+            limits_of(options),
+            name=f"case {case.id.label!r}",
+            on_message=listen,
+        )
+        if isinstance(answer, Failure):
+            # Without asking JAX here: that would start a backend in a process that has none.
+            environment = replace(capture(case.folder, with_jax=False), **known.pop("environment", {}))
+            return Measurement(case.id, environment, options, run_id, started_at, failure=answer, **row_fields(known))
+        m, content = answer
+        if case.find_earlier_runs and m.earlier_runs.source:
+            m = replace(m, earlier_runs=case.find_earlier_runs(m.earlier_runs.source, m.environment.fingerprint))
+        return m if m.program is None else replace(m, program=replace(m.program, content=content))
+
+
+@task
+def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[Measurement, bytes | None]:
+    """Returns the row, and the bytes of its program, which rows do not hold on their way.
+
+    Each step reports the new results of the row, and once its environment, when the backend has started. So the row of
+    a case that is killed later has all of that.
+    """
+    case, options, run_id, cold = argument
+    news: dict[str, Any] = {}
+    has_told = False
+
+    def progress(stage: str, share: float) -> None:
+        nonlocal has_told
+        # Not before the inputs are made: asking JAX starts its backend.
+        if stage != "inputs" and not has_told:
+            has_told = True
+            news["environment"] = jax_facts()
+        say(stage, share=share, **news)
+        news.clear()
+
+    m = measure(case, options, run_id=run_id, progress=progress, cold=cold, listen=news.update)
+    release_programs()
+    return m, m.program.content if m.program else None
+
+
+# ---- several processes -----------------------------------------------------------------------------------------------
+
 
 STAGE = "processes"
 """The name of this stage in progress events."""
@@ -50,7 +146,7 @@ class Replicated:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         try:
-            sealed = pickling.seal(case, f"case {case.id.label!r}")
+            sealed = seal(case, f"case {case.id.label!r}")
         except UsageError as error:  # before anything is measured: alone, it has all the time for sampling
             m = self.first.run(case, replace(options, processes=1), run_id=run_id, progress=progress)
             return _alone(m, error.problem)
@@ -96,6 +192,8 @@ class Replicated:
     def _sample(
         self, process: int, request: SampleRequest, limits: CallLimits, progress: Progress
     ) -> Measurement | Failure:
+        from benchax.workers.pool import shared_pool  # noqa: PLC0415  # with all that starts processes
+
         return (self._pool or shared_pool()).call(
             sample_case,
             request,
@@ -124,7 +222,7 @@ def _options_of_others(m: Measurement, options: Options) -> Options:
 class SampleRequest:
     """The request to a further process."""
 
-    case: Case | pickling.Sealed
+    case: Case | Sealed
     """Pickled once, before the first process has called the function; a worker gets the case itself."""
     options: Options
     run_id: str
