@@ -1,4 +1,4 @@
-"""What every store promises (`benchax.store.base.Store`)."""
+"""What every store promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from measurement_strategies import RICH, case_ids, exact, measured
 
 from benchax.errors import StoreError
 from benchax.model import CaseId, Failure, Memory, Opaque, Samples
-from benchax.store.base import Store, row_of
+from benchax.store.base import row_of
+from benchax.store.database import DatabaseStore as Store
 
 
 def names(found: list) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchax.case import name_of, param_value
@@ -47,7 +47,6 @@ class Plan:
     points: tuple[DataPoint, ...]
     trials: int
     seed: int
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cells(self) -> list[tuple[str, DataPoint]]:

@@ -1,18 +1,13 @@
-"""The contract of a store, and `Row`: the scalars of one measurement, for tables, histories and SQL.
-
-A store only grows: rows are appended, read, and never changed. A row consists of its document (`codec.py`) and its
-arrays of readings. The scalars are derived from it once, when it is written. So queries over a million rows need no
-documents.
-"""
+"""`Row`: the scalars of one measurement, for tables, histories and SQL; and the words that ask for rows."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Measurement
@@ -68,68 +63,6 @@ class StoredRun:
     backend: str | None
     device_kind: str | None
     jax: str | None
-
-
-class Store(Protocol):
-    """Where measurements are kept. One instance may be used by many threads and, after a fork, by the children."""
-
-    @property
-    def where(self) -> str:
-        """The place for people to read: a path, or a URL without its password."""
-        ...
-
-    def append(self, m: Measurement) -> int:
-        """Stores one measurement and returns its id.
-
-        When this returns, the row is durable: no kill, crash or power cut loses it. When it raises, nothing was
-        stored and the caller still holds the row. Readings are stored as float64.
-
-        Raises:
-            StoreError: the place cannot be written.
-        """
-        ...
-
-    def append_all(self, rows: Sequence[Measurement]) -> list[int]:
-        """As `append`, all of them or none: a fraction of the time of one by one.
-
-        Raises:
-            StoreError: the place cannot be written; none was stored.
-        """
-        ...
-
-    def query(
-        self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
-    ) -> list[Measurement]:
-        """Measurements, oldest first.
-
-        Args:
-            case: the name of a case, or a pattern when it holds * (any text) or ? (any character).
-            commit: a commit, in full or its first digits.
-            run: a run_id.
-            limit: the maximum number of rows; the newest ones.
-
-        Raises:
-            StoreError: nothing was ever stored there, or the store cannot be read.
-        """
-        ...
-
-    def rows(
-        self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
-    ) -> list[Row]:
-        """Returns the rows of `query`, without documents and readings: 20 µs per row instead of 70 µs or more."""
-        ...
-
-    def latest(self) -> list[Row]:
-        """The last row of each case, oldest first."""
-        ...
-
-    def get(self, id: int) -> Measurement:
-        """One measurement by the id that `append` gave.
-
-        Raises:
-            StoreError: there is no such row.
-        """
-        ...
 
 
 def row_of(m: Measurement, id: int = 0) -> Row:

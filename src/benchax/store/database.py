@@ -70,7 +70,12 @@ def _server(text: str) -> Server:
 
 
 class DatabaseStore:
-    """A `Store` in a database; see `base.Store` for what its methods promise."""
+    """Where measurements are kept. One instance may be used by many threads and, after a fork, by the children.
+
+    A store only grows: rows are appended, read, and never changed. A row consists of its document (`codec.py`) and its
+    arrays of readings. The scalars are derived from it once, when it is written. So queries over a million rows need no
+    documents.
+    """
 
     def __init__(self, place: SqliteFile | Server) -> None:
         self.place = place
@@ -82,6 +87,7 @@ class DatabaseStore:
 
     @property
     def where(self) -> str:
+        """The place for people to read: a path, or a URL without its password."""
         return self.place.where
 
     def held_open(self) -> AbstractContextManager[None]:
@@ -89,11 +95,23 @@ class DatabaseStore:
         return self.place.held_open()
 
     def append(self, m: Measurement) -> int:
+        """Stores one measurement and returns its id.
+
+        When this returns, the row is durable: no kill, crash or power cut loses it. When it raises, nothing was
+        stored and the caller still holds the row. Readings are stored as float64.
+
+        Raises:
+            StoreError: the place cannot be written.
+        """
         record = StorableRow(m)
         return self.write(record.insert)
 
     def append_all(self, rows: Sequence[Measurement]) -> list[int]:
-        """All of them or none, in one transaction: a fraction of the time of as many `append`."""
+        """As `append`, all of them or none, in one transaction: a fraction of the time of one by one.
+
+        Raises:
+            StoreError: the place cannot be written; none was stored.
+        """
         records = [StorableRow(m) for m in rows]
         return self.write(lambda connection: [record.insert(connection) for record in records])
 
@@ -161,11 +179,24 @@ class DatabaseStore:
     def query(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
     ) -> list[Measurement]:
+        """Measurements, oldest first.
+
+        Args:
+            case: the name of a case, or a pattern when it holds * (any text) or ? (any character).
+            commit: a commit, in full or its first digits.
+            run: a run_id.
+            limit: the maximum number of rows; the newest ones.
+
+        Raises:
+            StoreError: nothing was ever stored there, or the store cannot be read.
+        """
         return self._read(lambda c: _measurements(c, _chosen(c, case, commit, run, limit)))
 
     def rows(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
     ) -> list[Row]:
+        """Returns the rows of `query`, without documents and readings, in a third of the time or less."""
+
         def work(connection: Connection) -> list[Row]:
             ids, values = _chosen(connection, case, commit, run, limit)
             return _rows(connection, f"m.id IN ({ids})", values)
@@ -173,6 +204,7 @@ class DatabaseStore:
         return self._read(work)
 
     def latest(self) -> list[Row]:
+        """The last row of each case, oldest first."""
         # One look into the index (case_id, id) per case, however many rows it has. As an IN, not as a join with
         # `cases`: there SQLite 3.40 went through all measurements and asked of each whether it is the newest.
         ids = "SELECT (SELECT max(newest.id) FROM measurements newest WHERE newest.case_id = cases.id) FROM cases"
@@ -185,6 +217,11 @@ class DatabaseStore:
         return self._read(read_newest)
 
     def get(self, id: int) -> Measurement:
+        """One measurement by the id that `append` gave.
+
+        Raises:
+            StoreError: there is no such row.
+        """
         found = self._read(lambda c: _measurements(c, ("?", [id])))
         if not found:
             raise StoreError(f"there is no row {id} in {self.where}", "an id as `benchax list` shows it")

@@ -21,8 +21,11 @@ WAIT_S = 60.0
 
 
 @contextlib.contextmanager
-def only_writer(path: Path) -> Generator[int, None, None]:
+def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
     """Opens the file to read and write, makes it if it is not there, and yields its descriptor with the lock held.
+
+    Args:
+        where: what is to be written, as an error tells it; default: that file.
 
     Raises:
         StoreError: another process has held the lock for WAIT_S.
@@ -32,7 +35,7 @@ def only_writer(path: Path) -> Generator[int, None, None]:
         # Not inherited by the programs that this process starts (PEP 446).
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            wait_for(descriptor, str(path))
+            wait_for(descriptor, where or str(path), str(path))
             if _is_at(descriptor, path):
                 yield descriptor
                 return

@@ -17,12 +17,11 @@ import sqlite3
 import warnings
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from fcntl import LOCK_UN, flock
 from pathlib import Path
 from typing import TypeVar
 
 from benchax.errors import StoreError
-from benchax.store.file_lock import WAIT_S, wait_for
+from benchax.store.file_lock import WAIT_S, only_writer
 from benchax.store.salvage import salvage
 from benchax.store.schema import Connection, DamagedRow
 
@@ -63,7 +62,7 @@ class SqliteFile:
             self._make_folder()
             with self._only_writer():
                 self._refuse_other_kinds("write")
-                return self._write_or_replace(work)
+                return self._try(lambda: self._transaction(work), "write", even_if_nothing_is_saved=True)
         except OSError as error:
             raise StoreError(f"cannot write {self.where}: {error}", *_NOT_PERMITTED) from error
 
@@ -81,7 +80,8 @@ class SqliteFile:
             if not (_is_damage(error) and os.access(self.path.parent, os.W_OK)):
                 raise _in_words(error, "read", self.where) from error
             with self._only_writer():
-                return self._look_or_replace(work)
+                # Another process may have replaced it.
+                return self._try(lambda: self._look(work), "read", even_if_nothing_is_saved=False)
 
     def _look(self, work: Callable[[Connection], T]) -> T:
         if not self.path.exists():
@@ -92,16 +92,17 @@ class SqliteFile:
             connection.execute("BEGIN")
             return work(Connection(connection, "sqlite"))
 
-    def _look_or_replace(self, work: Callable[[Connection], T]) -> T:
+    def _try(self, attempt: Callable[[], T], verb: str, even_if_nothing_is_saved: bool) -> T:
+        """Needs the lock. After damage the attempt is repeated, on the new file."""
         try:
-            return self._look(work)  # another process may have replaced it
+            return attempt()
         except (sqlite3.Error, OSError, DamagedRow) as error:
-            if not (_is_damage(error) and self._replace(error, even_if_nothing_is_saved=False)):
-                raise _in_words(error, "read", self.where) from error
+            if not (_is_damage(error) and self._replace(error, even_if_nothing_is_saved)):
+                raise _in_words(error, verb, self.where) from error
         try:
-            return self._look(work)
+            return attempt()
         except (sqlite3.Error, OSError) as error:
-            raise _in_words(error, "read", self.where) from error
+            raise _in_words(error, verb, self.where) from error
 
     def _refuse_other_kinds(self, verb: str) -> None:
         """Opening a fifo would wait for another process at its other end."""
@@ -143,18 +144,6 @@ class SqliteFile:
         if self._damaged is not None:
             self._damaged.close()
             self._damaged = None
-
-    def _write_or_replace(self, work: Callable[[Connection], T]) -> T:
-        try:
-            return self._transaction(work)
-        except sqlite3.Error as error:
-            if not _is_damage(error):
-                raise _in_words(error, "write", self.where) from error
-            self._replace(error, even_if_nothing_is_saved=True)
-        try:
-            return self._transaction(work)
-        except sqlite3.Error as error:
-            raise _in_words(error, "write", self.where) from error
 
     def _replace(self, error: BaseException, even_if_nothing_is_saved: bool) -> bool:
         """Sets the damaged file aside, and puts one in its place that has what could be read of it. Needs the lock.
@@ -201,18 +190,8 @@ class SqliteFile:
         with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
             file.write("*\n")
 
-    @contextlib.contextmanager
-    def _only_writer(self) -> Generator[None, None, None]:
-        # Not inherited by the programs that this process starts (PEP 446).
-        lock_file = f"{self.where}-lock"
-        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            wait_for(lock, self.where, lock_file)
-            yield
-        finally:
-            # Said aloud: a child forked in the meantime has the file open too, and closing it would not be enough.
-            flock(lock, LOCK_UN)
-            os.close(lock)
+    def _only_writer(self) -> contextlib.AbstractContextManager[int]:
+        return only_writer(Path(f"{self.where}-lock"), self.where)
 
     def _connect_to_write(self) -> sqlite3.Connection:
         is_new = not self.path.exists() or self.path.stat().st_size == 0
@@ -304,7 +283,7 @@ _ADVICE: dict[int, tuple[str, str]] = {
 
 
 def _in_words(error: BaseException, verb: str, where: str) -> StoreError:
-    expected, hint = _ADVICE.get(_code(error), ("", ""))
+    expected, hint = _ADVICE.get(_code(error), _NOT_PERMITTED if isinstance(error, OSError) else ("", ""))
     if verb == "read" and expected == _NOT_PERMITTED[0]:
         expected, hint = "a file that may be read", "copy its folder to one of your own and read that"
     return StoreError(f"cannot {verb} {where}: {error}", expected, hint)
