@@ -18,7 +18,7 @@ from process_ends import wait_until_gone
 from benchax.cli.run import nprocs_of
 from benchax.clusters import open_agents
 from benchax.clusters.cases import measure_cases
-from benchax.clusters.ray_gang import Seat, deal
+from benchax.clusters.ray_agents import Seat, deal
 from benchax.discovery import collect
 from benchax.errors import UsageError
 from benchax.options import resolve

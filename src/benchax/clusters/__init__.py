@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from benchax.clusters.agents import Agents, LocalAgents
@@ -28,13 +28,10 @@ def open_agents(on: str | None, folder: Path | None = None, nprocs: int | None =
         return
     folder = folder or Path.cwd()
     # With Ray, which is imported where it is needed.
-    if nprocs is not None:
-        from benchax.clusters.ray_gang import open_ray_gang
+    from benchax.clusters.ray_agents import RayAgents, RayGang
+    from benchax.clusters.ray_session import open_session
 
-        with open_ray_gang(on, folder, nprocs) as gang:
-            yield gang
-        return
-    from benchax.clusters.ray_agents import open_ray_agents
-
-    with open_ray_agents(on, folder) as agents:
-        yield agents
+    with open_session(on, folder) as ray:
+        agents = RayAgents(ray, folder) if nprocs is None else RayGang(ray, folder, nprocs)
+        with closing(agents):
+            yield agents

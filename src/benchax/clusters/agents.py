@@ -19,7 +19,7 @@ from benchax.model import Environment, Failure, Noise, Remark
 from benchax.workers.call_limits import CallLimits
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
-from benchax.workers.task import A, R, Say, Task, task
+from benchax.workers.task import Say, task
 
 
 class NodeCall(Protocol):
@@ -140,26 +140,11 @@ class Agents(Protocol):
 # ---- at home ---------------------------------------------------------------------------------------------------------
 
 
-class Runner(Protocol):
-    """The parts of `workers.pool.Pool` that are needed here."""
-
-    def call(
-        self,
-        task: Task[A, R],
-        argument: A,
-        limits: CallLimits = ...,
-        *,
-        shows_output: bool = ...,
-        on_message: Callable[[dict[str, Any]], None] = ...,
-    ) -> R | Failure: ...
-    def prepare(self) -> None: ...
-
-
 class LocalAgents:
     """The contract is that of `Agents`. The pool belongs to the caller, who closes it."""
 
-    def __init__(self, pool: Runner) -> None:
-        self.pool: Any = pool
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
         self._submitted: tuple[Node, int, NodeCall] | None = None
 
     def start(self, needed: Any, limits: CallLimits) -> list[Node]:

@@ -15,12 +15,12 @@ from benchax.case import Case
 from benchax.clusters.agents import Agents, Node, at_commit_of
 from benchax.clusters.dispatcher import Dispatcher, WorkBatch
 from benchax.environment import capture
+from benchax.measuring.record import quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent
 from benchax.workers import executor_for
 from benchax.workers.call_limits import UNLIMITED
 from benchax.workers.conversation import Listener as MessageListener
-from benchax.workers.executors import Executor, Isolated, Replicated
 from benchax.workers.pickling import Sealed, seal
 from benchax.workers.pool import Pool
 
@@ -51,21 +51,11 @@ class CaseJob:
         return replace(self, case=SealedCase(sealed.content, sealed.beside, self.case.id))
 
     def __call__(self, pool: Pool, on_message: MessageListener) -> Measurement:
-        is_cold = self.options.cold_process
-        with _cold(pool) if is_cold else nullcontext(pool) as chosen:
-            case: Any = self.case
-            executor = self._executor(pool, Isolated(is_cold, chosen))
-            return executor.run(
-                case,
-                self.options,
-                run_id=self.run_id,
-                progress=lambda stage, share: on_message({"stage": stage, "share": share}),
-            )
-
-    def _executor(self, pool: Pool, first: Isolated) -> Executor:
-        if self.options.nprocs is not None:
-            return executor_for(self.options)  # has pools of its own
-        return first if self.options.processes == 1 else Replicated(first, pool)
+        case: Any = self.case
+        with _cold(pool) if self.options.cold_process else nullcontext(pool) as first:
+            executor = executor_for(self.options, first, pool)
+            # The messages of an agent come with its answer, too late to be shown.
+            return executor.run(case, self.options, run_id=self.run_id, progress=quiet)
 
 
 def _cold(pool: Pool) -> Pool:
@@ -89,10 +79,8 @@ def measure_cases(
         report(ProgressEvent(f"{cases[i].id.label} on {node.label}", "start", ended[0], len(cases)))
         return CaseJob(cases[i], options[i], run_id)
 
-    def listen(i: int, message: dict[str, Any]) -> None:
-        """The messages of an agent come with its answer, too late to be shown."""
-
-    dispatcher = Dispatcher(agents, nodes, (WorkBatch(deque([i])) for i in range(len(cases))), make_job, listen)
+    batches = (WorkBatch(deque([i])) for i in range(len(cases)))
+    dispatcher = Dispatcher(agents, nodes, batches, make_job, lambda i, message: None)
     missing = set(range(len(cases)))
     for each in dispatcher:
         ended[0] += 1
