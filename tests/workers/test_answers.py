@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from benchax.workers.answers import describe_array, rebuild_arrays
+from benchax.workers.answers import describe_array, rebuild_array
 
 DTYPES = [
     "bool",
@@ -32,8 +32,7 @@ DTYPES = [
 
 def there_and_back(array: Any) -> np.ndarray:
     description, content = describe_array(array)
-    (back,) = rebuild_arrays([description], [memoryview(bytearray(content.raw()))])
-    return back
+    return rebuild_array(description, memoryview(bytearray(content.raw())))
 
 
 @given(st.sampled_from(DTYPES).flatmap(lambda d: arrays_of.arrays(d, arrays_of.array_shapes(min_dims=0, min_side=0))))
@@ -73,4 +72,4 @@ def test_what_is_no_plain_data_is_refused(value: Any) -> None:
 
 def test_bytes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are no array"):
-        rebuild_arrays([{"dtype": "<f4", "shape": [1]}], [memoryview(bytearray(3))])
+        rebuild_array({"dtype": "<f4", "shape": [1]}, memoryview(bytearray(3)))

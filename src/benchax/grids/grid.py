@@ -17,10 +17,10 @@ from typing import Any
 
 from benchax.clusters import open_agents
 from benchax.clusters.agents import Agents
-from benchax.clusters.shares import shares
 from benchax.errors import StoreError, UsageError, one_of
 from benchax.grids.outputs import checked_clip
 from benchax.grids.plan import Key, Plan, plan
+from benchax.grids.rendering import shares
 from benchax.grids.result import GridResult
 from benchax.grids.running import CellSettings, GridRun, limits
 from benchax.keywords import guard_keywords

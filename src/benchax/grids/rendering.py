@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchax.clusters.shares import differing, tabulate_shares
+from benchax.clusters.agents import Node
+from benchax.clusters.dispatcher import Dispatcher
 from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, heatmap, terminal
@@ -19,6 +20,7 @@ from benchax.reporting import html as page
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine
 from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
 from benchax.reporting.tables import describe_machine, estimate, one_line
+from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural, seconds
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def html(g: GridResult) -> str:
 
 
 def document(g: GridResult) -> Document:
-    nodes = (tabulate_shares(g.nodes, "cells"),) if g.nodes else ()
+    nodes = (tabulate_shares(g.nodes),) if g.nodes else ()
     return Document((Paragraph(_about(g)), table(g), *nodes, *map(Paragraph, remarks(g))))
 
 
@@ -334,3 +336,55 @@ def _one_line(label: str) -> str:
 def _truncate(words: str, most: int = LONGEST_WORD) -> str:
     flat = " ".join(words.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+# ---- who measured what: a line for each node of a run that was spread over several -----------------------------------
+
+
+@dataclass(frozen=True)
+class NodeShare:
+    """Facts about a node, and the work that it did."""
+
+    node: Node
+    done: int
+    """Calls that it has ended."""
+    lost: str = ""
+    """Why it is no longer there; empty if it is."""
+
+
+def shares(dispatcher: Dispatcher[Any] | None) -> tuple[NodeShare, ...]:
+    """Returns the shares of all nodes, in the order of their names; empty if only this program's own pool worked."""
+    if dispatcher is None:
+        return ()
+    found = [
+        NodeShare(node, dispatcher.done[id], dispatcher.lost.get(id, ""))
+        for id, node in dispatcher.seen.items()
+        if node.examination is not None
+    ]
+    return tuple(sorted(found, key=lambda share: share.node.label))
+
+
+def tabulate_shares(found: Sequence[NodeShare]) -> Table:
+    """node · cells · speed · noise · CPU"""
+    paces_s = [share.node.examination.pace_s for share in found if share.node.examination]
+    rows = [(share.node.label, str(share.done), *_describe_share(share, min(paces_s))) for share in found]
+    return tabulate(("node", "cells", "speed", "noise", "machine", "jax", ""), rows)
+
+
+def _describe_share(share: NodeShare, best_s: float) -> tuple[str, ...]:
+    examination, environment = share.node.examination, share.node.environment
+    assert examination is not None
+    effect = examination.smallest_effect
+    noise = "not measured" if effect is None else f"{grade(effect)}: finds {percent(effect)}"
+    machine = environment.device_kind or environment.processor or environment.os
+    if environment.backend == "cpu" and environment.processor:
+        machine = environment.processor
+    speed = f"{number(best_s / examination.pace_s)} ×"
+    return speed, noise, machine, environment.jax or "none", f"lost: {share.lost}" if share.lost else ""
+
+
+def differing(nodes: Sequence[Node]) -> Mapping[str, Sequence[str]]:
+    """The values that are not the same on all nodes (versions, backend, processor): {what: values}."""
+    facts = ("python", "jax", "jaxlib", "numpy", "backend", "device_kind", "processor")
+    values = {fact: sorted({str(getattr(node.environment, fact)) for node in nodes}) for fact in facts}
+    return {fact: found for fact, found in values.items() if len(found) > 1}

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchax.clusters.shares import NodeShare
 from benchax.errors import UsageError, one_of, require
 from benchax.grids import rendering
 from benchax.grids.outputs import Agreement, clean_arrays, stack_columns
 from benchax.grids.plan import Label
 from benchax.grids.ranking import GridRanking, rank
+from benchax.grids.rendering import NodeShare
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
 from benchax.reporting.pages.saving import save_page
 from benchax.stats.summary import Summary
@@ -297,7 +297,14 @@ class GridResult:
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """One record per function, data point and trial; `elapsed_s` is NaN where it was not measured (or filled)."""
-        return _to_structured(self)
+        timings = self._times()
+        place = {(f, d): (k, j) for k, f in enumerate(self.functions) for j, d in enumerate(self.data)}
+        rows = [
+            (c.function, c.data, i, c.status, c.message, timings[(*place[c.function, c.data], i)])
+            for c in self.cells
+            for i in range(self.trials)
+        ]
+        return np.array(rows, dtype=np.dtype(list(_FIELDS)))
 
     def to_pandas(self) -> pd.DataFrame:
         """Index: the data axis and the trial `i`. Columns: `f1 elapsed`, `f2 elapsed`, …; NaN where not measured.
@@ -305,7 +312,11 @@ class GridResult:
         Raises:
             MissingPackage: pandas is not installed.
         """
-        return _pandas_frame(self)
+        pandas = require("pandas", doing="making a data frame of a grid")
+        timings = self._times()
+        index = pandas.MultiIndex.from_product([list(self.data), range(self.trials)], names=[self.axis, "i"])
+        columns = {f"{function} elapsed": timings[k].reshape(-1) for k, function in enumerate(self.functions)}
+        return pandas.DataFrame(columns, index=index)
 
     def to_xarray(self) -> Any:
         """A Dataset: `elapsed_s` [function, data axis, i], `status` and `compile_s` [function, data axis].
@@ -313,11 +324,34 @@ class GridResult:
         Raises:
             MissingPackage: xarray is not installed.
         """
-        return _xarray_dataset(self)
+        xarray = require("xarray", doing="making a labelled array of a grid")
+        compile_s = [[_or_nan(self.by_key[f, d].stages.compile_s) for d in self.data] for f in self.functions]
+        return xarray.Dataset(
+            {
+                "elapsed_s": (("function", self.axis, "i"), self._times(), {"units": "s"}),
+                "compile_s": (("function", self.axis), np.array(compile_s, dtype=np.float64), {"units": "s"}),
+                "status": (("function", self.axis), self.status.astype(str)),
+            },
+            coords={"function": list(self.functions), self.axis: list(self.data), "i": list(range(self.trials))},
+            attrs={"name": self.name, "run_id": self.run_id},
+        )
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """The columns of `to_pandas` and a status per function, as text; an empty field is not measured."""
-        _write_csv(self, path)
+        timings = self._times()
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            columns = [f"{function} {what}" for function in self.functions for what in ("elapsed", "status")]
+            writer.writerow([self.axis, "i", *columns])
+            for j, label in enumerate(self.data):
+                for i in range(self.trials):
+                    cells = [(timings[k, j, i], self.status[k, j]) for k in range(len(self.functions))]
+                    texts = [text for seconds, status in cells for text in (_text(seconds), status)]
+                    writer.writerow([label, i, *texts])
+
+    def _times(self) -> np.ndarray[Any, Any]:
+        # pandas and xarray have no masks; the status beside a NaN says what it stands for.
+        return np.ma.filled(self.timings, np.nan)
 
     def table(self) -> str:
         """Medians with their intervals, and what became of the other cells, as text."""
@@ -356,58 +390,6 @@ _FIELDS = (
     ("message", np.object_),
     ("elapsed_s", np.float64),
 )
-
-
-def _to_structured(g: GridResult) -> np.ndarray[Any, np.dtype[np.void]]:
-    """Long form: one record per cell and trial."""
-    timings = _timings(g)
-    place = {(f, d): (k, j) for k, f in enumerate(g.functions) for j, d in enumerate(g.data)}
-    rows = [
-        (c.function, c.data, i, c.status, c.message, timings[(*place[c.function, c.data], i)])
-        for c in g.cells
-        for i in range(g.trials)
-    ]
-    return np.array(rows, dtype=np.dtype(list(_FIELDS)))
-
-
-def _pandas_frame(g: GridResult) -> Any:
-    pandas = require("pandas", doing="making a data frame of a grid")
-    timings = _timings(g)
-    index = pandas.MultiIndex.from_product([list(g.data), range(g.trials)], names=[g.axis, "i"])
-    columns = {f"{function} elapsed": timings[k].reshape(-1) for k, function in enumerate(g.functions)}
-    return pandas.DataFrame(columns, index=index)
-
-
-def _xarray_dataset(g: GridResult) -> Any:
-    xarray = require("xarray", doing="making a labelled array of a grid")
-    compile_s = [[_or_nan(g.by_key[f, d].stages.compile_s) for d in g.data] for f in g.functions]
-    return xarray.Dataset(
-        {
-            "elapsed_s": (("function", g.axis, "i"), _timings(g), {"units": "s"}),
-            "compile_s": (("function", g.axis), np.array(compile_s, dtype=np.float64), {"units": "s"}),
-            "status": (("function", g.axis), g.status.astype(str)),
-        },
-        coords={"function": list(g.functions), g.axis: list(g.data), "i": list(range(g.trials))},
-        attrs={"name": g.name, "run_id": g.run_id},
-    )
-
-
-def _write_csv(g: GridResult, path: str | os.PathLike[str]) -> None:
-    timings = _timings(g)
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        columns = [f"{function} {what}" for function in g.functions for what in ("elapsed", "status")]
-        writer.writerow([g.axis, "i", *columns])
-        for j, label in enumerate(g.data):
-            for i in range(g.trials):
-                cells = [(timings[k, j, i], g.status[k, j]) for k in range(len(g.functions))]
-                texts = [text for seconds, status in cells for text in (_text(seconds), status)]
-                writer.writerow([label, i, *texts])
-
-
-def _timings(g: GridResult) -> np.ndarray[Any, Any]:
-    # pandas and xarray have no masks; the status beside a NaN says what it stands for.
-    return np.ma.filled(g.timings, np.nan)
 
 
 def _text(seconds: float) -> str:

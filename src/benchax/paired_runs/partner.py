@@ -36,7 +36,7 @@ from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.turns import Turns
 from benchax.options import resolve
 from benchax.workers import process_tree
-from benchax.workers.answers import describe_array, rebuild_arrays
+from benchax.workers.answers import describe_array, rebuild_array
 from benchax.workers.channel import Channel, Closed, Message
 
 
@@ -165,5 +165,5 @@ def _outputs(ready: Turns) -> tuple[dict[str, Any], Sequence[Any]]:
 
 
 def _agreement(ready: Turns, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
-    leaves = rebuild_arrays(message.document["leaves"], message.sections)
+    leaves = tuple(map(rebuild_array, message.document["leaves"], message.sections))
     return {"agreement": dataclasses.asdict(ready.agreement(leaves))}, ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -59,14 +59,14 @@ def unpack(sections: Sequence[memoryview], hint: Any) -> Any:
         if _BYTES in found:
             return bytes(sections[found[_BYTES]])
         if _ARRAY in found:
-            return rebuild_arrays([found[_ARRAY]], [sections[found[_SECTION]]])[0]
+            return rebuild_array(found[_ARRAY], sections[found[_SECTION]])
         return found
 
     return json_values.decode_value(json.loads(bytes(sections[0]), object_hook=put_back), hint)
 
 
 def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
-    """Returns the input of `rebuild_arrays`. A typed PRNG key becomes its data (uint32).
+    """Returns the input of `rebuild_array`. A typed PRNG key becomes its data (uint32).
 
     Raises:
         TypeError: its elements are not numbers, truth values or texts of fixed length.
@@ -80,15 +80,9 @@ def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
     return {"dtype": name, "shape": plain.shape}, pickle.PickleBuffer(plain.reshape(-1).view(np.uint8).data)
 
 
-def rebuild_arrays(descriptions: Sequence[dict[str, Any]], contents: Sequence[memoryview]) -> tuple[np.ndarray, ...]:
-    """The arrays, writable, over the memory of `contents`. Raises ValueError where these do not belong together."""
-    return tuple(
-        _rebuild(_dtype(d["dtype"]), tuple(d["shape"]), content)
-        for d, content in zip(descriptions, contents, strict=True)
-    )
-
-
-def _rebuild(dtype: np.dtype | None, shape: tuple[int, ...], content: memoryview) -> np.ndarray:
+def rebuild_array(description: Mapping[str, Any], content: memoryview) -> np.ndarray:
+    """The array, writable, over the memory of `content`. Raises ValueError where these do not belong together."""
+    dtype, shape = _dtype(description["dtype"]), tuple(description["shape"])
     if dtype is None or dtype.itemsize * math.prod(shape) != content.nbytes:
         raise ValueError(f"{content.nbytes} bytes are no array of dtype {dtype} and shape {shape}")
     return np.frombuffer(content, np.uint8).view(dtype).reshape(shape) if content.nbytes else np.empty(shape, dtype)

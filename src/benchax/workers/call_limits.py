@@ -15,15 +15,11 @@ START_S = 60.0
 """Least time to import what a call needs: it is no stage of the user's function."""
 
 
-def _unlimited(stage: str) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class CallLimits:
     """The time and memory that a call can use before it is ended."""
 
-    stage_s: Callable[[str], float | None] = _unlimited
+    stage_s: Callable[[str], float | None] = lambda stage: None
     """Seconds of wall-clock time for a stage, asked when it begins; None: no limit."""
     total_s: float | None = None
     """For the call as a whole."""

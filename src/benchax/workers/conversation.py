@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from benchax.errors import FormatError
+from benchax.json_values import decode_value
 from benchax.model import Failure
 from benchax.source_files import is_library, is_machinery
 from benchax.units import plural, seconds, size
@@ -208,7 +209,7 @@ class Conversation:
         if "stale" in document:
             return Conclusion(None, document["stale"], is_stale=True)
         if "failure" in document:
-            return Conclusion(Failure(**document["failure"]), document["doubt"])
+            return Conclusion(decode_value(document["failure"], Failure), document["doubt"])
         return Conclusion(unpack(message.sections, self.job.task.returns), document["doubt"])
 
     def _conclude_death(self) -> Conclusion:

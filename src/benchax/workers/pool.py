@@ -142,9 +142,6 @@ class Pool:
         except UsageError as error:
             return diagnose(error, "start")
         self._modules.add(job.task.module)
-        return self._run_at(place, job, sections, on_message)
-
-    def _run_at(self, place: int, job: Job, sections: list[Any], on_message: Listener) -> Any:
         conclusion = None
         for _ in range(_ATTEMPTS):
             try:

@@ -75,11 +75,6 @@ def running_threads() -> set[int]:
     return found - {threading.get_native_id()}
 
 
-def thread_count() -> int:
-    """Threads of this process, also those that Python does not know."""
-    return psutil.Process().num_threads()
-
-
 def oom_kills() -> int | None:
     """How often the kernel has ended a process for want of memory since the machine started; None: not told."""
     try:
@@ -87,13 +82,3 @@ def oom_kills() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-
-
-def resident_bytes() -> int:
-    """Memory that this process occupies."""
-    return psutil.Process().memory_info().rss
-
-
-def mapped_bytes() -> int:
-    """Address space that this process has taken."""
-    return psutil.Process().memory_info().vms

@@ -359,7 +359,7 @@ class Leader:
         self._number = 0
         self._lock = threading.Lock()
         for rank, link in self.links.items():
-            crew.listen(link, self._taking(rank), self._losing(rank))
+            crew.listen(link, partial(self._take, rank), partial(self._lose, rank))
 
     def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
         """Returns the result of each rank of this case; no rank runs on afterwards."""
@@ -397,28 +397,22 @@ class Leader:
             if monotonic() - link.heard_at > SILENT_S
         ]
 
-    def _taking(self, rank: int) -> Callable[[dict[str, Any]], None]:
-        def take(message: dict[str, Any]) -> None:
-            with self._lock:
-                if self._launch is None or message.get("number") != self._number:
-                    return
-                if "step" in message:
-                    self._launch.note(rank, message["step"])
-                elif "failure" in message:
-                    self._launch.end(rank, decode_value(message["failure"], Failure))
-                elif "answer" in message:
-                    self._launch.end(rank, decode_value(message["answer"], RankAnswer))
+    def _take(self, rank: int, message: dict[str, Any]) -> None:
+        with self._lock:
+            if self._launch is None or message.get("number") != self._number:
+                return
+            if "step" in message:
+                self._launch.note(rank, message["step"])
+            elif "failure" in message:
+                self._launch.end(rank, decode_value(message["failure"], Failure))
+            elif "answer" in message:
+                self._launch.end(rank, decode_value(message["answer"], RankAnswer))
 
-        return take
-
-    def _losing(self, rank: int) -> Callable[[str], None]:
-        def lose(why: str) -> None:
-            with self._lock:
-                self.lost[rank] = why
-                if self._launch is not None:
-                    self._launch.end(rank, self._failure(rank, why))
-
-        return lose
+    def _lose(self, rank: int, why: str) -> None:
+        with self._lock:
+            self.lost[rank] = why
+            if self._launch is not None:
+                self._launch.end(rank, self._failure(rank, why))
 
     def _failure(self, rank: int, why: str) -> Failure:
         step = "start" if self._launch is None else self._launch.steps[rank]

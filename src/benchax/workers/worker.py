@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import faulthandler
 import gc
 import importlib
@@ -38,9 +37,11 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 from threadpoolctl import threadpool_limits
 
 from benchax.environment import count_cores
+from benchax.json_values import encode_value
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 from benchax.subprocesses import children
@@ -87,7 +88,7 @@ def _detach(connection: int, output: int) -> None:
     os.dup2(output, 2)
     if kept != 3:
         os.dup2(kept, 3, inheritable=False)
-    os.closerange(4, _most_fds())
+    os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**16))
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     faulthandler.enable(2)  # what a crash says about itself is the best that its row can say
@@ -98,10 +99,6 @@ def _detach(connection: int, output: int) -> None:
     np.random.seed()  # forks would all draw the same otherwise
     # What is there now is shared with the zygote: a collection that went through it would write to it, and so copy it.
     gc.freeze()
-
-
-def _most_fds() -> int:
-    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**16)
 
 
 def serve(channel: Channel) -> None:
@@ -154,7 +151,7 @@ class Idleness:
 
 def _collect(number: int) -> None:
     """Frees what only cycles hold: always if it is much, else now and then, since it takes some milliseconds."""
-    if number % _COLLECT_EVERY == 0 or process_tree.resident_bytes() > _COLLECT_FROM_BYTES:
+    if number % _COLLECT_EVERY == 0 or psutil.Process().memory_info().rss > _COLLECT_FROM_BYTES:
         gc.collect()
 
 
@@ -205,7 +202,7 @@ class Running:
         except BaseException as error:
             failure = _failure(error, self.stage)
             doubt = "memory ran out" if failure.kind == "out_of_memory" else ""
-            return {"failure": dataclasses.asdict(failure), "doubt": doubt}, ()
+            return {"failure": encode_value(failure, Failure), "doubt": doubt}, ()
 
 
 def _failure(error: BaseException, stage: str) -> Failure:
@@ -221,8 +218,7 @@ def _limit_memory(beyond: int | None) -> tuple[int, int]:
     # (RESOURCE_EXHAUSTED), and the worker lives on.
     before = resource.getrlimit(resource.RLIMIT_AS)
     if beyond is not None:
-        mapped = process_tree.mapped_bytes()
-        most = mapped + beyond
+        most = psutil.Process().memory_info().vms + beyond
         hard = before[1]
         resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     return before

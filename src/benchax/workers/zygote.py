@@ -35,6 +35,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
+import psutil
+
 from benchax.subprocesses import children, descendants
 from benchax.workers import process_tree, worker
 from benchax.workers.channel import Channel, Closed, Message, wait_readable
@@ -67,7 +69,7 @@ def _take_over_stdin() -> Channel:
 def _can_fork(how: str) -> bool:
     """Threads do not survive a fork, but the locks that they hold do."""
     # Forks of a process whose backend had started hung each time (jax 0.10.2, 13 to 16 threads).
-    if how == "spawn" or sys.platform != "linux" or process_tree.thread_count() > 1:
+    if how == "spawn" or sys.platform != "linux" or psutil.Process().num_threads() > 1:
         return False
     gc.collect()
     gc.freeze()  # the workers' collector shall not touch, and thereby copy, what they share
