@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from comparisons_by_hand import CASE, compared
 from measurement_strategies import RICH, measured
+from site_stores import contents, fill
 
 from benchax.errors import StoreError
+from benchax.reporting.site import publishing
+from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore
 from benchax.store.records import StorableRow
@@ -57,3 +62,15 @@ def test_a_store_from_before_there_were_comparisons_has_rows(store: DatabaseStor
 def test_where_nothing_was_ever_stored_it_is_said(store: DatabaseStore) -> None:
     with pytest.raises(StoreError, match="no database at"):
         list_activity(store)
+
+
+def test_processes_that_open_a_store_anew_write_what_one_writes(
+    store: DatabaseStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    publish(store, tmp_path / "by-one")
+
+    monkeypatch.setattr(publishing, "_choose_processes", lambda tasks: 2)
+    publish(store, tmp_path / "by-two")
+
+    assert contents(tmp_path / "by-two") == contents(tmp_path / "by-one")

@@ -1,18 +1,112 @@
-"""How programs on several hosts keep in touch: who does not come, who is of another version, who falls silent."""
+"""Programs that a launcher has started: who they are, how they find one another, and a case whose ranks they run."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import shlex
+import signal
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from slurm_server import SlurmServer, find_skip_reason
 
 from benchax.errors import UsageError
-from benchax.workers import crew
-from benchax.workers.crew import Link, LostContact, Membership, gather, join
+from benchax.workers import crew, ranks
+from benchax.workers.crew import Link, LostContact, Membership, find_membership, first_host, gather, join
+from benchax.workers.ranks import find_crew
+
+SLURM = {
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_NODELIST": "node[007-008,011]",
+    "SLURM_JOB_ID": "4097",
+    "SLURM_STEP_ID": "2",
+}
+BY_HAND = {"JAX_COORDINATOR_ADDRESS": "10.0.0.1:7000", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
+
+
+def test_a_step_of_slurm_says_who_it_is_and_where_the_first_one_is() -> None:
+    assert find_membership(SLURM) == Membership(3, 4, "node007", 61443, "Slurm")
+
+
+def test_a_batch_script_of_slurm_is_one_program() -> None:
+    """It has SLURM_PROCID and SLURM_NTASKS, too (seen with Slurm 22.05)."""
+    batch = {name: value for name, value in SLURM.items() if not name.startswith("SLURM_STEP")}
+
+    assert find_membership(batch) is None
+
+
+def test_one_task_alone_starts_its_ranks_itself() -> None:
+    assert find_membership(SLURM | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("vm", "vm"), ("a,b", "a"), ("n[001-015],b", "n001"), ("n[1,7-9]", "n1"), ("gpu-a[02],x", "gpu-a02")],
+)
+def test_the_first_host_of_a_list_of_slurm(nodes: str, first: str) -> None:
+    assert first_host(nodes) == first
+
+
+def test_open_mpi_says_where_mpirun_is() -> None:
+    environ = {
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
+    }
+
+    assert find_membership(environ) == Membership(1, 2, "10.96.0.1", 61440 + 1531576320 // 4096 % 4096, "Open MPI")
+
+
+def test_processes_that_were_started_by_hand() -> None:
+    assert find_membership(BY_HAND) == Membership(1, 2, "10.0.0.1", 7000, "JAX_NUM_PROCESSES")
+
+
+def test_an_address_is_taken_before_the_one_that_a_launcher_gives() -> None:
+    found = find_membership(SLURM | {"JAX_COORDINATOR_ADDRESS": "login:9000"})
+
+    assert found is not None
+    assert (found.host, found.port) == ("login", 9000)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID='2' and JAX_NUM_PROCESSES='2' name no process"),
+        ({"JAX_PROCESS_ID": "one"}, "JAX_PROCESS_ID='one' and JAX_NUM_PROCESSES='2' name no process"),
+        ({"JAX_COORDINATOR_ADDRESS": "10.0.0.1"}, "JAX_COORDINATOR_ADDRESS='10.0.0.1' is no address"),
+        ({"JAX_COORDINATOR_ADDRESS": "a:70000"}, "JAX_COORDINATOR_ADDRESS='a:70000' is no address"),
+    ],
+)
+def test_variables_that_cannot_be(change: dict[str, str], problem: str) -> None:
+    with pytest.raises(UsageError) as error:
+        find_membership(BY_HAND | change)
+
+    assert error.value.problem == problem
+
+
+def test_another_number_than_the_launcher_has_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks.os, "environ", SLURM)
+
+    with pytest.raises(UsageError) as error:
+        find_crew(3)
+
+    assert str(error.value) == "nprocs=3 is given, and Slurm has started 4 processes\nexpected --nprocs 4"
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,3 +249,144 @@ def test_a_link_beats_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     with here:
         assert here.makefile("rb").readline() == b"{}\n"
     link.close()
+
+
+# ---- a case ----------------------------------------------------------------------------------------------------------
+
+
+HERE = Path(__file__).parent
+COMMAND = [sys.executable, "-m", "benchax.cli.main", "run"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Any:
+    """Starts both programs with these words; they end with the test."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{found.getsockname()[1]}"
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, of_second: tuple[str, ...] | None = None) -> list[subprocess.Popen[str]]:
+        for rank in (0, 1):
+            environ = {
+                "JAX_COORDINATOR_ADDRESS": address,
+                "JAX_NUM_PROCESSES": "2",
+                "JAX_PROCESS_ID": str(rank),
+                "JAX_NUM_CPU_DEVICES": "2",
+                "PYTHONPATH": str(HERE.parent),
+            }
+            given = words if rank == 0 or of_second is None else of_second
+            file = [f"{HERE.parent / 'ranks_by_hand.py'}:{given[0]}", *given[1:]]
+            running.append(
+                subprocess.Popen(
+                    [*COMMAND, *file],
+                    cwd=tmp_path,
+                    env=os.environ | environ,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        return running
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def ask(name: str, *more: str) -> tuple[str, ...]:
+    return (name, "f32[64@data]", "--mesh", "data=4", "--nprocs", "2", "--max-time", "0.2", *more)
+
+
+@pytest.mark.slow
+def test_the_first_program_makes_the_row_and_the_others_say_nothing(start: Any, tmp_path: Path) -> None:
+    first, second = start(*ask("sums", "--json"))
+    shown, _ = first.communicate()
+    silent, _ = second.communicate()
+
+    (row,) = map(json.loads, shown.splitlines())
+    assert (first.returncode, second.returncode, silent) == (0, 0, "")
+    assert [rank["rank"] for rank in row["ranks"]["ranks"]] == [0, 1]
+    assert row["ranks"]["compared_outputs"] == 1
+    assert len(row["ranks"]["barrier_skew_s"]) >= 10
+    assert (row["environment"]["process_count"], row["environment"]["device_count"]) == (2, 4)
+    assert len(list((tmp_path / ".benchmarks").glob("*.db"))) == 1
+
+
+@pytest.mark.slow
+def test_a_program_that_is_killed_is_named_and_nothing_of_it_is_left(start: Any) -> None:
+    first, second = start(*ask("hangs", "--json", "--store", "off", "--timeout", "60"))
+    _wait_for_trace(first)
+    family = [second, *psutil.Process(second.pid).children(recursive=True)]
+    second.send_signal(signal.SIGKILL)
+    shown, _ = first.communicate()
+    second.wait()
+
+    failure = json.loads(shown)["failure"]
+    assert failure["kind"] == "node_lost"
+    assert failure["message"].startswith("rank 1 of 2 ranks: lost in ")
+    gone, alive = psutil.wait_procs([each for each in family if isinstance(each, psutil.Process)], timeout=30)
+    assert (first.returncode, alive) == (2, [])
+    assert len(gone) == len(family) - 1
+
+
+def _wait_for_trace(first: subprocess.Popen[str]) -> None:
+    """Until its rank, a grandchild, is there: after that both have met."""
+    children = psutil.Process(first.pid)
+    while first.poll() is None and not children.children(recursive=True):
+        pass
+
+
+@pytest.mark.slow
+def test_programs_that_were_given_other_cases_do_not_wait_for_one_another(start: Any) -> None:
+    first, second = start(*ask("sums", "--store", "off"), of_second=ask("differs", "--store", "off"))
+    shown, _ = first.communicate()
+    _, said = second.communicate()
+
+    assert "rank 1 is at case 'differs[mesh=data=4]', and rank 0 at case 'sums[mesh=data=4]'" in " ".join(shown.split())
+    assert "expected the same command in each" in said
+    assert (first.returncode, second.returncode) == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmServer]:
+    if reason := find_skip_reason():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="benchax-slurm-") as folder, contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(SlurmServer(Path(folder)))
+        except RuntimeError as error:
+            pytest.skip(f"Slurm does not start here: {error}")
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["srun", "a batch script"])
+def test_slurm_starts_both_programs_or_one_that_starts_both_ranks(
+    slurm: SlurmServer, launcher: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_bytes((HERE.parent / "ranks_by_hand.py").read_bytes())
+    name, *words = ask("sums", "--json", "--store", "off")
+    command = [*COMMAND, f"mine.py:{name}", *words]
+    if launcher == "srun":
+        command = ["srun", "--ntasks=2", "--overcommit", *command]
+    else:
+        (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{shlex.join(command)} > rows.json\n")
+        command = ["sbatch", "--wait", "--ntasks=2", "--overcommit", "--output=log", "job.sh"]
+
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=slurm.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+    said = done.stdout if launcher == "srun" else (tmp_path / "rows.json").read_text()
+    assert done.returncode == 0, done.stderr
+    (row,) = map(json.loads, said.splitlines())
+    assert [rank["rank"] for rank in row["ranks"]["ranks"]] == [0, 1]
+    assert row["environment"]["device_count"] == 4

@@ -1,12 +1,18 @@
-"""What a worker looks at before and after a job."""
+"""What a worker looks at before and after a job: threads, processes, computations, and files of modules."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import psutil
 import pytest
 
 from benchax.workers import process_tree, worker, zygote
 from benchax.workers.channel import Channel, Message, pair
-from benchax.workers.worker import Idleness
+from benchax.workers.worker import Idleness, ImportedModules
 
 
 class Clocks:
@@ -82,6 +88,45 @@ def test_threads_that_run_on_are_told_from_those_that_end(
 
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their locks would be held for ever in the fork."""
-    monkeypatch.setattr(process_tree, "thread_count", lambda: 2)
+    monkeypatch.setattr(psutil.Process, "num_threads", lambda self: 2)
 
     assert not zygote._can_fork("auto")
+
+
+# ---- files of modules ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def module(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(project)
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    file = project / "imported_by_a_job.py"
+    file.write_text("value = 1")
+    return file
+
+
+def test_nothing_has_changed_while_nothing_changes(module: Path) -> None:
+    imported = ImportedModules()
+    importlib.import_module(module.stem)
+    imported.note_new()
+
+    assert imported.find_changed() == ""
+
+
+@pytest.mark.parametrize("change", [lambda file: os.utime(file, ns=(1, 1)), Path.unlink])
+def test_an_edited_or_removed_file_is_named(change, module: Path) -> None:
+    imported = ImportedModules()
+    importlib.import_module(module.stem)
+    imported.note_new()
+    change(module)
+
+    assert imported.find_changed() == str(module)
+
+
+def test_what_was_there_at_the_start_does_not_count(module: Path) -> None:
+    importlib.import_module(module.stem)
+    imported = ImportedModules()
+    imported.note_new()
+    module.unlink()
+
+    assert imported.find_changed() == ""
