@@ -61,7 +61,7 @@ def main() -> None:
         fill(store, given.rows, given.cases)
         print(f"{given.rows} rows of {given.cases} cases in {time.perf_counter() - begun:.0f} s")
     run = store.rows(limit=1)[0].run_id
-    report("newest row of each case", store.latest)
+    report("the 30 newest rows", lambda: store.rows(limit=30))
     report("a run of all cases", lambda: store.rows(run=run))
     report("one case, 100 newest", lambda: store.rows(case="bench_7", limit=100))
     report("the 30 newest runs", lambda: list_runs(store, 30), times=3)

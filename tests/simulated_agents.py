@@ -17,13 +17,13 @@ from benchax.clusters.agents import (
     NodeLost,
     TicketListener,
 )
-from benchax.model import Environment, Noise
+from benchax.model import Environment
 from benchax.workers.call_limits import CallLimits
 
 
 def simulate_node(i: int) -> Node:
     environment = Environment(host=f"node-{i:04}", os="Linux", python="3.11", backend="cpu", jax="0.10.2")
-    return Node(f"n{i}", environment, f"10.0.{i // 256}.{i % 256}", Examination(environment, 2e-4, 0.02, Noise()))
+    return Node(f"n{i}", environment, f"10.0.{i // 256}.{i % 256}", Examination(environment, 2e-4, 0.02))
 
 
 class SimulatedAgents:

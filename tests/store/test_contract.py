@@ -13,6 +13,7 @@ from benchax.errors import StoreError
 from benchax.model import CaseId, Failure, Memory, Opaque, Samples
 from benchax.store.base import row_of
 from benchax.store.database import DatabaseStore as Store
+from benchax.store.timelines import list_activity
 
 
 def names(found: list) -> list[str]:
@@ -64,7 +65,7 @@ def test_rows_that_are_stored_together_are_all_there_in_their_order(store: Store
     assert names(store.query()) == ["c", "b", "a", "c", "b", RICH.case.name]
     assert exact(store.get(ids[-1])) == exact(RICH)
     assert [store.get(id).case.name for id in ids[:4]] == [*"bacb"]
-    assert len(store.latest()) == 4
+    assert len({row.case for row in store.rows()}) == 4
     assert store.append_all([]) == []
 
 
@@ -122,20 +123,14 @@ def test_rows_are_found_by_run_and_commit(store: Store) -> None:
     assert names(store.rows(commit="abd", run="2", case="n*")) == ["new"]
 
 
-def test_latest_is_the_last_row_of_each_case(store: Store) -> None:
-    for name, run in (("a", "1"), ("b", "1"), ("a", "2"), ("c", "2"), ("a", "3")):
-        store.append(measured(name, run=run))
-
-    assert [(r.case.name, r.run_id) for r in store.latest()] == [("b", "1"), ("c", "2"), ("a", "3")]
-
-
 def test_cases_differ_when_any_part_of_their_identity_does(store: Store) -> None:
     values = (1, 1.0, True, "1", (1,), Opaque("int", "1"), None)
     cases = [CaseId("f", (("n", v),)) for v in values] + [CaseId("f"), CaseId("f", variant="x"), CaseId("f", tag="x")]
-    for case in (*cases, *cases):
+    for case in cases:
         store.append(dataclasses.replace(measured(), case=case))
 
-    assert [exact(r.case) for r in store.latest()] == [exact(c) for c in cases]
+    assert [exact(r.case) for r in store.rows()] == [exact(c) for c in cases]
+    assert len(list_activity(store)) == len(cases)
 
 
 def test_rows_say_what_the_measurements_say(store: Store) -> None:
@@ -176,7 +171,7 @@ def test_an_unknown_id_is_named(store: Store) -> None:
 
 
 def test_reading_before_the_first_append_says_what_to_do(store: Store) -> None:
-    for read in (store.query, store.rows, store.latest, lambda: store.get(1)):
+    for read in (store.query, store.rows, lambda: store.get(1)):
         with pytest.raises(StoreError) as error:
             read()
 

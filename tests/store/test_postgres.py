@@ -102,7 +102,7 @@ def test_machines_that_write_at_once_lose_nothing_and_share_cases(team: Postgres
     rows = of(team, "viewer").rows()
     assert len(rows) - before == 100
     assert len({row.id for row in rows}) == len(rows)
-    assert len([row for row in of(team, "viewer").latest() if row.case.name.startswith("together")]) == 5
+    assert len({row.case for row in rows if row.case.name.startswith("together")}) == 5
 
 
 def test_a_server_that_goes_away_is_an_error_and_what_was_stored_is_there_when_it_is_back(team: PostgresServer) -> None:
@@ -121,44 +121,6 @@ def test_a_server_that_goes_away_is_an_error_and_what_was_stored_is_there_when_i
     names = [row.case.name for row in store.rows()]
     assert names[-2:] == ["before", "afterwards"]
     assert kept < after
-
-
-def test_the_newest_of_each_case_is_looked_up_and_not_searched_for(store: DatabaseStore) -> None:
-    """On 10^7 rows of 10^4 cases it is the difference between a tenth of a second and ten."""
-    if "postgresql" not in store.where:
-        pytest.skip("about the server")
-    first = store.append(measured("case 0"))
-    others = (
-        "INSERT INTO cases (key, name, params, variant, tag) "
-        "SELECT i::text, 'case ' || i, '[]', '', '' FROM generate_series(1, 299) i"
-    )
-    rows = (
-        "INSERT INTO measurements (case_id, run_id, started_at, status, host, fingerprint, document) "
-        "SELECT c.id, 'r' || i, '', 'ok', '', '', '' FROM generate_series(1, 100) i CROSS JOIN cases c ORDER BY i, c.id"
-    )
-    store.write(lambda c: [c.execute(sql) for sql in (others, rows, "ANALYZE")])
-
-    newest = store.latest()
-
-    assert len(newest) == 300
-    assert {row.run_id for row in newest} == {"r100"}
-    assert min(row.id for row in newest) > first
-    reads = (
-        "SELECT seq_scan, idx_tup_fetch FROM pg_stat_xact_user_tables "
-        "WHERE relname = 'measurements' AND schemaname = current_schema()"
-    )
-    scans = store.place.read(lambda c: (_latest(store, c), c.execute(reads)[0])[1])
-    assert scans[0] == 0
-    assert scans[1] < 1000
-
-
-def _latest(store: DatabaseStore, connection: object) -> None:
-    """`latest` in a transaction whose statistics can be looked at."""
-    read, store.place.read = store.place.read, lambda work: work(connection)  # type: ignore[method-assign,assignment]
-    try:
-        store.latest()
-    finally:
-        store.place.read = read  # type: ignore[method-assign]
 
 
 def test_the_recipe_for_a_server_names_files_that_are_there() -> None:

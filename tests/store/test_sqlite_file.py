@@ -322,7 +322,7 @@ def test_a_newer_database_is_refused_and_left_untouched(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
 
-    for use in (store.query, store.latest, lambda: store.append(measured())):
+    for use in (store.query, store.rows, lambda: store.append(measured())):
         with pytest.raises(StoreError) as error:
             use()
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from benchax.environment import capture
-from benchax.model import Environment, Failure, Noise, Remark
+from benchax.model import Environment, Failure
 from benchax.workers.call_limits import CallLimits
 from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
@@ -48,8 +48,6 @@ class Examination:
     """Seconds of a fixed piece of work (`machine/pace.py`)."""
     smallest_effect: float | None
     """As `doctor` finds it: the least change, a share, that is mostly noticed there. None: its clock is too coarse."""
-    noise: Noise
-    advice: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)

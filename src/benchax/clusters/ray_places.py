@@ -88,7 +88,7 @@ def examine_node(needed: object, say: Say) -> Examination:
     say("environment")
     pace_s = read_pace_s()
     found = doctor.examine()
-    return Examination(found.environment, pace_s, found.smallest_effect, found.noise, found.advice)
+    return Examination(found.environment, pace_s, found.smallest_effect)
 
 
 # Asks nodes before the first call for the packages that measuring needs. So a missing one is an error, not a thousand

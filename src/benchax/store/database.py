@@ -27,7 +27,6 @@ from benchax.store.schema import (
     flag,
     limited,
     migrate,
-    read_version,
     version,
 )
 from benchax.store.server import Server, hide_password
@@ -79,8 +78,6 @@ class DatabaseStore:
 
     def __init__(self, place: SqliteFile | Server) -> None:
         self.place = place
-        self._current_mark: int | None = None
-        """The mark of tables that are up to date."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r})"
@@ -147,18 +144,25 @@ class DatabaseStore:
         """Runs `work` in a transaction on tables that are up to date. Use it for data other than rows."""
 
         def migrated(connection: Connection) -> T:
-            self._migrate(connection)
+            migrate(connection, self.where)
             return work(connection)
 
         return self.place.write(migrated)
 
     def read(self, work: Callable[[Connection], T], without: T, since: int = SCHEMA) -> T:
-        """Runs `work` on one state of the tables; `without` where they are of a version before `since`."""
+        """Runs `work` on one state of the tables; `without` where they are of a version before `since`.
+
+        Raises:
+            StoreError: nothing was ever stored there, or the store cannot be read.
+        """
 
         def current(connection: Connection) -> T:
-            return work(connection) if version(connection, self.where) >= since else without
+            found = version(connection, self.where)
+            if not found:
+                raise nothing_there(self.where)
+            return work(connection) if found >= since else without
 
-        return self._read(current)
+        return self.place.read(current)
 
     def migrate(self) -> tuple[int, int]:
         """Makes the tables, or brings them up to date: (their version before, 0 for none; now)."""
@@ -169,12 +173,6 @@ class DatabaseStore:
             return before
 
         return self.place.write(migrate_now), SCHEMA
-
-    def _migrate(self, connection: Connection) -> None:
-        mark = self.place.tables_mark(connection)
-        if mark is None or mark != self._current_mark or read_version(connection) != SCHEMA:
-            migrate(connection, self.where)
-            self._current_mark = self.place.tables_mark(connection)
 
     def query(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
@@ -190,7 +188,7 @@ class DatabaseStore:
         Raises:
             StoreError: nothing was ever stored there, or the store cannot be read.
         """
-        return self._read(lambda c: _measurements(c, _chosen(c, case, commit, run, limit)))
+        return self.read(lambda c: _measurements(c, _chosen(c, case, commit, run, limit)), [], since=1)
 
     def rows(
         self, *, case: str | None = None, commit: str | None = None, run: str | None = None, limit: int | None = None
@@ -201,20 +199,7 @@ class DatabaseStore:
             ids, values = _chosen(connection, case, commit, run, limit)
             return _rows(connection, f"m.id IN ({ids})", values)
 
-        return self._read(work)
-
-    def latest(self) -> list[Row]:
-        """The last row of each case, oldest first."""
-        # One look into the index (case_id, id) per case, however many rows it has. As an IN, not as a join with
-        # `cases`: there SQLite 3.40 went through all measurements and asked of each whether it is the newest.
-        ids = "SELECT (SELECT max(newest.id) FROM measurements newest WHERE newest.case_id = cases.id) FROM cases"
-
-        def read_newest(connection: Connection) -> list[Row]:
-            # As an array, which PostgreSQL 15 finds first and then looks each up; for an IN it read all measurements.
-            is_server = connection.dialect == "postgresql"
-            return _rows(connection, f"m.id = ANY(ARRAY({ids}))" if is_server else f"m.id IN ({ids})")
-
-        return self._read(read_newest)
+        return self.read(work, [], since=1)
 
     def get(self, id: int) -> Measurement:
         """One measurement by the id that `append` gave.
@@ -222,18 +207,10 @@ class DatabaseStore:
         Raises:
             StoreError: there is no such row.
         """
-        found = self._read(lambda c: _measurements(c, ("?", [id])))
+        found = self.read(lambda c: _measurements(c, ("?", [id])), [], since=1)
         if not found:
             raise StoreError(f"there is no row {id} in {self.where}", "an id as `benchax list` shows it")
         return found[0]
-
-    def _read(self, work: Callable[[Connection], T]) -> T:
-        def checked(connection: Connection) -> T:
-            if not version(connection, self.where):
-                raise nothing_there(self.where)
-            return work(connection)
-
-        return self.place.read(checked)
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------

@@ -219,15 +219,10 @@ def version(connection: Connection, where: str) -> int:
             f"database {where} belongs to something else: its only tables of benchax are {', '.join(sorted(present))}",
             "a database of benchax, or a place where there is none yet",
         )
-    found = read_version(connection)
+    found = int(connection.scalar("SELECT value FROM meta WHERE name = 'schema'"))
     if found > SCHEMA:
         raise StoreError(
             f"database {where} was written by a newer benchax (schema {found}; this one knows {SCHEMA})",
             hint=UPGRADE,
         )
     return found
-
-
-def read_version(connection: Connection) -> int:
-    """Returns the version in `meta`, which must be there."""
-    return int(connection.scalar("SELECT value FROM meta WHERE name = 'schema'"))

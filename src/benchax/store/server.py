@@ -47,10 +47,6 @@ class Server:
         """Runs `work` on one consistent state of the database. Raises StoreError."""
         return self._transaction(work, "REPEATABLE_READ", "read")
 
-    def tables_mark(self, connection: Connection) -> int | None:
-        """The number of one of the tables, which another one of its name would not have."""
-        return connection.scalar("SELECT CAST(to_regclass('measurements') AS BIGINT)")
-
     @contextmanager
     def held_open(self) -> Generator[None, None, None]:
         """A connection serves all transactions of a thread inside the block; a lost connection is made again."""

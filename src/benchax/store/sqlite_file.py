@@ -109,9 +109,6 @@ class SqliteFile:
         if self.path.exists() and not self.path.is_file():
             raise StoreError(f"cannot {verb} {self.where}: it is no regular file", *_NOT_PERMITTED)
 
-    def tables_mark(self, connection: Connection) -> int:
-        return connection.scalar("PRAGMA schema_version")
-
     @contextlib.contextmanager
     def held_open(self) -> Generator[None, None, None]:
         """While it lasts, a write waits for the disk once and not three times: for many rows one after the other.

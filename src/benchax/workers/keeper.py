@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
 
@@ -130,7 +130,6 @@ class Worker:
     status: int | None = None
     """Once it has ended: its exit code, or minus the signal that killed it."""
     jobs: int = 0
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def close(self) -> None:
         self.channel.close()
