@@ -101,7 +101,8 @@ class Connection:
     """
 
     def __init__(self, driver: Any, dialect: Dialect) -> None:
-        self.driver, self.dialect = driver, dialect
+        self.driver = driver
+        self.dialect: Dialect = dialect
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Returns the rows that the statement gives."""

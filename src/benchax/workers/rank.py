@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -169,7 +170,7 @@ def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
     text = repr([(call.opcode, call.size_bytes, call.groups, call.trips) for call in found.calls])
     own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
     every = [bytes(each) for each in np.asarray(multihost_utils.process_allgather(own)).reshape(job.count, -1)]
-    odd = [rank for rank, each in enumerate(every) if each != _usual(every)]
+    odd = [rank for rank, each in enumerate(every) if each != usual(every)]
     if odd:
         names = " and ".join(f"rank {rank}" for rank in odd)
         raise UsageError(
@@ -178,7 +179,7 @@ def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
         )
 
 
-def _usual(every: list[bytes]) -> bytes:
+def usual(every: Sequence[Any]) -> Any:
     """Returns the most frequent value; if two are equally frequent, the value of the lower rank."""
     return max(every, key=lambda each: (every.count(each), -every.index(each)))
 

@@ -51,7 +51,7 @@ from benchax.workers import crew, pickling
 from benchax.workers.call_limits import START_S, CallLimits
 from benchax.workers.crew import BEAT_S, Link, Membership, find_membership, free_port
 from benchax.workers.pool import Pool
-from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank
+from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank, usual
 
 PATIENCE_S = 120.0
 """A rank that does not reach its next step in this time counts as stuck, if there is no --timeout."""
@@ -148,11 +148,10 @@ def _disagreement(answers: Sequence[RankAnswer]) -> Failure | None:
     """A piece of the outputs that several ranks hold and that is not the same bytes in all of them."""
     for name in dict.fromkeys(name for answer in answers for name in answer.pieces):
         held = {answer.rank: answer.pieces[name] for answer in answers if name in answer.pieces}
-        digests = list(held.values())
-        usual = max(digests, key=lambda each: (digests.count(each), -digests.index(each)))
-        odd = [f"rank {rank}" for rank, digest in held.items() if digest != usual]
+        most = usual(list(held.values()))
+        odd = [f"rank {rank}" for rank, digest in held.items() if digest != most]
         if odd:
-            others = ", ".join(f"rank {rank}" for rank, digest in held.items() if digest == usual)
+            others = ", ".join(f"rank {rank}" for rank, digest in held.items() if digest == most)
             text = f"{' and '.join(odd)}: {name} differs from that of {others}"
             return Failure("wrong_output", "first run", text, "What is computed must not depend on the process.")
     return None
@@ -432,12 +431,7 @@ class Follower:
         Raises:
             UsageError: the first one is lost, or has another case.
         """
-        try:
-            order = self.link.receive()
-            while "case" not in order:
-                order = self.link.receive()
-        except crew.LostContact as error:
-            raise _left_alone(str(error)) from error
+        order = self._await("case")
         rank, number = self.member.rank, order["number"]
         if order["case"] != name:
             problem = UsageError(f"rank {rank} is at {name}, and rank 0 at {order['case']}", "the same command in each")
@@ -449,37 +443,32 @@ class Follower:
             name,
             lambda rank, step: self.link.send(number=number, step=step),
         )
-        ends = _End(self.link, launch)
+        problems: list[UsageError] = []
+
+        def end() -> None:
+            try:
+                self._await("over")
+            except UsageError as error:
+                problems.append(error)
+            launch.close()
+
+        ending = threading.Thread(target=end, daemon=True)
+        ending.start()
         answer = launch.collect()[0].answer
         kind, hint = ("failure", Failure) if isinstance(answer, Failure) else ("answer", RankAnswer)
         self.link.send(number=number, **{kind: encode_value(answer, hint)})
-        ends.wait()
+        ending.join()
+        if problems:
+            raise problems[0]
 
-
-class _End:
-    """Waits for the end of a case while its rank runs, and then ends the rank."""
-
-    def __init__(self, link: Link, launch: RankLaunch) -> None:
-        self._link, self._launch, self._why = link, launch, ""
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        self._thread.join()
-        if self._why:
-            raise _left_alone(self._why)
-
-    def _listen(self) -> None:
+    def _await(self, word: str) -> dict[str, Any]:
+        """The next message of the first program that has this word. Raises `UsageError` if that program is lost."""
         try:
-            while "over" not in self._link.receive():
+            while word not in (message := self.link.receive()):
                 pass
         except crew.LostContact as error:
-            self._why = str(error)
-        self._launch.close()
-
-
-def _left_alone(why: str) -> UsageError:
-    return UsageError(f"rank 0 is lost: {why}", "a first process that stays until the end")
+            raise UsageError(f"rank 0 is lost: {error}", "a first process that stays until the end") from error
+        return message
 
 
 def find_crew(count: int) -> Leader | Follower | None:
