@@ -30,7 +30,7 @@ class NodeCall(Protocol):
         ...
 
     def seal(self) -> NodeCall:
-        """The same in the form that travels to another machine (`sealed.py`).
+        """The same in the form that travels to another machine (`pickling.py`).
 
         Raises:
             UsageError: something of it cannot travel.

@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -85,7 +87,9 @@ def record_case(request: ProfilingRequest, say: Say) -> ProfilingOutcome:
     recorder.start()
     if recorder.recording is None:
         raise NotMeasured("; ".join(recorder.found.remarks))
-    done = _run(calls, recorder)
+    # As TensorBoard and XProf want to see the steps of a program.
+    step = partial(jax.profiler.StepTraceAnnotation, "step")
+    done = _run(calls, lambda number: step(step_num=number), lambda: bool(recorder.found.stopped_by))
     recorder.stop("end")
     return ProfilingOutcome(recorder.found, done, warmup.last_s)
 
@@ -107,14 +111,17 @@ def _for_a_while(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
         yield call
 
 
-def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
+def _run(
+    calls: Iterator[Callable[[], Any]],
+    annotate: Callable[[int], AbstractContextManager[Any]],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
     """Runs all, or until the recording has stopped by itself; returns how many ended in time."""
     done = 0
     for call in calls:
-        # As TensorBoard and XProf want to see the steps of a program.
-        with jax.profiler.StepTraceAnnotation("step", step_num=done):
+        with annotate(done):
             jax.block_until_ready(call())
-        if recorder.found.stopped_by:
+        if is_over():
             break
         done += 1
     return done
@@ -131,9 +138,4 @@ def run_for_nsys(request: ProfilingRequest) -> int:
     warm_up(subject.ready, WARMUP_S)
     calls = _calls(subject, request)
     with nsys.region(request.case.id.label):
-        done = 0
-        for call in calls:
-            with nsys.annotation(f"step {done}"):
-                jax.block_until_ready(call())
-            done += 1
-    return done
+        return _run(calls, lambda number: nsys.annotation(f"step {number}"))
