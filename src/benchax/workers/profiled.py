@@ -20,7 +20,6 @@ from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.timers.base import Subject
 from benchax.model import Failure
-from benchax.profiling import nsys
 from benchax.profiling.program_recorder import ProgramRequest, Recorded, Recorder
 from benchax.workers.call_limits import limit_stages
 from benchax.workers.pool import Pool
@@ -121,19 +120,11 @@ def _run(calls: Iterator[Callable[[], Any]], recorder: Recorder) -> int:
 
 
 def run_for_nsys(request: ProfilingRequest) -> int:
-    """Runs the case inside the region that nsys waits for, in a process that nsys has started. Returns the number of
-    runs.
-
-    Raises:
-        NotAvailable: nsys does not accept a start signal here.
-    """
+    """Runs the case in a process that nsys has started, without JAX's profiler. Returns the number of runs."""
     subject = prepare(request.case, request.seed).call_first().subject
     warm_up(subject.ready, WARMUP_S)
-    calls = _calls(subject, request)
-    with nsys.region(request.case.id.label):
-        done = 0
-        for call in calls:
-            with nsys.annotation(f"step {done}"):
-                jax.block_until_ready(call())
-            done += 1
+    done = 0
+    for call in _calls(subject, request):
+        jax.block_until_ready(call())
+        done += 1
     return done
