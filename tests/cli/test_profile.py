@@ -1,4 +1,4 @@
-"""`benchax profile`: functions, programs, traces that exist, commands of Nsight and xprof; what is shown, kept, and returned."""
+"""`benchax profile`: functions, programs, existing traces, other tools; what is shown, kept, and returned."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from steps_by_hand import LOOP, US, compiled, read
 from xspace_by_hand import Event
 
-from benchax.profiling.stack_samples import COMPILED, encode
+from benchax.profiling.marks import COMPILED, encode
 
 
 def mark(kind: str, at_us: int, took_us: int, name: str = "step", before: int = 0) -> Event:

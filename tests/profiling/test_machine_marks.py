@@ -13,7 +13,7 @@ from xspace_by_hand import Event, op, plane, space
 import benchax
 from benchax import kept_peaks
 from benchax.environment import fingerprint
-from benchax.profiling import machine_marks
+from benchax.profiling import session
 from benchax.profiling.trace import profile_of
 from benchax.results.roofline import Peaks
 
@@ -57,6 +57,6 @@ def test_a_machine_that_cannot_be_told_disturbs_nobody(monkeypatch: pytest.Monke
     def fail() -> str:
         raise OSError("no /proc")
 
-    monkeypatch.setattr(machine_marks, "fingerprint", fail)
+    monkeypatch.setattr(session, "fingerprint", fail)
 
     assert benchax.profile(jax.jit(jnp.sin), jnp.ones(8), runs=3).fingerprint is None

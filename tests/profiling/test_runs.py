@@ -14,9 +14,9 @@ from jax_versions import tells_runs
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.profiling import events
+from benchax.profiling.events import NUMBER, TEXT, Plane, Space, Stats, TraceLine
 from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
-from benchax.profiling.space import NUMBER, TEXT, Plane, Space, Stats, TraceLine
 
 Event = tuple[str, int, int, dict[str, int]]
 TEXTS = [*STATS, "an operation"]
@@ -44,7 +44,7 @@ def line(*made: Event, name: str = "a thread") -> TraceLine:
 
 
 def space(*lines: TraceLine, plane: str = "/host:CPU") -> Space:
-    return Space((Plane(plane, lines, {}, {}, {}, {}, {}),), (), (), (), TEXTS)
+    return Space((Plane(plane, lines, {}, {}, {}, {}),), (), (), (), TEXTS)
 
 
 def op(run: int, start: int, duration: int, flow: int) -> Event:

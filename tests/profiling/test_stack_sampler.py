@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from types import FrameType
 
+from benchax.profiling.marks import SampledFrame, decode
 from benchax.profiling.stack_sampler import describe_stack
-from benchax.profiling.stack_samples import SampledFrame, decode
 
 
 @dataclass

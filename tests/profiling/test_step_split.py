@@ -17,7 +17,7 @@ from steps_by_hand import (
 )
 from xspace_by_hand import Event
 
-from benchax.profiling.stack_samples import SampledFrame
+from benchax.profiling.marks import SampledFrame
 from benchax.results.profile import Profile
 from benchax.results.steps import PartKind, ProgramsPerStep, StepSplit
 

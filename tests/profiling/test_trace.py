@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xspace_by_hand import Event, block, number, op, plane, space
 
-from benchax.profiling.spans import holes, unions
+from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 
@@ -195,10 +195,10 @@ def test_covered_and_uncovered_time_make_the_whole(pairs: list[tuple[int, int]])
     end = [a + length for a, length in pairs]
     truth = len({t for a, b in zip(start, end, strict=True) for t in range(a, b)})
 
-    idle = sum(hole.end - hole.start for hole in holes(np.array(start), np.array(end)))
+    found = unite(np.array(start), np.array(end))
 
-    assert unions([0] * len(start), start, end)[0] == (min(start), truth)
-    assert max(end) - min(start) - idle == truth
+    assert found.length == truth
+    assert found.gaps(min(start), max(end)).length == max(end) - min(start) - truth
 
 
 def module(*instructions: tuple[str, str, list[int]], body: tuple[str, ...] = ()) -> bytes:

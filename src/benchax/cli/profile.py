@@ -247,7 +247,7 @@ def _record(
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
-    from benchax.profiling.recording_cost import cost_of_calls
+    from benchax.profiling.trace import cost_of_calls
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 

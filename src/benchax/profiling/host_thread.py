@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchax.errors import FormatError
-from benchax.profiling.coverage import Coverage, unite
-from benchax.profiling.operations import HOST
-from benchax.profiling.space import Space, TraceLine
-from benchax.profiling.stack_samples import COMPILED, ENDED, SAMPLE, SampledFrame, decode
+from benchax.profiling.events import Space, TraceLine
+from benchax.profiling.marks import ENDED, PS_PER_US, SAMPLE, SampledFrame, decode, read_compile_marks
+from benchax.profiling.spans import Coverage, unite
 from benchax.protobuf import Ints
 
 CALL = re.compile(r"PjitFunction\((.*)\)", re.DOTALL)
@@ -30,7 +28,6 @@ _QUEUED = re.compile(r"[HD]2[HD] Dispatch")
 _JAX = re.compile(
     r"np\.asarray\(jax\.Array\)|ParseArguments|PythonRefManager::.*|Wait for \w+ holds|CommonPjRt.*|PjRt.*"
 )
-PS_PER_US = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +86,8 @@ class HostThread:
 
 def read_samples(space: Space) -> StackSamples:
     """All of them; none where the trace has none."""
-    for line in _lines(space):
-        names = {i: name for i, name in line.names.items() if name.startswith(SAMPLE)}
-        chosen = np.flatnonzero(np.isin(line.name_id, list(names)))
+    for line in space.host_lines:
+        chosen = line.find(lambda name: name.startswith(SAMPLE))
         if not len(chosen):
             continue
         chosen = chosen[np.argsort(line.start_ps[chosen], kind="stable")]
@@ -103,7 +99,7 @@ def read_samples(space: Space) -> StackSamples:
         return StackSamples(
             line.start_ps[chosen],
             np.searchsorted(ids, line.name_id[chosen]),
-            tuple(_stack(names[i].removeprefix(SAMPLE)) for i in ids),
+            tuple(decode(line.names[i].removeprefix(SAMPLE)) for i in ids),
             late[chosen] * PS_PER_US,
             np.where(has_cpu, cpu, -1)[chosen],
             since[chosen],
@@ -115,54 +111,26 @@ def read_samples(space: Space) -> StackSamples:
 
 
 def _cost(line: TraceLine) -> tuple[int | None, int | None]:
-    ends = np.flatnonzero(np.isin(line.name_id, [i for i, name in line.names.items() if name == ENDED]))
+    ends = line.find(ENDED.__eq__)
     if not len(ends):
         return None, None
     used, wall = line.number("used_us")[0], line.number("wall_us")[0]
     return int(used[ends[-1]]), int(wall[ends[-1]])
 
 
-def _stack(text: str) -> tuple[SampledFrame, ...]:
-    try:
-        return decode(text)
-    except FormatError:  # of another version: a sample without a line
-        return ()
-
-
-def read_compile_marks(space: Space) -> CompileMarks:
-    """Reads the marks that the listener in `program_recorder.py` left in the trace."""
-    starts, ends = list[Ints](), list[Ints]()
-    stack_of: dict[str, tuple[SampledFrame, ...]] = {}
-    before_us: int | None = None
-    for line in _lines(space):
-        marks = {i: name.removeprefix(COMPILED) for i, name in line.names.items() if name.startswith(COMPILED)}
-        chosen = np.flatnonzero(np.isin(line.name_id, list(marks)))
-        if not len(chosen):
-            continue
-        elapsed, _ = line.number("elapsed_us")
-        before, _ = line.number("before")
-        for i in chosen.tolist():
-            kind, name, stack = [*marks[int(line.name_id[i])].split(" ", 2), "", ""][:3]
-            if kind == "compile" and stack:
-                stack_of[program_name(name)] = _stack(stack)
-        is_before = before[chosen] > 0
-        before_us = (before_us or 0) + int(elapsed[chosen][is_before].sum())
-        inside = chosen[~is_before]
-        ends.append(line.start_ps[inside])
-        starts.append(line.start_ps[inside] - elapsed[inside] * PS_PER_US)
-    none = np.zeros(0, np.int64)
-    return CompileMarks(np.concatenate([none, *starts]), np.concatenate([none, *ends]), stack_of, before_us)
-
-
-def program_name(name: str) -> str:
-    """The name of a function as that of its program: <lambda> as jit__lambda_, jit(f) as jit_f."""
-    inner = re.sub(r"^jit[_(](.*?)\)?$", r"\1", name, flags=re.DOTALL)
-    return "jit_" + re.sub(r"[^\w.\-]", "_", inner)
+def collect_compile_marks(space: Space) -> CompileMarks:
+    """Sorts the marks of what JAX traced, lowered and compiled."""
+    marks = list(read_compile_marks(space))
+    inside = [mark for mark in marks if not mark.is_before]
+    starts = np.array([mark.end_ps - mark.elapsed_us * PS_PER_US for mark in inside], np.int64)
+    ends = np.array([mark.end_ps for mark in inside], np.int64)
+    before_us = sum(mark.elapsed_us for mark in marks if mark.is_before) if marks else None
+    return CompileMarks(starts, ends, {mark.program: mark.stack for mark in marks if mark.kind == "compile"}, before_us)
 
 
 def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
     """Returns the thread with the most calls, or a thread without calls if there were no calls."""
-    lines = _lines(space)
+    lines = space.host_lines
     none = np.zeros(0, np.int64)
     transfers = [_chosen(line, _TRANSFERS) for line in lines]
     calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
@@ -193,22 +161,15 @@ def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Int
     return since[chosen], start[chosen]
 
 
-def _lines(space: Space) -> list[TraceLine]:
-    plane = space.plane(HOST)
-    return [line for line in plane.lines if len(line)] if plane else []
-
-
 def _chosen(line: TraceLine, pattern: re.Pattern[str]) -> tuple[Ints, Ints]:
     """(starts, ends) of the events of such a name."""
-    ids = [i for i, name in line.names.items() if pattern.fullmatch(name)]
-    at = np.flatnonzero(np.isin(line.name_id, ids))
+    at = line.find(pattern.fullmatch)
     return line.start_ps[at], line.start_ps[at] + line.duration_ps[at]
 
 
 def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints]:
     """(names, which one, starts, ends). JAX writes a call twice, one inside the other; tracing calls others inside."""
-    found = {i: call[1] for i, name in line.names.items() if (call := CALL.fullmatch(name))}
-    at = np.flatnonzero(np.isin(line.name_id, list(found)))
+    at = line.find(CALL.fullmatch)
     end = line.start_ps[at] + line.duration_ps[at]
     order = np.lexsort((-end, line.start_ps[at]))
     at, end = at[order], end[order]
@@ -217,7 +178,12 @@ def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints
     is_outer = np.concatenate([[True], start[1:] >= reach[:-1]]) if len(at) else np.zeros(0, np.bool_)
     ids = line.name_id[at][is_outer]
     different = sorted(set(ids.tolist()))
-    return tuple(found[i] for i in different), np.searchsorted(different, ids), start[is_outer], end[is_outer]
+    return (
+        tuple(CALL.sub(r"\1", line.names[i]) for i in different),
+        np.searchsorted(different, ids),
+        start[is_outer],
+        end[is_outer],
+    )
 
 
 def _compiling(line: TraceLine, marks: CompileMarks, start: Ints, end: Ints) -> Coverage:

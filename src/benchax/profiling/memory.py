@@ -36,7 +36,7 @@ import jax
 import psutil
 
 from benchax.errors import FormatError
-from benchax.protobuf import VARINT, Field, fields, varint
+from benchax.protobuf import Message
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
 from benchax.source_files import NOT_YOURS, owner_of
 
@@ -63,9 +63,24 @@ def bytes_by_line(profile: bytes) -> dict[str, int]:
     try:
         if not (data := gzip.decompress(profile)):
             raise EOFError("it is empty")
-        return _Pprof(data).bytes_by_line()
-    except (OSError, EOFError, zlib.error, IndexError, KeyError, UnicodeDecodeError) as error:
+        whole = Message(data)
+        texts = whole.texts(6)
+        files = {function.number(1): texts[function.number(4)] for function in whole.messages(5)}
+        lines: dict[int, str] = {}
+        for location in whole.messages(4):
+            for line in location.messages(4)[-1:]:
+                file = files.get(line.number(1), "")
+                is_theirs = bool(file) and not file.startswith("<") and owner_of(file) == "user"
+                lines[location.number(1)] = f"{file}:{line.number(2)}" if is_theirs else ""
+        found = Counter[str]()
+        for sample in whole.messages(2):
+            labels = {texts[label.number(1)]: texts[label.number(2)] for label in sample.messages(3)}
+            if labels.get("kind") == "buffer":
+                where = next((lines[at] for at in sample.numbers(1) if lines.get(at)), NOT_YOURS)
+                found[where] += sample.numbers(2)[1]  # a count, and bytes
+    except (OSError, EOFError, zlib.error, IndexError, KeyError) as error:
         raise FormatError(f"the memory profile of JAX cannot be read: {error!r}") from error
+    return dict(found)
 
 
 def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemory, ...]:
@@ -87,74 +102,6 @@ def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemo
         )
         columns.append(LineMemory(OTHERS, rest))
     return tuple(columns)
-
-
-class _Pprof:
-    """One profile, as far as it is needed."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._samples: list[Field] = []
-        self._texts: list[str] = []
-        self._files: dict[int, int] = {}
-        self._locations: dict[int, tuple[int, int]] = {}
-        for each in fields(data, 0, len(data)):
-            if each.number == 2:
-                self._samples.append(each)
-            elif each.number == 4:
-                self._read_location(each)
-            elif each.number == 5:
-                function = self._numbers(each)
-                self._files[function.get(1, 0)] = function.get(4, 0)
-            elif each.number == 6:
-                self._texts.append(data[each.start : each.end].decode())
-        self._lines = {number: self._line(*place) for number, place in self._locations.items()}
-
-    def bytes_by_line(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for sample in self._samples:
-            locations, values, labels = self._read_sample(sample)
-            if labels.get("kind") == "buffer":
-                found[next((self._lines[at] for at in locations if self._lines.get(at)), NOT_YOURS)] += values[1]
-        return dict(found)
-
-    def _read_sample(self, sample: Field) -> tuple[list[int], list[int], dict[str, str]]:
-        """(ids of its stack, innermost first; its values, a count and bytes; its labels)"""
-        repeated: dict[int, list[int]] = {1: [], 2: []}
-        labels: dict[str, str] = {}
-        for each in fields(self._data, sample.start, sample.end):
-            if each.number in repeated:
-                repeated[each.number] += [each.value] if each.wire == VARINT else self._packed(each)
-            elif each.number == 3:
-                label = self._numbers(each)
-                labels[self._texts[label.get(1, 0)]] = self._texts[label.get(2, 0)]
-        return repeated[1], repeated[2], labels
-
-    def _read_location(self, location: Field) -> None:
-        number = 0
-        for each in fields(self._data, location.start, location.end):
-            if each.number == 1:
-                number = each.value
-            elif each.number == 4:
-                line = self._numbers(each)
-                self._locations[number] = line.get(1, 0), line.get(2, 0)
-
-    def _line(self, function: int, line: int) -> str:
-        """Empty where it is not the user's."""
-        file = self._texts[self._files.get(function, 0)]
-        is_theirs = bool(file) and not file.startswith("<") and owner_of(file) == "user"
-        return f"{file}:{line}" if is_theirs else ""
-
-    def _numbers(self, message: Field) -> dict[int, int]:
-        return {each.number: each.value for each in fields(self._data, message.start, message.end)}
-
-    def _packed(self, numbers: Field) -> list[int]:
-        found: list[int] = []
-        at = numbers.start
-        while at < numbers.end:
-            value, at = varint(self._data, at, numbers.end)
-            found.append(value)
-        return found
 
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.profiling.compiled_modules import CompiledModule
-from benchax.profiling.space import Plane, Space, TraceLine
+from benchax.profiling.events import HOST, Plane, Space, TraceLine
 from benchax.profiling.spans import CallColumns, nest
 from benchax.protobuf import Ints
 
@@ -36,7 +36,6 @@ KEEP = (
 )
 """Stats of events that the reading of a trace needs."""
 END = "end: "
-HOST = "/host:CPU"
 TPU_OPERATIONS, TPU_RUNS = "XLA Ops", "XLA Modules"
 """Lines of a TPU: of operations, and of whole runs of programs."""
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
@@ -144,20 +143,16 @@ def module_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -
 
 def _ends(space: Space) -> tuple[Ints, Ints]:
     """(ids, sorted; times) of the markers that end an operation."""
-    host = space.plane(HOST)
-    found: list[tuple[Ints, Ints]] = []
-    for line in host.lines if host else ():
-        of_end = np.isin(line.name_id, [i for i, name in line.names.items() if name.startswith(END)])
+    ids, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for line in space.host_lines:
         number, has_number = line.number("_c")
-        chosen = of_end & has_number
-        found.append((number[chosen], line.start_ps[chosen]))
-    ids, times = (
-        (np.concatenate([np.zeros(0, np.int64), *part]) for part in zip(*found, strict=True))
-        if found
-        else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    )
-    order = np.argsort(ids, kind="stable")
-    return ids[order], times[order]
+        at = line.find(lambda name: name.startswith(END))
+        at = at[has_number[at]]
+        ids.append(number[at])
+        times.append(line.start_ps[at])
+    every = np.concatenate(ids)
+    order = np.argsort(every, kind="stable")
+    return every[order], np.concatenate(times)[order]
 
 
 def _insides(space: Space, known: Mapping[int, CompiledModule]) -> dict[int, dict[int, frozenset[int]]]:

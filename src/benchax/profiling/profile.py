@@ -26,10 +26,9 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import guard_keywords
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
-from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import sample
-from benchax.profiling.recording_cost import cost_of_calls
-from benchax.profiling.session import Session, check_options, session
+from benchax.profiling.session import Session, check_options, mark_machine, session
+from benchax.profiling.trace import cost_of_calls
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
 from benchax.specs import is_spec

@@ -34,13 +34,10 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.profiling import files, preflight, steady
-from benchax.profiling.machine_marks import mark_machine
+from benchax.profiling.marks import COMPILED as MARK
 from benchax.profiling.memory import Sampler
-from benchax.profiling.plain_pace import mark_clock, measure_plain_pace
-from benchax.profiling.recording_growth import RecordingGrowth
-from benchax.profiling.session import Session, session
+from benchax.profiling.session import Session, mark_machine, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
-from benchax.profiling.stack_samples import COMPILED as MARK
 from benchax.results.profile import MANY_EVENTS_PER_S, Timeline
 from benchax.source_files import owner_of
 from benchax.units import plural, seconds
@@ -139,7 +136,7 @@ class Recorder:
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
         self.segment_began = math.inf
-        self.growth = RecordingGrowth()
+        self.growth = steady.RecordingGrowth()
         self.is_early = False
         """The recording under way is looked at before its time is over, because the process has grown."""
         self.most_steps = 0
@@ -315,7 +312,7 @@ class Recorder:
             if not seen.program:
                 raise NotMeasured("the trace does not number the runs of programs")
             apart_s = seen.length_s / seen.runs_per_step
-            pace_s = measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
+            pace_s = steady.measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
             self.found.unrecorded_step_s = pace_s * seen.runs_per_step
         except NotMeasured as error:
             self.found.why_no_pace = error.problem
@@ -329,7 +326,7 @@ class Recorder:
                 recorded = recording.enter_context(session({"enable_hlo_proto": False}))
             finally:
                 self.is_starting = False
-            mark_clock()
+            steady.mark_clock()
             self._wait(for_s)
         return recorded.xspace
 

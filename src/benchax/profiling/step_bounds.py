@@ -21,10 +21,10 @@ from itertools import chain, islice
 
 import numpy as np
 
-from benchax.profiling.host_thread import HostThread, program_name
-from benchax.profiling.operations import HOST
+from benchax.profiling.events import Space
+from benchax.profiling.host_thread import HostThread
+from benchax.profiling.marks import program_name
 from benchax.profiling.runs import PS, on_busiest_device
-from benchax.profiling.space import Space
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, once_a_round
 from benchax.results.profile import Run
@@ -91,10 +91,7 @@ def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
 def _of_annotations(space: Space) -> tuple[str, Ints] | None:
     """The name with most steps: a program may mark its evaluation as well."""
     found: dict[str, list[Ints]] = {}
-    plane = space.plane(HOST)
-    for line in plane.lines if plane else ():
-        if not len(line):
-            continue
+    for line in space.host_lines:
         _, has_number = line.number("step_num")
         _, is_root = line.number("_r")
         for i in np.unique(line.name_id[has_number & is_root]).tolist():

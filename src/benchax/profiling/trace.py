@@ -8,10 +8,10 @@ what to do.
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import mean, median
 
 import numpy as np
 
@@ -21,17 +21,15 @@ from benchax.profiling import communication
 from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
-from benchax.profiling.events import read
-from benchax.profiling.grouping import group_rows
-from benchax.profiling.machine_marks import machine_of
+from benchax.profiling.events import Space, read
+from benchax.profiling.marks import machine_of
 from benchax.profiling.operation_work import work_of_calls
-from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
+from benchax.profiling.operations import KEEP, Operations, module_of, operations
 from benchax.profiling.runs import PS, runs_by_device
-from benchax.profiling.space import Space, TraceLine
-from benchax.profiling.spans import Hole, holes, self_times
+from benchax.profiling.spans import group_rows, self_times, unite
 from benchax.profiling.step_split import split
 from benchax.program.work_by_line import scope_of
-from benchax.results.profile import CompilePass, Device, Gap, Lane, Op, Profile, Step
+from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost, Step
 from benchax.units import plural
 
 # Remarks for readers of a trace: why it has no operations, which events are missing, and what the numbers leave out.
@@ -89,7 +87,6 @@ def why(space: Space, options: Mapping[str, object]) -> str:
 
 
 def _reason(space: Space, options: Mapping[str, object]) -> str:
-    host = space.plane(HOST)
     devices = [plane for plane in space.planes if plane.name.startswith("/device:")]
     if devices and not any(len(line) for plane in devices for line in plane.lines):
         return (
@@ -98,7 +95,7 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
         )
     if options.get("host_tracer_level") == 0:
         return "host_tracer_level=0 records no operation on CPU; leave it at 2"
-    if host is None or not any(len(line) for line in host.lines):
+    if not space.host_lines:
         return "nothing at all ran, or nothing was recorded; is the work inside the recorded region?"
     if _has_accelerator(space) and not devices:
         return (
@@ -299,24 +296,26 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
     mine = np.flatnonzero((found.device == index) & (found.depth == 0))
     # A communication is under way, and the device not idle, between its two halves as well.
     start, end = said.begin_ps[mine], found.end_ps[mine]
-    between = holes(start, end)
-    idle = sum(hole.end - hole.start for hole in between)
-    span = int(end.max() - start.min())
-    longest = heapq.nlargest(GAPS, between, key=lambda hole: hole.end - hole.start)
-    gaps = tuple(_gap(found, mine, hole) for hole in longest)
+    busy, span = unite(start, end), int(end.max() - start.min())
+    between = busy.gaps(int(start.min()), int(end.max()))
+    longest = np.argsort(between.start - between.end, kind="stable")[:GAPS]
+    gaps = tuple(
+        Gap(
+            int(begin) / PS,
+            int(stop - begin) / PS,
+            found.word(int(found.name[mine[np.flatnonzero(end == begin)[0]]])),
+            found.word(int(found.name[mine[np.flatnonzero(start == stop)[0]]])),
+        )
+        for begin, stop in zip(between.start[longest], between.end[longest], strict=True)
+    )
     exchanged = communication.of_device(found, said, index)
-    return Device(found.devices[index], (span - idle) / PS, idle / PS, gaps, *exchanged)
-
-
-def _gap(found: Operations, mine: np.ndarray, hole: Hole) -> Gap:
-    before, after = (found.word(int(found.name[mine[i]])) for i in (hole.before, hole.after))
-    return Gap(hole.start / PS, (hole.end - hole.start) / PS, before, after)
+    return Device(found.devices[index], busy.length / PS, (span - busy.length) / PS, gaps, *exchanged)
 
 
 def steps(space: Space) -> tuple[Step, ...]:
     """Marked by `jax.profiler.StepTraceAnnotation`, in order."""
     found: list[Step] = []
-    for line in _threads(space):
+    for line in space.host_lines:
         number, has_number = line.number("step_num")
         _, is_root = line.number("_r")
         for i in np.flatnonzero(has_number & is_root).tolist():
@@ -336,7 +335,7 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
     calls: dict[str, int] = {}
     own_ps: dict[str, int] = {}
     total_ps: int | None = None
-    for line in _threads(space):
+    for line in space.host_lines:
         compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
         if not np.isin(line.name_id, compiles).any():
             continue
@@ -363,6 +362,29 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
     return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
 
 
-def _threads(space: Space) -> tuple[TraceLine, ...]:
-    plane = space.plane(HOST)
-    return tuple(line for line in plane.lines if len(line)) if plane else ()
+# The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side. It exists
+# only if there are enough events to matter.
+
+
+def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
+    """Returns the cost for calls that are each marked as a step, from the time of such calls without a recording.
+
+    Args:
+        found: the profile of the calls.
+        unrecorded_s: seconds of a call without a recording. None: all were recorded.
+    """
+    lengths = [step.length_s for step in found.steps]
+    if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
+        return None
+    why = "" if unrecorded_s else "all calls were recorded"
+    # One late call says nothing about recording.
+    return RecordingCost(median(lengths), unrecorded_s, found.n_events / len(lengths), why)
+
+
+def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
+    """Returns the cost for the steps of a program, from their pace between recordings; `why` is the reason if there is
+    no pace."""
+    split = found.split
+    if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
+        return None
+    return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)

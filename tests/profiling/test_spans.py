@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.profiling import grouping
-from benchax.profiling.grouping import group_rows, number_rows
+from benchax.profiling import spans
+from benchax.profiling.spans import group_rows, number_rows
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([-(2**62), -1, 0, 7, 2**62]), st.integers(0, 2)))
 
@@ -25,6 +25,6 @@ def test_groups_are_those_of_numpy_in_its_order(rows: list[tuple[int, int, int]]
 
 
 def test_a_few_values_are_counted_and_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping.np, "unique", None)
+    monkeypatch.setattr(spans.np, "unique", None)
 
     assert number_rows(np.array([5, 3, 5]), np.array([-1, -1, 0])).tolist() == [1, 0, 2]
