@@ -29,7 +29,8 @@ import psutil
 
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.profiling.attaching import HOST, Ask, check_duration, key_file
-from benchax.profiling.program_recorder import COMPILED, ProgramRequest, Recorder
+from benchax.profiling.program_recorder import ProgramRequest, Recorder
+from benchax.watching.compiles import CompileEvent, Listening
 
 HOOK = "benchax.profiling.serving:begin"
 LOOK_S = 0.1
@@ -231,10 +232,10 @@ def _serve_once(port: int, owner: Path) -> ProfileServer:
     server = ProfileServer(port)
     owner.write_text(json.dumps(os.getpid()), encoding="utf-8")
 
-    def on_event(event: str, duration_secs: float, **_: Any) -> None:
-        server.is_ready = server.is_ready or event == COMPILED
+    def on_step(step: CompileEvent) -> None:
+        server.is_ready = server.is_ready or step.kind == "compile"
 
-    jax.monitoring.register_event_duration_secs_listener(on_event)
+    Listening(on_step).__enter__()  # to the end of the program
     return server
 
 

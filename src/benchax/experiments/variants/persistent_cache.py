@@ -32,7 +32,7 @@ from benchax.model import Absent, Block, Comparison, Failure, Version
 from benchax.results.experiment import VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
-from benchax.watching.cache import watch_cache
+from benchax.watching.compiles import watch_cache
 from benchax.workers.task import Say, task
 
 USUAL_PAIRS = 6
