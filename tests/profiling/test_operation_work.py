@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import benchax
-from benchax.profiling import operation_work
+from benchax.profiling import trace
 from benchax.profiling.compiled_modules import CompiledModule
 from benchax.results.profile import Op, Profile
 
@@ -69,7 +69,7 @@ def test_what_nobody_can_look_into_has_no_count() -> None:
 def test_where_the_program_cannot_be_read_nothing_is_counted(
     homes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operation_work, "_HOMES", homes)
+    monkeypatch.setattr(trace, "_HOMES", homes)
 
     found = benchax.profile(network, jnp.ones((LAYERS, N, N)), jnp.ones((N, N)), runs=1)
 
@@ -77,4 +77,4 @@ def test_where_the_program_cannot_be_read_nothing_is_counted(
 
 
 def test_a_program_that_is_no_message_is_not_counted() -> None:
-    assert operation_work.work_of_calls(CompiledModule("jit_f", {}, {}, b"not protobuf"), ["dot.1"]) == {}
+    assert trace.work_of_calls(CompiledModule("jit_f", {}, {}, b"not protobuf"), ["dot.1"]) == {}

@@ -32,7 +32,6 @@ from benchax.results.profile import CompileCost, ProgramSize
 MOST_BYTES = 4_000_000
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class PlaceInFile(NamedTuple):
@@ -54,33 +53,21 @@ def place_of(source: str) -> PlaceInFile | None:
     node: ast.AST | None = tree
     while node is not None:
         if isinstance(node, _FUNCTIONS):
-            function, loop = _name(node), None
+            function, loop = getattr(node, "name", "<lambda>"), None
         elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
             loop = node.lineno
-        node = next((child for child in _inside(node) if _holds(child, int(line))), None)
+        # Of a function its body, without decorators and defaults.
+        body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
+        node = next((child for child in body if _holds(child, int(line))), None)
     return PlaceInFile(function, loop)
-
-
-def _inside(node: ast.AST) -> Iterable[ast.AST]:
-    """Yields the parts that a function repeats. Decorators and defaults are not among them."""
-    if isinstance(node, ast.Lambda):
-        return [node.body]
-    return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
-
-
-def _name(function: Function) -> str:
-    return "<lambda>" if isinstance(function, ast.Lambda) else function.name
 
 
 def _repeats(loop: ast.AST, line: int) -> bool:
     """Returns whether a loop repeats a line. A loop computes its iterable only once."""
-    once = [loop.iter] if isinstance(loop, ast.For) else []
-    once += loop.orelse if isinstance(loop, ast.For | ast.While) else []
-    return not any(_holds(part, line) for part in once) or (isinstance(loop, ast.For) and _is_on(loop.body, line))
-
-
-def _is_on(body: list[ast.stmt], line: int) -> bool:
-    return any(_holds(part, line) for part in body)
+    if not isinstance(loop, ast.For | ast.While):
+        return True
+    once = [*loop.orelse, *([loop.iter] if isinstance(loop, ast.For) else [])]
+    return any(_holds(part, line) for part in loop.body) or not any(_holds(part, line) for part in once)
 
 
 def _holds(node: ast.AST, line: int) -> bool:

@@ -89,19 +89,13 @@ def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemo
     for reading in readings:
         for line, size in (reading or {}).items():
             most[line] = max(most[line], size)
-    kept = [line for line, _ in most.most_common(MOST_LINES)]
-    columns = [
-        LineMemory(line, tuple(None if reading is None else reading.get(line, 0) for reading in readings))
-        for line in kept
-    ]
-    if len(most) > len(kept):
-        listed = set(kept)
-        rest = tuple(
-            None if reading is None else sum(size for line, size in reading.items() if line not in listed)
-            for reading in readings
-        )
-        columns.append(LineMemory(OTHERS, rest))
-    return tuple(columns)
+    kept = {line: (line,) for line, _ in most.most_common(MOST_LINES)}
+    if rest := tuple(line for line in most if line not in kept):
+        kept[OTHERS] = rest
+    return tuple(
+        LineMemory(name, tuple(None if each is None else sum(each.get(line, 0) for line in lines) for each in readings))
+        for name, lines in kept.items()
+    )
 
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
@@ -233,7 +227,9 @@ class Sampler:
         sizes: dict[_Key, int] = {}
         for device in self._devices:
             sizes["live_arrays", device_name(device)] = arrays[device_name(device)]
-            stats = _stats(device)
+            stats: dict[str, int] = {}  # empty on CPU
+            with contextlib.suppress(Exception):  # UNIMPLEMENTED, in whatever type this JAX has for it: not known
+                stats = device.memory_stats() or {}
             sizes |= {(kind, device_name(device)): stats[name] for kind, name in _STATS.items() if name in stats}
         sizes["resident", ""] = self._process.memory_info().rss
         return sizes
@@ -241,15 +237,10 @@ class Sampler:
     def _timeline(self) -> Timeline:
         keys = dict.fromkeys(key for sizes in self._sizes for key in sizes)
         columns = (Column(*key, tuple(sizes.get(key) for sizes in self._sizes)) for key in keys)
-        lines = read_lines(self._profiles)
+        lines: tuple[LineMemory, ...] = ()
+        with contextlib.suppress(FormatError):  # this JAX writes them in another way
+            lines = line_columns([None if profile is None else bytes_by_line(profile) for profile in self._profiles])
         return Timeline(tuple(self._times_s), tuple(self._reading_s), tuple(columns), self._failure, lines)
-
-
-def read_lines(profiles: Sequence[bytes | None]) -> tuple[LineMemory, ...]:
-    """Empty where one of them cannot be read: then this JAX writes them in another way."""
-    with contextlib.suppress(FormatError):
-        return line_columns([None if profile is None else bytes_by_line(profile) for profile in profiles])
-    return ()
 
 
 @contextlib.contextmanager
@@ -278,11 +269,3 @@ def live_bytes_by_device() -> Counter[str]:
 
 def device_name(device: Any) -> str:
     return f"{device.platform}:{device.id}"
-
-
-def _stats(device: Any) -> dict[str, int]:
-    """Returns the allocator's statistics. They are empty on CPU, and if the backend has no statistics."""
-    try:
-        return device.memory_stats() or {}
-    except Exception:  # UNIMPLEMENTED, in whatever type this JAX has for it: not known, and said in the table
-        return {}

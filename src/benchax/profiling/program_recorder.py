@@ -394,7 +394,7 @@ class Recorder:
             self.found.remarks.append(timeline.incomplete)
         try:
             files.write_timeline(run, timeline)
-            files.write_memory(run, jax.profiler.device_memory_profile())
+            (run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
         except Exception as error:
             self.found.remarks.append(f"the memory profile could not be taken: {error}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 from time import perf_counter_ns
 
@@ -24,7 +25,6 @@ from benchax.profiling.host_thread import collect_compile_marks, read_host_threa
 from benchax.profiling.operations import KEEP, TPU_RUNS, Operations, operations
 from benchax.profiling.runs import PS, on_busiest_device, runs_by_device
 from benchax.profiling.step_bounds import find_steps
-from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS
 from benchax.results.profile import Run
 
@@ -249,29 +249,17 @@ def read_run_numbers(xspace: bytes, program: str) -> RunNumbers | None:
     """Returns the run numbers of one program in a trace, or None if it did not run.
 
     Raises:
-        NotMeasured: they are not consecutive, or several programs have that name.
+        NotMeasured: they are not consecutive, as if several programs had that name.
     """
     space = read(xspace, KEEP)
-    found = operations(space, {}, TPU_RUNS)
-    names = np.array([found.word(code) for code in range(-1, len(found.texts))]) == program
-    chosen = np.flatnonzero(names[found.module + 1] & found.has_run) if len(found) else np.zeros(0, np.int64)
-    if not len(chosen):
+    runs = on_busiest_device(runs_by_device(space, operations(space, {}, TPU_RUNS), {}))
+    mine = sorted((run for run in runs if run.module == program), key=lambda run: run.run_id)
+    if not mine:
         return None
-    if len(np.unique(found.program[chosen])) > 1:
-        raise NotMeasured(f"there are several programs {program}, each with numbers of its own")
-    numbers, begin_ps = _begins(found, chosen)
-    if (np.diff(numbers) != 1).any():
+    if any(later.run_id != run.run_id + 1 for run, later in pairwise(mine)):
         raise NotMeasured(f"the runs of {program} are not numbered in a row by jax {jax.__version__}")
-    zero_ns = _zero_ns(space)
-    return RunNumbers(int(numbers[0]), zero_ns + begin_ps[0] / 1e3, int(numbers[-1]), zero_ns + begin_ps[-1] / 1e3)
-
-
-def _begins(found: Operations, chosen: Ints) -> tuple[Ints, Ints]:
-    """(numbers of runs, when each began), in the order of the numbers."""
-    numbers, which = np.unique(found.run[chosen], return_inverse=True)
-    begin = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(begin, which, found.start_ps[chosen])
-    return numbers, begin
+    zero_ns, first, last = _zero_ns(space), mine[0], mine[-1]
+    return RunNumbers(first.run_id, zero_ns + first.start_s * 1e9, last.run_id, zero_ns + last.start_s * 1e9)
 
 
 def _zero_ns(space: Space) -> float:

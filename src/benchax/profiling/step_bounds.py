@@ -27,7 +27,7 @@ from benchax.profiling.marks import program_name
 from benchax.profiling.runs import PS, on_busiest_device
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, once_a_round
-from benchax.results.profile import Run
+from benchax.results.profile import Run, Step
 from benchax.results.steps import ProgramsPerStep, StepMark
 
 LAST, LAST_CALLS = 0.2, 1.5
@@ -57,10 +57,12 @@ class StepBounds:
 
 def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBounds:
     """Returns the steps; `mark` is "none" if nothing repeats."""
-    marked = _of_annotations(space)
-    if marked is not None:
-        name, begin = marked
-        return StepBounds("annotation", name, begin, _programs(host, begin))
+    marked = read_annotations(space)
+    # The name with most steps: a program may mark its evaluation as well.
+    for name, count in Counter(step.name for step in marked).most_common(1):
+        if count >= LEAST_CALLS:
+            begin = np.array([round(step.start_s * PS) for step in marked if step.name == name], np.int64)
+            return StepBounds("annotation", name, begin, _programs(host, begin))
     found = islice(chain(_of_calls(host, runs), _of_runs(runs)), MOST_TRIED)
     name, begin = next((one for one in found if _do_the_same(one[1], runs)), ("", np.zeros(0, np.int64)))
     if not name:
@@ -88,18 +90,16 @@ def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
     return same >= SAME_INSIDE * float(worked[inside].sum()) and same >= SAME_IN_ALL * float(worked.sum())
 
 
-def _of_annotations(space: Space) -> tuple[str, Ints] | None:
-    """The name with most steps: a program may mark its evaluation as well."""
-    found: dict[str, list[Ints]] = {}
+def read_annotations(space: Space) -> list[Step]:
+    """Returns the steps that the program marked with `jax.profiler.StepTraceAnnotation`, in order."""
+    found: list[Step] = []
     for line in space.host_lines:
-        _, has_number = line.number("step_num")
+        number, has_number = line.number("step_num")
         _, is_root = line.number("_r")
-        for i in np.unique(line.name_id[has_number & is_root]).tolist():
-            chosen = has_number & is_root & (line.name_id == i)
-            found.setdefault(line.names.get(i, ""), []).append(line.start_ps[chosen])
-    begins = {name: np.sort(np.concatenate(parts)) for name, parts in found.items()}
-    name = max(begins, key=lambda one: len(begins[one]), default=None)
-    return (name, begins[name]) if name is not None and len(begins[name]) >= LEAST_CALLS else None
+        for i in np.flatnonzero(has_number & is_root).tolist():
+            name = line.names.get(int(line.name_id[i]), "")
+            found.append(Step(name, int(number[i]), int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS))
+    return sorted(found, key=lambda step: step.start_s)
 
 
 def _of_calls(host: HostThread, runs: Sequence[Run]) -> Iterator[tuple[str, Ints]]:

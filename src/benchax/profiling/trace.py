@@ -8,10 +8,13 @@ what to do.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +26,17 @@ from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import Space, read
 from benchax.profiling.marks import machine_of
-from benchax.profiling.operation_work import work_of_calls
 from benchax.profiling.operations import KEEP, Operations, module_of, operations
 from benchax.profiling.runs import PS, runs_by_device
 from benchax.profiling.spans import group_rows, self_times, unite
+from benchax.profiling.step_bounds import read_annotations
 from benchax.profiling.step_split import split
+from benchax.program import hlo_module
+from benchax.program.counts import Adder, is_opaque
+from benchax.program.instruction_work import Work
+from benchax.program.trip_counts import find_loops
 from benchax.program.work_by_line import scope_of
-from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost, Step
+from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost
 from benchax.units import plural
 
 # Remarks for readers of a trace: why it has no operations, which events are missing, and what the numbers leave out.
@@ -187,7 +194,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         ops=ops,
         devices=devices,
         runs=runs,
-        steps=steps(space),
+        steps=tuple(read_annotations(space)),
         split=split(space, found, runs, _sources(found, known)),
         passes=passes,
         compile_s=compile_s,
@@ -312,19 +319,6 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
     return Device(found.devices[index], busy.length / PS, (span - busy.length) / PS, gaps, *exchanged)
 
 
-def steps(space: Space) -> tuple[Step, ...]:
-    """Marked by `jax.profiler.StepTraceAnnotation`, in order."""
-    found: list[Step] = []
-    for line in space.host_lines:
-        number, has_number = line.number("step_num")
-        _, is_root = line.number("_r")
-        for i in np.flatnonzero(has_number & is_root).tolist():
-            name = line.names.get(int(line.name_id[i]), "")
-            start, length = int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS
-            found.append(Step(name, int(number[i]), start, length))
-    return tuple(sorted(found, key=lambda step: step.start_s))
-
-
 def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
     """Returns (seconds inside the compiler, its passes with most self time first), or (None, ()) if nothing was
     compiled.
@@ -388,3 +382,50 @@ def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> Recor
     if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
         return None
     return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)
+
+
+# The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.
+#
+# The counts use the text of the optimised program, as everywhere in benchax (`program/counts.py`). If the trace shows
+# the operations inside a loop, the loop itself has no work. Its operations count call by call, so no trip count has to
+# be known.
+
+_HOMES = ("jaxlib._hlo", "jaxlib.xla_extension")
+"""Where jaxlib has had HloModule: since 0.9 or so, and until 0.6 (tried: 0.10.2)."""
+_OUTER = ("while", "conditional", "call")
+
+
+def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Work]:
+    """Name of an operation → the work of one call; only of those whose work is known.
+
+    Args:
+        seen: names of the operations of this program that the trace has.
+    """
+    text = _text_of(module.proto)
+    if text is None:
+        return {}
+    parsed = hlo_module.parse(text)
+    loops = find_loops(parsed)
+    found: dict[str, Work] = {}
+    names = set(seen)
+    for computation in parsed.computations.values():
+        for each in computation.instructions:
+            if each.name not in names or is_opaque(each):
+                continue
+            if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & names:
+                found[each.name] = Work()
+                continue
+            adder = Adder(parsed, loops)  # one for each, for its restrictions
+            work = adder.instruction(computation, each, is_fused=False)
+            if not adder.restrictions:
+                found[each.name] = work
+    return found
+
+
+def _text_of(proto: bytes) -> str | None:
+    """A HloModuleProto as XLA prints it; None where this jaxlib has another way to it, or cannot read it."""
+    for home in _HOMES:
+        with contextlib.suppress(Exception):  # private: harmless, since what is not known is not shown
+            reader: Any = importlib.import_module(home)
+            return reader.HloModule.from_serialized_hlo_module_proto(proto).to_string()
+    return None
