@@ -8,12 +8,13 @@ then correct this as far as they can. benchax ignores the names that a program g
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchax.profiling.events import Space, TraceLine
-from benchax.profiling.marks import ENDED, PS_PER_US, SAMPLE, SampledFrame, decode, read_compile_marks
+from benchax.profiling.marks import ENDED, PS_PER_US, SAMPLE, CompileMark, SampledFrame, decode
 from benchax.profiling.spans import Coverage, unite
 from benchax.protobuf import Ints
 
@@ -50,19 +51,6 @@ class StackSamples:
     @property
     def cost_share(self) -> float | None:
         return self.used_us / self.wall_us if self.used_us is not None and self.wall_us else None
-
-
-@dataclass(frozen=True, eq=False)
-class CompileMarks:
-    """The tracing, lowering and compiling that JAX reported."""
-
-    start_ps: Ints
-    end_ps: Ints
-    """The ends of those in the recording."""
-    stack_of: dict[str, tuple[SampledFrame, ...]]
-    """The name of a program → the stack on which it was compiled last."""
-    before_us: int | None
-    """Microseconds of those before the recording. None: the trace does not say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +106,7 @@ def _cost(line: TraceLine) -> tuple[int | None, int | None]:
     return int(used[ends[-1]]), int(wall[ends[-1]])
 
 
-def collect_compile_marks(space: Space) -> CompileMarks:
-    """Sorts the marks of what JAX traced, lowered and compiled."""
-    marks = list(read_compile_marks(space))
-    inside = [mark for mark in marks if not mark.is_before]
-    starts = np.array([mark.end_ps - mark.elapsed_us * PS_PER_US for mark in inside], np.int64)
-    ends = np.array([mark.end_ps for mark in inside], np.int64)
-    before_us = sum(mark.elapsed_us for mark in marks if mark.is_before) if marks else None
-    return CompileMarks(starts, ends, {mark.program: mark.stack for mark in marks if mark.kind == "compile"}, before_us)
-
-
-def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
+def read_host_thread(space: Space, marks: Sequence[CompileMark]) -> HostThread:
     """Returns the thread with the most calls, or a thread without calls if there were no calls."""
     lines = space.host_lines
     none = np.zeros(0, np.int64)
@@ -186,10 +164,13 @@ def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints
     )
 
 
-def _compiling(line: TraceLine, marks: CompileMarks, start: Ints, end: Ints) -> Coverage:
+def _compiling(line: TraceLine, marks: Sequence[CompileMark], start: Ints, end: Ints) -> Coverage:
     """Counts a call that compiles as compiling from its beginning to its end, because tracing has no separate event."""
     begins, ends = _chosen(line, _COMPILES)
-    begins, ends = np.concatenate([begins, marks.start_ps]), np.concatenate([ends, marks.end_ps])
+    inside = [mark for mark in marks if not mark.is_before]
+    ends = np.concatenate([ends, np.array([mark.end_ps for mark in inside], np.int64)])
+    begun = np.array([mark.end_ps - mark.elapsed_us * PS_PER_US for mark in inside], np.int64)
+    begins = np.concatenate([begins, begun])
     middle = (begins + ends) // 2
     at = np.searchsorted(start, middle, side="right") - 1
     is_inside = (at >= 0) & (middle < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(middle), np.bool_)

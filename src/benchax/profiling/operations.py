@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from benchax.profiling.compiled_modules import CompiledModule
 from benchax.profiling.events import HOST, Plane, Space, TraceLine
-from benchax.profiling.spans import CallColumns, nest
+from benchax.profiling.spans import number_rows, self_times, self_times_by_program
 from benchax.protobuf import Ints
 
 KEEP = (
@@ -90,10 +90,21 @@ class Operations:
     @cached_property
     def _nested(self) -> tuple[Ints, Ints]:
         # Takes longer than all else here, and whoever asks for runs only does not need it.
+        own, depth = self.end_ps - self.start_ps, np.zeros(len(self), np.int64)
+        is_known = np.isin(self.program, list(self.insides))
         run = np.where(self.has_run, self.run, 0)
-        thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
-        calls = CallColumns(thread, self.device, self.program, run, self.name, self.start_ps, self.end_ps)
-        return nest(calls, self.insides)
+        by_program = number_rows(self.device, self.program, run)
+        by_thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
+        for chosen, group in ((is_known, by_program), (~is_known, by_thread)):
+            # Stable: what is sorted by start stays so within each group.
+            at = np.flatnonzero(chosen)[np.argsort(group[chosen], kind="stable")]
+            columns = group[at].tolist(), self.start_ps[at].tolist(), self.end_ps[at].tolist()
+            if chosen is not is_known:
+                own[at], depth[at] = self_times(*columns)
+            elif len(at):
+                names, programs = self.name[at].tolist(), self.program[at].tolist()
+                own[at], depth[at] = self_times_by_program(*columns, names, programs, self.insides)
+        return own, depth
 
 
 def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str = TPU_OPERATIONS) -> Operations:

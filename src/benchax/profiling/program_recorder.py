@@ -61,8 +61,6 @@ class ProgramRequest:
     """After the import of jax."""
     duration_s: float = 5.0
     """After the beginning and after each compilation."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """As `session` takes them."""
     keeps_memory: bool = False
     """In addition to the trace, the recorder reads memory during the recording, and the live values on the device at
     its end."""
@@ -98,7 +96,6 @@ class Recorded:
     why_no_pace: str = ""
     is_full: bool = False
     """The recording was ended before its time, for it held many events, and enough steps or as many as can be read."""
-    platform: str | None = None
     remarks: list[str] = field(default_factory=list)
 
 
@@ -216,11 +213,10 @@ class Recorder:
     def _start(self) -> None:
         folder = Path(self.wish.folder)
         findings = preflight.check(folder)
-        self.found.platform = jax.default_backend()
         self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
         if any(remark.severity == "error" for remark in findings):
             return
-        manager = session(self.wish.options, folder=folder)
+        manager = session(folder=folder)
         self.recording = (manager, self._enter(manager))
         mark_machine()
         self.found.attempts += 1

@@ -130,43 +130,6 @@ def unite_all(*parts: Coverage) -> Coverage:
 # ---- what runs inside what ---------------------------------------------------------------------------------------
 
 
-class CallColumns(NamedTuple):
-    """Columns of one length, sorted by device, start, and end backwards."""
-
-    thread: Ints
-    device: Ints
-    program: Ints
-    run: Ints
-    name: Ints
-    start: Ints
-    end: Ints
-
-
-def nest(calls: CallColumns, insides: Mapping[int, Mapping[int, frozenset[int]]]) -> tuple[Ints, Ints]:
-    """(self time, depth) of each call.
-
-    Args:
-        calls: the calls.
-        insides: program → operation → operations inside it; the programs that are known.
-    """
-    own, depth = calls.end - calls.start, np.zeros(len(calls.name), np.int64)
-    is_known = np.isin(calls.program, list(insides))
-    for chosen, method in ((is_known, _by_program), (~is_known, _by_thread)):
-        # Stable: what is sorted by start stays so within each group.
-        group = calls.thread if method is _by_thread else number_rows(calls.device, calls.program, calls.run)
-        at = np.flatnonzero(chosen)
-        at = at[np.argsort(group[at], kind="stable")]
-        if len(at):
-            own[at], depth[at] = method(CallColumns(*(column[at] for column in calls)), group[at], insides)
-    return own, depth
-
-
-def _by_thread(
-    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
-) -> tuple[list[int], list[int]]:
-    return self_times(group.tolist(), calls.start.tolist(), calls.end.tolist())
-
-
 def self_times(group: list[int], start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
     """(self time, depth) of intervals that are sorted by group, start, and end backwards.
 
@@ -199,17 +162,25 @@ class _Loop(NamedTuple):
     inside: frozenset[int]
 
 
-def _by_program(
-    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+def self_times_by_program(
+    group: list[int],
+    start: list[int],
+    end: list[int],
+    names: list[int],
+    programs: list[int],
+    insides: Mapping[int, Mapping[int, frozenset[int]]],
 ) -> tuple[list[int], list[int]]:
-    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once."""
-    start, end, names, programs = (column.tolist() for column in (calls.start, calls.end, calls.name, calls.program))
+    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once.
+
+    Args:
+        insides: program → operation → operations inside it.
+    """
     own = [b - a for a, b in zip(start, end, strict=True)]
     depth = [0] * len(own)
     covered: dict[int, int] = {}
     loops: list[_Loop] = []
     current: int | None = None
-    for i, (g, a, b) in enumerate(zip(group.tolist(), start, end, strict=True)):
+    for i, (g, a, b) in enumerate(zip(group, start, end, strict=True)):
         if g != current:
             current, loops = g, []
         loops = [loop for loop in loops if loop.end > a]

@@ -21,7 +21,8 @@ import psutil
 from benchax.errors import NotMeasured
 from benchax.profiling.compiled_modules import programs
 from benchax.profiling.events import Space, read
-from benchax.profiling.host_thread import collect_compile_marks, read_host_thread
+from benchax.profiling.host_thread import read_host_thread
+from benchax.profiling.marks import read_compile_marks
 from benchax.profiling.operations import KEEP, TPU_RUNS, Operations, operations
 from benchax.profiling.runs import PS, on_busiest_device, runs_by_device
 from benchax.profiling.step_bounds import find_steps
@@ -73,7 +74,7 @@ def look(xspace: bytes) -> SeenSteps:
         return SeenSteps(0, None, space.n_events)
     runs = runs_by_device(space, found, known)
     in_all_s = _worked_s(found, runs)
-    begin = find_steps(space, read_host_thread(space, collect_compile_marks(space)), runs).begin_ps
+    begin = find_steps(space, read_host_thread(space, list(read_compile_marks(space))), runs).begin_ps
     if not len(begin):
         return SeenSteps(0, None, space.n_events, in_all_s=in_all_s)
     length = float(np.median(np.diff(begin)))

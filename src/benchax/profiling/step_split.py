@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 
@@ -23,15 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.profiling.events import Space
-from benchax.profiling.host_thread import (
-    CompileMarks,
-    HostThread,
-    StackSamples,
-    collect_compile_marks,
-    read_host_thread,
-    read_samples,
-)
-from benchax.profiling.marks import SampledFrame, program_name, user_line
+from benchax.profiling.host_thread import HostThread, StackSamples, read_host_thread, read_samples
+from benchax.profiling.marks import SampledFrame, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import Operations
 from benchax.profiling.runs import PS
 from benchax.profiling.spans import Coverage, unite, unite_all
@@ -40,6 +33,8 @@ from benchax.protobuf import Ints
 from benchax.results.profile import Run
 from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
 
+StackOf = Mapping[str, tuple[SampledFrame, ...]]
+"""The name of a program → the stack on which it was compiled last."""
 LAYERS: tuple[PartKind, ...] = ("device", "compile", "transfer", "dispatch")
 """Topmost first."""
 LEAST_STEPS = 3
@@ -57,7 +52,8 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         runs: of all programs.
         sources: the line of the program of each operation, empty where it has none; none at all: not known.
     """
-    marks = collect_compile_marks(space)
+    marks = list(read_compile_marks(space))
+    stack_of = {mark.program: mark.stack for mark in marks if mark.kind == "compile" and mark.stack}
     host, samples = read_host_thread(space, marks), read_samples(space)
     if not len(operations) and len(samples.time_ps) < LEAST_SAMPLES:
         return None
@@ -65,7 +61,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
     layers = stack_layers(operations, host)
     begin, end, warm_up = _steady(bounds, layers, operations, host, samples)
     lengths = layers.lengths(begin, end)
-    anchor = marks.stack_of.get(bounds.name, ())
+    anchor = stack_of.get(bounds.name, ())
     seen = sample_python(samples, layers, host, begin, end, anchor, busy_in_python(samples, lengths, begin, end))
     # Who waits for a program, or a transfer, that was asked for and has not begun waits for JAX's threads.
     is_queued = host.queued.holds(samples.time_ps).tolist()
@@ -75,7 +71,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         for kind, queued, late in zip(seen.kinds, is_queued, is_pending, strict=bool(seen.kinds))
     ]
     seen = replace(seen, kinds=told)
-    parts = _parts(lengths, layers, samples, seen, begin, end, host, marks)
+    parts = _parts(lengths, layers, samples, seen, begin, end, host, stack_of)
     hottest, share = _hottest(operations, sources, begin, end)
     return StepSplit(
         mark=bounds.mark,
@@ -87,7 +83,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         warm_up=warm_up,
         slowest=_slowest(warm_up, begin, end, layers, lengths, samples, host),
         programs=bounds.programs,
-        first_compile_s=None if marks.before_us is None else marks.before_us / 1e6,
+        first_compile_s=sum(mark.elapsed_us for mark in marks if mark.is_before) / 1e6 if marks else None,
         compiling_steps=int((lengths[LAYERS.index("compile")] > 0).sum()) if bounds.mark != "none" else 0,
         samples=int(((samples.time_ps >= begin[0]) & (samples.time_ps < end[-1])).sum()),
         sampler_share=samples.cost_share,
@@ -178,7 +174,7 @@ def _parts(
     begin: Ints,
     end: Ints,
     host: HostThread,
-    marks: CompileMarks,
+    stack_of: StackOf,
 ) -> tuple[StepPart, ...]:
     count, whole = len(begin), float((end - begin).sum())
     sums: dict[PartKind, float] = {kind: float(lengths[i].sum()) for i, kind in enumerate(LAYERS)}
@@ -196,7 +192,7 @@ def _parts(
         if kind not in LAYERS:
             lines[kind] = list_lines(samples, chosen, seen, seen.weight_ps, spent / whole)
     sums["unseen"] += seen.unseen_ps
-    if sums["compile"] and (compiled := _compiled_at(host, marks, begin, end, sums["compile"] / whole)):
+    if sums["compile"] and (compiled := _compiled_at(host, stack_of, begin, end, sums["compile"] / whole)):
         lines["compile"] = compiled
     found = [
         StepPart(kind, spent / count / PS, spent / whole, lines.get(kind, ())) for kind, spent in sums.items() if spent
@@ -204,7 +200,7 @@ def _parts(
     return tuple(sorted(found, key=lambda part: -part.share))
 
 
-def _compiled_at(host: HostThread, marks: CompileMarks, begin: Ints, end: Ints, share: float) -> tuple[PartLine, ...]:
+def _compiled_at(host: HostThread, stack_of: StackOf, begin: Ints, end: Ints, share: float) -> tuple[PartLine, ...]:
     """Where the functions are called that were compiled again."""
     spent = Counter[str]()
     for name, start, stop in zip(host.call_name.tolist(), host.call_start, host.call_end, strict=True):
@@ -213,7 +209,7 @@ def _compiled_at(host: HostThread, marks: CompileMarks, begin: Ints, end: Ints, 
     whole = sum(spent.values())
     found: list[PartLine] = []
     for name, amount in spent.most_common(MOST_LINES):
-        own = next((frame for frame in marks.stack_of.get(name, ()) if frame.owner == "user"), None)
+        own = next((frame for frame in stack_of.get(name, ()) if frame.owner == "user"), None)
         if own is not None:
             found.append(PartLine(own.place, own.function, share * amount / whole, name))
     return tuple(found)
