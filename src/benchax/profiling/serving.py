@@ -57,7 +57,7 @@ def serve(port: int = 0) -> ProfileServer:
     return server
 
 
-class ProfileServer:
+class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
     """Listens from the beginning; records once `is_ready` says that there is a backend."""
 
     def __init__(self, port: int) -> None:
@@ -77,9 +77,6 @@ class ProfileServer:
         os.register_at_fork(after_in_child=self._listener.close)
         self._thread = threading.Thread(target=self._accept, name="benchax-server", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> ProfileServer:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

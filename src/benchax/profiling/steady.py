@@ -7,7 +7,6 @@ or was no longer being called at the end.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,7 +24,7 @@ from benchax.profiling.host_thread import read_host_thread
 from benchax.profiling.marks import read_compile_marks
 from benchax.profiling.operations import KEEP, TPU_RUNS, Operations, operations
 from benchax.profiling.runs import PS, on_busiest_device, runs_by_device
-from benchax.profiling.step_bounds import find_steps
+from benchax.profiling.step_bounds import busiest_programs, find_steps
 from benchax.repeating import LEAST_CALLS
 from benchax.results.profile import Run
 
@@ -85,7 +84,7 @@ def look(xspace: bytes) -> SeenSteps:
     worked_s = _worked_s(found, runs, int(begin[0]))
     seen = SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events, worked_s, in_all_s)
     steps = begin[1:] if len(begin) > LEAST_CALLS else begin
-    program, often = _most_run(runs, int(steps[0]), int(steps[-1]))
+    program, often = (busiest_programs(runs, steps[0], steps[-1]) or [("", 0)])[0]
     events = space.count_events(int(steps[0]), int(steps[-1]))
     return replace(
         seen,
@@ -100,17 +99,6 @@ def _worked_s(found: Operations, runs: Sequence[Run], since_ps: int = 0) -> floa
     if runs:
         return sum(run.device_s for run in on_busiest_device(runs) if run.start_s * PS >= since_ps)
     return float((found.end_ps - found.start_ps)[found.start_ps >= since_ps].sum()) / PS
-
-
-def _most_run(runs: Sequence[Run], begin_ps: int, end_ps: int) -> tuple[str, int]:
-    """(the program that this device was busy with most, how often it was run)"""
-    spent, count = Counter[str](), Counter[str]()
-    for run in on_busiest_device(runs):
-        if begin_ps <= run.start_s * PS < end_ps:
-            spent[run.module] += int(run.device_s * PS)
-            count[run.module] += 1
-    name = max(spent, key=lambda one: spent[one], default="")
-    return name, count[name]
 
 
 def next_duration(seen: SeenSteps, recorded_s: float, in_all_s: float, least_steps: int) -> float | None:

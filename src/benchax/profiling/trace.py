@@ -82,7 +82,7 @@ def of(
     if space.n_events >= VIEWER_EVENTS:
         text = f"{space.n_events} events: this table counts all of them, but the files for Perfetto hold about "
         yield Remark("viewer-cut", "warning", f"{text}{VIEWER_EVENTS}, as JAX cuts them there")
-    if len(found) and _is_of_tpu(found):
+    if any(device.startswith("tpu") for device in found.devices):
         text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
         yield Remark("unverified", "warning", text)
 
@@ -120,10 +120,6 @@ def _has_accelerator(space: Space) -> bool:
     metadata = space.plane("/host:metadata")
     words = metadata.words if metadata else {}
     return any(name.endswith("_version") and name.split("_")[0] in ("cuda", "gpu", "rocm", "tpu") for name in words)
-
-
-def _is_of_tpu(found: Operations) -> bool:
-    return any(found.devices[int(i)].startswith("tpu") for i in np.unique(found.device))
 
 
 # Collects the longest calls of a trace by device and thread, for a timeline.
