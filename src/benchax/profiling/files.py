@@ -90,12 +90,13 @@ def move_run(run: Path, folder: Path) -> Path:
     """
     runs = folder / "plugins" / "profile"
     runs.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
-        place = runs / (run.name if number == 1 else f"{run.name}_{number}")
+    place = runs / run.name
+    for number in itertools.count(2):
         # Not `rename` at once: that takes an empty folder for free, so two processes might share it.
         with contextlib.suppress(FileExistsError):
             place.mkdir()
             break
+        place = runs / f"{run.name}_{number}"
     for file in sorted(run.iterdir()):  # one by one, since the folder is there already
         shutil.move(file, place / file.name)
     return place
@@ -176,8 +177,8 @@ def read_timeline(file: Path) -> Timeline:
                 lines.append(LineMemory(place, sizes))
             else:
                 made.append(Column(kinds[name], place, sizes))
-        times = [tuple(map(float, column)) for column in columns[:2]]
-        return Timeline(*times, tuple(made), lines=tuple(lines))
+        times_s, reading_s = (tuple(map(float, column)) for column in columns[:2])
+        return Timeline(times_s, reading_s, tuple(made), lines=tuple(lines))
     except (ValueError, KeyError, IndexError, csv.Error) as error:
         raise FormatError(f"{str(file)!r} cannot be read as readings of memory: {error}") from error
 

@@ -89,7 +89,7 @@ def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemo
     for reading in readings:
         for line, size in (reading or {}).items():
             most[line] = max(most[line], size)
-    kept = {line: (line,) for line, _ in most.most_common(MOST_LINES)}
+    kept: dict[str, tuple[str, ...]] = {line: (line,) for line, _ in most.most_common(MOST_LINES)}
     if rest := tuple(line for line in most if line not in kept):
         kept[OTHERS] = rest
     return tuple(

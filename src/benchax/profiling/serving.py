@@ -66,7 +66,7 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
         """How many were made and sent."""
         self._pid = os.getpid()
         self._listener = _listening(port)
-        self.port: int = self._listener.address[1]
+        self.port = int(self._listener.address[1])
         self._key = secrets.token_bytes(32)
         self._key_file = key_file(self.port)
         self._keep_key()
