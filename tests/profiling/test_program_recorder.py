@@ -215,7 +215,14 @@ steady.FIRST_GROWTH = steady.MOST_GROWTH = -(1 << 40)
 
 
 def test_a_recording_that_is_full_ends_before_its_time(profile) -> None:
-    found = only(profile("until(traces)", f"{FULL}steady.MOST_EVENTS = 100\n{BEGIN}", duration_s=20.0, least_steps=5))
+    found = only(
+        profile(
+            "until(traces)",
+            f"{FULL}steady.MOST_EVENTS, steady.FIRST_EVENTS = 100, 0\n{BEGIN}",
+            duration_s=20.0,
+            least_steps=5,
+        )
+    )
 
     assert (found["attempts"], found["is_full"], found["stopped_by"]) == (1, True, "duration")
     assert found["recorded_s"] < 15

@@ -135,7 +135,7 @@ class RecordingGrowth:
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._before = self._growth = self._steadily = 0
-        self._limit = FIRST_GROWTH
+        self._limit: int | None = None
 
     def begin(self) -> None:
         """A recording begins; or JAX has compiled something, and what a compiler takes are no events."""
@@ -147,7 +147,7 @@ class RecordingGrowth:
         earlier, self._growth = self._growth, self._process.memory_info().rss - self._before
         self._steadily = self._steadily + 1 if self._growth - earlier >= LEAST_GROWTH else 0
         is_large = self._growth >= MOST_GROWTH or self._steadily >= STEADILY
-        return is_large and self._growth >= self._limit
+        return is_large and self._growth >= (FIRST_GROWTH if self._limit is None else self._limit)
 
     def is_of_events(self, n_events: int) -> bool:
         """Was it, in a recording that was ended for it? How far the next one may grow depends on it."""
