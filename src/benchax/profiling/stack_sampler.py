@@ -1,6 +1,6 @@
 """Writes the current Python line of the user's thread into the trace, every few milliseconds.
 
-`paced_sampler.py` reads its stack, and this module leaves an event whose name is the stack (`marks.py`). The
+`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`marks.py`). The
 event's stats hold the thread's processor time since the last sample, and the delay of the sample.
 """
 
