@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from pytest_jax_bench import forks, marks
+from pytest_jax_bench import marks
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.settings import PluginSettings, settings_of
 
@@ -56,22 +57,29 @@ class BenchContext:
 
 
 def from_request(request: pytest.FixtureRequest) -> BenchContext:
-    """Raises `UsageError` in a fork in which JAX cannot work."""
+    """Raises `UsageError` for the request of anything but a test, and in a fork in which JAX cannot work."""
     from pytest_jax_bench import stash  # which needs pytest; the rest works without
 
-    forks.refuse_broken_fork()
     item, config = request.node, request.config
     if not hasattr(item, "runtest"):
         raise UsageError(
             f"JaxBench got the request of a fixture with the scope {request.scope!r}, which belongs to no test",
             "the request of one test: a fixture with the scope 'function', or the fixture jax_bench",
         )
+    if os.getpid() != config.stash[stash.PROCESS] and config.stash[stash.STARTED]:
+        raise UsageError(
+            "JAX had started before this test was forked, and no computation would end here",
+            "a test that asks for request, jax_bench or benchmark itself, which runs without the fork then",
+            "or no arrays and no computations when test files are imported",
+        )
     settings = settings_of(config)
     params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
     name = item.nodeid.removesuffix(item.name) + getattr(item, "originalname", item.name)
+    attempt = getattr(item, "execution_count", 1)
     is_worker = hasattr(config, "workerinput")
     return BenchContext(
-        session=config.stash[stash.SESSION],
+        # Each attempt of a test that pytest-rerunfailures runs again is a run.
+        session=config.stash[stash.SESSION] + (f"-{attempt}" if attempt > 1 else ""),
         nodeid=item.nodeid,
         # Of the items of other plugins: an id need not end in the name, and then nothing can be cut off it.
         name=name if item.nodeid.endswith(item.name) else item.nodeid,
@@ -94,8 +102,9 @@ def hold_open(config: pytest.Config, place: str) -> None:
     from pytest_jax_bench import stash
 
     held = config.stash.setdefault(stash.HELD, set())
-    # What a fork inherits of SQLite it may not use.
-    if place not in held and not config.getoption("forked", False):
+    # What a fork inherits of SQLite it may not use, and only the thread that opened it may close it.
+    is_ending_here = threading.current_thread() is threading.main_thread()
+    if place not in held and is_ending_here and not config.getoption("forked", False):
         held.add(place)
         stack = contextlib.ExitStack()
         config.add_cleanup(stack.close)

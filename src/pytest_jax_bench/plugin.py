@@ -7,21 +7,25 @@ process, from a fork, and from a worker of xdist. The summary reads no file agai
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_jax_bench import load, options
-from pytest_jax_bench.stash import MARKED, MEASURED, SESSION, VALUES
+from pytest_jax_bench.stash import MARKED, MEASURED, PROCESS, SESSION, STARTED, VALUES
 
 if TYPE_CHECKING:
     from pytest_jax_bench.fixture import Factory
 
 ATTRIBUTE = "ptjb"
 """The attribute of a report that holds the records as JSON."""
+UNFORKED = "unforked"
+"""The code of a measurement without the fork that was asked for."""
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
@@ -84,11 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # With xdist all workers are one session, the controller's.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
     config.stash[MARKED] = {}
+    config.stash[PROCESS] = os.getpid()
     config.pluginmanager.register(SessionReporter(config), "ptjb-reporter")
-    if config.getoption("forked", False):
-        from pytest_jax_bench import forks
-
-        forks.watch()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -147,16 +148,30 @@ def jax_bench(request: pytest.FixtureRequest) -> Factory:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     report = yield
+    is_fork = os.getpid() != item.config.stash[PROCESS]
     if records := item.stash.get(MEASURED, []):
+        if asks_for_fork(item) and not is_fork:
+            for record in records:
+                record["codes"].append(UNFORKED)
         # What a test puts into `benchmark.extra_info` may be anything.
         setattr(report, ATTRIBUTE, json.dumps(records, default=lambda value: f"UNSERIALIZABLE[{value!r}]"))
         # Setup, call and teardown have a report each; a record travels with one of them.
         records.clear()
-    if item.config.getoption("forked", False):
-        from pytest_jax_bench import forks
-
-        forks.make_portable(report)
+    if is_fork and not isinstance(report.__dict__.get("_id", ""), str):
+        # pytest-forked (up to 1.7.5) sends all attributes of a report by `marshal`, and makes it again by their names.
+        # Those of pytest 9.1 and later are others.
+        report.__dict__["nodeid"] = report.__dict__["_id"] = report.nodeid
     return report
+
+
+def asks_for_fork(item: pytest.Item) -> bool:
+    return bool(item.config.getoption("forked", False)) or item.get_closest_marker("forked") is not None
+
+
+def has_jax_started() -> bool:
+    """Private (tried on jax 0.6 to 0.12.0.1); without it, the answer is no."""
+    started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+    return bool(started and started())
 
 
 def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
@@ -187,9 +202,23 @@ class SessionReporter:
         self.left_out: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        """Runs a benchmark without the fork that was asked for, where no computation would end in a fork: it has none
+        of the threads that JAX has started."""
+        own = inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
+        is_measuring = "request" in own or {"jax_bench", "benchmark"} & set(getattr(item, "fixturenames", ()))
+        self.config.stash[STARTED] = has_jax_started()
+        if not (is_measuring and asks_for_fork(item) and self.config.stash[STARTED]):
+            return None
+        manager = self.config.pluginmanager
+        without = [self, manager.get_plugin("pytest_forked")]
+        run = manager.subset_hook_caller("pytest_runtest_protocol", without)
+        return run(item=item, nextitem=nextitem)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # First of all, because the terminal writes the name of the test when it hears of the report.
-        if isinstance(report.__dict__.get("_id"), str):  # by forks.make_portable
+        if isinstance(report.__dict__.get("_id"), str):  # by pytest_runtest_makereport, in a fork
             report.nodeid = report.__dict__["_id"]
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
 

@@ -151,6 +151,16 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
             "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
             "trust it)"
         )
+    if blind := [r for r in records if "no-dispatches" in r.get("codes", ())]:
+        lines.append(
+            f"ptjb: this JAX doesn't report which jitted functions a call runs: {_share(blind, records)} are shown as "
+            "Run, without the compilation"
+        )
+    if unforked := [r for r in records if "unforked" in r.get("codes", ())]:
+        lines.append(
+            f"ptjb: {_share(unforked, records)} ran without a fork, because JAX had started before (arrays or "
+            "computations at the top of a test file)"
+        )
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
