@@ -24,12 +24,12 @@ import pytest
 from benchax import units
 from benchax.errors import UsageError, require
 from benchax.measuring.inputs import signature
-from pytest_jax_bench.benchmark_stats import BenchmarkStats
+from pytest_jax_bench.benchmark_hooks import BenchmarkStats
+from pytest_jax_bench.context import settings_of
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
 from pytest_jax_bench.fixture import JaxBench, measure_observed
 from pytest_jax_bench.measure import Overrides, Rounds
-from pytest_jax_bench.settings import settings_of
 from pytest_jax_bench.stash import MEASURED
 
 ROUNDS = 20

@@ -53,10 +53,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     # Here, because all plugins are there by now, and the command line is still to be read in full.
     asks = any(one.startswith(("--benchmark", "--codspeed", "-h", "--help", "--ptjb-f", "--benchax-f")) for one in args)
     if asks or any(early_config.getini(f"{name}_fixture") for name in options.MARKERS):
-        from pytest_jax_bench import benchmark_options
+        from pytest_jax_bench import benchmark_plugin
 
         if not other_plugins(early_config):
-            benchmark_options.add(parser)
+            benchmark_plugin.add(parser)
 
 
 def other_plugins(config: pytest.Config) -> list[str]:
@@ -74,10 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     values = config.stash[VALUES] = options.values_of(config)
     others = other_plugins(config)
     if not others and config.getoption("benchmark_only", None) is not None:
-        from pytest_jax_bench import benchmark_hooks, benchmark_options
+        from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-        values["benchmark"] = benchmark_options.values_of(config)
-        values |= benchmark_options.for_ours(config)
+        values["benchmark"] = benchmark_plugin.values_of(config)
+        values |= benchmark_plugin.for_ours(config)
         config.pluginmanager.add_hookspecs(benchmark_hooks)
     if "fixture" in values and not others:
         from pytest_jax_bench import benchmark_plugin
@@ -99,17 +99,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if options.is_marked(item):
-        from pytest_jax_bench import marks
-
-        if (why := marks.problem(item)) is not None:
-            pytest.fail(why, pytrace=False)
+    if (why := options.marker_problem(item)) is not None:
+        pytest.fail(why, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    if not options.is_marked(item):
-        return (yield)
     with limit_compiles(item):
         return (yield)
 
@@ -121,9 +116,7 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
     Only compilations by the test's own lines count, including first calls. Eager operations do not count. `jax_bench`
     does not count either, because it compiles each function again to time that.
     """
-    from pytest_jax_bench import marks
-
-    limit = marks.of(item).get("max_compiles")
+    limit = options.marker_of(item).get("max_compiles")
     if limit is None:
         yield
         return
@@ -229,9 +222,9 @@ class SessionReporter:
             switches = " ".join(off[name] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
         if "benchmark" in values:
-            from pytest_jax_bench import benchmark_hooks, benchmark_options
+            from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-            lines += benchmark_options.ignored(self.config) + benchmark_hooks.uncalled(self.config)
+            lines += benchmark_plugin.ignored(self.config) + benchmark_hooks.uncalled(self.config)
         return [f"benchax: {line}" for line in lines]
 
     # First of all: what other plugins deselect is gone from the list then.
@@ -243,17 +236,14 @@ class SessionReporter:
 
             benchmark_plugin.leave_out(items, only="only" in wanted)
         self.left_out = count_left_out(self.config, items)
-        if marked := [item for item in items if options.is_marked(item)]:
-            from pytest_jax_bench import marks
-
-            self.config.stash[MARKED] = {item.nodeid: marks.of(item) for item in marked}
+        self.config.stash[MARKED] = {item.nodeid: options.marker_of(item) for item in items if options.is_marked(item)}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if exitstatus or not self.records:
             return
         from pytest_jax_bench import session_summary
-        from pytest_jax_bench.settings import settings_of
+        from pytest_jax_bench.context import settings_of
 
         if any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

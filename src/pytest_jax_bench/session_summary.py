@@ -27,8 +27,8 @@ import pytest
 from benchax.errors import BenchaxError
 from benchax.reporting.document import Table
 from benchax.units import plural
-from pytest_jax_bench import layout, stash, table
-from pytest_jax_bench.settings import BenchmarkSettings, PluginSettings, settings_of
+from pytest_jax_bench import stash, table
+from pytest_jax_bench.context import BenchmarkSettings, PluginSettings, settings_of
 
 Record = Mapping[str, Any]
 TITLE = "Pytest Jax Benchmark (PTJB) results"
@@ -97,41 +97,41 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
-    from pytest_jax_bench import benchmark_json, benchmark_table
+    from pytest_jax_bench import benchmark_reports
 
     saved = None
     if wanted.compare is not None:
         try:
-            path = benchmark_json.find(settings.output_dir, wanted.compare)
-            saved = benchmark_json.read(path)
+            path = benchmark_reports.find(settings.output_dir, wanted.compare)
+            saved = benchmark_reports.read(path)
             reporter.write_line(f"ptjb: (saved) is {path}, of another session; see -v for what that can tell")
         except BenchaxError as error:
             reporter.write_line(f"ptjb: not compared. {error}")
-    for title, group in hooked or benchmark_table.group(records, wanted):
+    for title, group in hooked or benchmark_reports.group(records, wanted):
         if title:
             reporter.write_line(f"group {table.truncate(title, 200)}: {plural(len(group), 'measurement')}")
-        _table(reporter, benchmark_table.tabulate(group, wanted, saved))
+        _table(reporter, benchmark_reports.tabulate(group, wanted, saved))
 
 
 def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
     """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
     width = writer.fullwidth if reporter.isatty else None
-    for line in layout.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
+    for line in table.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
 
 
 def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
-    from pytest_jax_bench import benchmark_hooks, benchmark_json
+    from pytest_jax_bench import benchmark_hooks, benchmark_reports
 
     wanted, written = settings.benchmark, list[Path]()
-    document = benchmark_hooks.complete_document(reporter.config, benchmark_json.make_document(records))
+    document = benchmark_hooks.complete_document(reporter.config, benchmark_reports.make_document(records))
     if wanted.json is not None:
         path = reporter.config.invocation_params.dir / wanted.json
-        benchmark_json.write(path, document)
+        benchmark_reports.write(path, document)
         written.append(path)
     if wanted.save is not None or wanted.autosave:
-        written.append(benchmark_json.save(settings.output_dir, wanted, document))
+        written.append(benchmark_reports.save(settings.output_dir, wanted, document))
     if reporter.config.get_verbosity() >= 0:
         for path in written:
             reporter.write_line(f"ptjb: wrote {path}")
@@ -194,7 +194,7 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
     counts = Counter(gate["verdict"] for _, gate in compared)
     lines: list[str] = []
     if compared and verbosity >= 0:
-        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in layout.VERDICTS if counts[verdict])
+        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in table.VERDICTS if counts[verdict])
         lines.append(f"ptjb: {_share(compared, records)} compared side by side (--ptjb-fail-slower): {listed}")
     if verbosity >= 1:
         lines += [f"{_name(r)}: {gate['text']}, against {gate['against']}" for r, gate in compared]

@@ -14,7 +14,7 @@ from ptjb_rows import in_runs, measured, rows, store
 
 from benchax.errors import MissingPackage
 from pytest_jax_bench.plots.draw_all import DrawingResult, PlotRequest, draw_all
-from pytest_jax_bench.plots.panels import Picture
+from pytest_jax_bench.plots.readings import Picture
 
 FOLDER = Path(".benchmarks")
 

@@ -503,7 +503,7 @@ def _last_line(file: BinaryIO, head: Head, end: int, rest: bytes) -> list[str]:
     return []
 
 
-def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dict[str, Sequence[Any]], list[str]]:
+def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dict[str, Any], list[str]]:
     """(values by column, lines that could not be read).
 
     NumPy takes 10 µs for a line, and Python 40. NumPy reads lines only if it accepts all of them; Python reads the
@@ -519,7 +519,7 @@ def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dic
     return {name: [row[name] for row in rows] for name in COLUMNS}, damaged
 
 
-def _read_together(lines: Sequence[str]) -> dict[str, Sequence[Any]]:
+def _read_together(lines: Sequence[str]) -> dict[str, Any]:
     """Raises `ValueError` or `DeprecationWarning` where any line is not whole and plain."""
     types = [(name, DTYPES[KINDS.get(name, "text")]) for name in CURRENT]
     with warnings.catch_warnings():
@@ -545,7 +545,7 @@ def _type(name: str, values: Sequence[Any]) -> Any:
     return f"U{width}" if width else DTYPES[KINDS[name]]
 
 
-def fixed_width(texts: Sequence[str]) -> int:
+def fixed_width(texts: Any) -> int:
     """How wide the fixed-width texts of NumPy have to be to hold these; 0 if they should be objects."""
     longest = max(1, *map(len, texts), 1)
     # NumPy pads with NUL, and would take one at the end for padding.

@@ -19,9 +19,7 @@ import numpy as np
 
 from benchax.errors import require
 from benchax.units import BYTES, SECONDS, seconds, seconds_unit, size
-from pytest_jax_bench.plots.labels import plain
-from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis, PictureSeries
-from pytest_jax_bench.plots.readings import spread
+from pytest_jax_bench.plots.readings import Band, Floats, Panel, Picture, PictureAxis, PictureSeries, plain, spread
 
 # Labels the axis of values: a linear axis has its unit in the label, and a logarithmic one at each tick.
 

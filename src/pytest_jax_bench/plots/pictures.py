@@ -16,26 +16,28 @@ from typing import Any, Literal
 import numpy as np
 
 from benchax.units import plural
-from pytest_jax_bench.plots.labels import (
+from pytest_jax_bench.plots.readings import (
+    FAR,
     LONGEST,
     LONGEST_COMMIT,
     LONGEST_TEST,
+    UNKNOWN,
+    Band,
+    Floats,
+    Panel,
+    Picture,
+    PictureAxis,
+    Rows,
     as_text,
+    commits,
     distinct,
+    failures,
+    group_into_panels,
+    instruments,
     list_texts,
     names_of_tests,
     natural,
     short,
-)
-from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis
-from pytest_jax_bench.plots.readings import (
-    FAR,
-    UNKNOWN,
-    Rows,
-    commits,
-    failures,
-    group_into_panels,
-    instruments,
     single,
     texts,
 )

@@ -17,8 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from ptjb_rows import in_runs, measured, rows
 
 from pytest_jax_bench.plots.draw import figure, save
-from pytest_jax_bench.plots.panels import Picture
 from pytest_jax_bench.plots.pictures import by_parameter, by_tag, history, summary
+from pytest_jax_bench.plots.readings import Picture
 
 TEST = "tests/test_x.py::test_full"
 

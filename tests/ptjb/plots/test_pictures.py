@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptjb_rows import in_runs, measured, rows
 
-from pytest_jax_bench.plots.panels import Panel, Picture
 from pytest_jax_bench.plots.pictures import PAGE, by_parameter, by_tag, has_tags, history, summary
+from pytest_jax_bench.plots.readings import Panel, Picture
 
 TEST = "tests/test_x.py::test_full"
 
