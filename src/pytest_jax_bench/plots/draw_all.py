@@ -207,24 +207,9 @@ def _stems(names: Sequence[str]) -> list[str]:
 
 def _draw_summary(work: _Work, requests: Sequence[PlotRequest]) -> None:
     tests = [(request.nodeid, rows) for request in requests if (rows := work.rows(request)) is not None]
-    with work.attempt("summary", "a page"):
-        pages = pictures.summary(tests) if tests else []
-        if len(pages) == 1 and len(pages[0].failures) == 1:
-            return
-        names = ["summary", *(f"summary-{number}" for number in range(2, len(pages) + 1))]
-        for name, page in zip(names, pages, strict=False):
-            path = work.target(work.folder, name)
-            draw.save(page, path)
-            work.files.append(path)
-        _remove_pages_after(work.target(work.folder, "summary"), len(pages))
-
-
-def _remove_pages_after(first: Path, last: int) -> None:
-    """Pages of a former, longer summary would be taken for parts of this one."""
-    number = max(last, 1) + 1
-    while (page := first.with_name(f"{first.stem}-{number}{first.suffix}")).exists():
-        page.unlink()
-        number += 1
+    # A summary of one row says nothing new.
+    if len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests):
+        work.save("summary", "the summary", work.target(work.folder, "summary"), lambda: pictures.summary(tests))
 
 
 def _data_for_users(source: Path, only_last: bool) -> Rows:
