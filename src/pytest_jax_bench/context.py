@@ -236,3 +236,18 @@ def hold_lock(folder: Path) -> Iterator[None]:
         finally:
             # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
             flock(file, LOCK_UN)
+
+
+@contextmanager
+def by_value(module: ModuleType | None) -> Iterator[None]:
+    """Functions of a test file reach another process by value: it cannot import test files by pytest's names."""
+    if module is None:
+        yield
+        return
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

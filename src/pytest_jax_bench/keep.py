@@ -224,7 +224,7 @@ def _make_record(
         "ranges": _ranges(measured) | _eager_peaks(measured.timed.get("eager"), row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
-        "plots": custom.list_addresses(context.marker),
+        "plots": custom.pack(context.marker, context.module) if context.settings.plot else {},
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
     }
 

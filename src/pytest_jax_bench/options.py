@@ -219,18 +219,14 @@ def is_match(label: str, pattern: str) -> bool:
 # A marker on a test wins over one on its class, and that over one on its module, keyword by keyword.
 
 
-def _is_duration(value: Any) -> bool:
-    from benchax.errors import UsageError
-    from benchax.units import parse_duration
+def _accepted_by(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def is_accepted(value: Any) -> bool:
+        try:
+            return bool(read(value))
+        except (AttributeError, ValueError):
+            return False
 
-    try:
-        return parse_duration(value) > 0
-    except UsageError:
-        return False
-
-
-def _is_timer(value: Any) -> bool:
-    return isinstance(value, str) and {name.strip() for name in value.split(",")} <= set(TIMERS)
+    return is_accepted
 
 
 def _is_count(value: Any) -> bool:
@@ -249,8 +245,8 @@ KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_compiles": (_is_count, "a whole number from 0 up"),
     "only_last": (lambda value: isinstance(value, bool), "True or False"),
     "save_graph": (lambda value: isinstance(value, bool), "True or False"),
-    "timeout_s": (_is_duration, "a time above 0, such as 0.5, 500ms or 2min"),
-    "timer": (_is_timer, f"some of {', '.join(TIMERS)}, separated by commas"),
+    "timeout_s": (_accepted_by(_seconds), "a time above 0, such as 0.5, 500ms or 2min"),
+    "timer": (_accepted_by(_timer), f"some of {', '.join(TIMERS)}, separated by commas"),
     "verify": (lambda value: value in ("eager", "float64", "off"), "one of: eager, float64, off"),
 }
 

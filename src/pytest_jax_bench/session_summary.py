@@ -264,9 +264,9 @@ def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[st
     if own is not None:
         return {name: own[name] for name in (*custom.KEYWORDS, "only_last") if own.get(name) is not None}
     chosen: dict[str, Any] = {"only_last": record["only_last"]}
-    for name, address in record["plots"].items():
+    for name, packed in record["plots"].items():
         try:
-            chosen[name] = custom.find_function(address)
+            chosen[name] = custom.unpack(packed)
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen
