@@ -11,7 +11,6 @@ until asked. With --benchax-fixture it is a plugin.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,6 @@ SORTS = ("min", "max", "mean", "stddev", "name", "fullname")
 NAMES = ("short", "normal", "long", "trial")
 UNITS = ("ns", "us", "ms", "s", "auto")
 GROUPINGS = ("group", "name", "func", "fullname", "fullfunc", "param")
-PREFIXES = ("--benchmark", "--codspeed")
 
 WITHOUT = {
     "min-time": "a round holds so many calls that all rounds together take 10 ms; calls_per_round= says how many",
@@ -58,10 +56,6 @@ SILENT = ("disable-gc", "verbose", "quiet", "save-data")
 CODSPEED = ("mode", "warmup-time", "max-time", "max-rounds")
 
 
-def is_named(arguments: Sequence[str]) -> bool:
-    return any(one.startswith(PREFIXES) for one in arguments)
-
-
 def add(parser: pytest.Parser) -> None:
     group = parser.getgroup("benchmark", "pytest-benchmark's options, as benchax understands them")
     add_value = _adder(group)
@@ -82,10 +76,10 @@ def add(parser: pytest.Parser) -> None:
     )
     add_value("compare-fail", _limit, "EXPR", "As --ptjb-fail-slower: min:5%% is 5%%", nargs="+", action="extend")
     add_value("group-by", _list_of("groupings", GROUPINGS, "param:"), "LABEL", f"A table for each of {GROUPINGS}")
-    add_value("sort", _one_of(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}")
+    add_value("sort", _lower_case(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}")
     add_value("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}")
-    add_value("name", _one_of(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}")
-    add_value("time-unit", _one_of(UNITS), "UNIT", f"Of these columns: {', '.join(UNITS)}")
+    add_value("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}")
+    add_value("time-unit", _lower_case(UNITS), "UNIT", f"Of these columns: {', '.join(UNITS)}")
     add_value("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)")
     add_value("min-rounds", _rounds, "NUM", "At least so many rounds")
     for name, nearest in WITHOUT.items():
@@ -99,22 +93,15 @@ def add(parser: pytest.Parser) -> None:
 
 def _adder(group: Any) -> Callable[..., None]:
     def add_value(name: str, read: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
+        read = options.for_argparse(read)
         group.addoption(f"--benchmark-{name}", type=read, metavar=metavar, default=None, help=text, **more)
 
     return add_value
 
 
-def _refuse(text: str, expected: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"cannot be {text!r}\nexpected {expected}")
-
-
-def _one_of(permitted: Sequence[str]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text.strip().lower() not in permitted:
-            raise _refuse(text, f"one of: {', '.join(permitted)}")
-        return text.strip().lower()
-
-    return read
+def _lower_case(permitted: Sequence[str]) -> Callable[[str], str]:
+    read = options.one_of(*permitted)
+    return lambda text: read(text.strip().lower())
 
 
 def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callable[[str], tuple[str, ...]]:
@@ -122,7 +109,7 @@ def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callabl
         named = tuple(part.strip() for part in text.split(","))
         if unknown := [one for one in named if one not in permitted and not one.startswith(prefix)]:
             more = f", {prefix}NAME" if prefix != "\0" else ""
-            raise _refuse(text, f"{what}: {', '.join(permitted)}{more} (there is no {unknown[0]!r})")
+            raise ValueError(f"{what}: {', '.join(permitted)}{more} (there is no {unknown[0]!r})")
         return named
 
     return read
@@ -130,13 +117,13 @@ def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callabl
 
 def _file_name(text: str) -> str:
     if not text or set(text) & set(r"\/:*?<>|"):
-        raise _refuse(text, r"part of a file name, without \ / : * ? < > |")
+        raise ValueError(r"part of a file name, without \ / : * ? < > |")
     return text
 
 
 def _folder(text: str) -> Path:
     if "://" in text and not text.startswith("file://"):
-        raise _refuse(text, "a folder; benchax stores rows in PostgreSQL instead: `store` in [tool.benchax]")
+        raise ValueError("a folder; benchax stores rows in PostgreSQL instead: `store` in [tool.benchax]")
     return Path(text.removeprefix("file://"))
 
 
@@ -144,7 +131,7 @@ def _limit(text: str) -> str:
     """min:5% → run=5%; mean:0.001 → run=0.001s"""
     match = re.fullmatch(r"(?:min|max|mean|median|stddev|iqr):(?:(\d+)%|(\d*\.?\d+(?:[eE][-+]?\d+)?))", text)
     if match is None:
-        raise _refuse(text, "such as min:5% or mean:0.001 (seconds)")
+        raise ValueError("such as min:5% or mean:0.001 (seconds)")
     return f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us"
 
 
@@ -154,13 +141,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e9:
-        raise _refuse(text, "seconds above 0, such as 1.0")
+        raise ValueError("seconds above 0, such as 1.0")
     return seconds
 
 
 def _rounds(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise _refuse(text, "a whole number from 1 up")
+        raise ValueError("a whole number from 1 up")
     return int(text)
 
 
@@ -205,10 +192,15 @@ def for_ours(config: pytest.Config) -> dict[str, Any]:
 
 
 MARKS = ("benchmark", "codspeed_benchmark")
-KEYWORDS = (
-    "group", "min_rounds", "max_time", "max_rounds", "min_time", "precision", "confidence", "timer", "disable_gc",
-    "warmup", "warmup_iterations", "warmup_time", "calibration_precision", "cprofile",
+NAMED = (
+    "group", "max_time", "min_time", "precision", "confidence", "timer", "disable_gc", "warmup", "warmup_iterations",
+    "warmup_time", "calibration_precision", "cprofile",
 )  # fmt: skip
+COUNTED = ("min_rounds", "max_rounds")
+KEYWORDS: options.Keywords = {
+    **{name: (lambda value: True, "") for name in NAMED},
+    **{name: (lambda value: options.is_count(value, 1), "a whole number from 1 up") for name in COUNTED},
+}
 """The keywords of pytest-benchmark and pytest-codspeed. Those from `min_time` on are accepted and change nothing: see
 WITHOUT."""
 MARKER_LINE = (
@@ -232,9 +224,7 @@ def benchmark_weave(benchmark: BenchmarkFixture) -> Any:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for mark in _marks(item):
-        if why := _problem(mark):
-            pytest.fail(why, pytrace=False)
+    options.check_marks(options.marks_of(item, MARKS), KEYWORDS)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -256,33 +246,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def make_fixture(item: pytest.Item) -> BenchmarkFixture:
-    keywords: dict[str, Any] = {}
-    for mark in _marks(item):
-        keywords = {**mark.kwargs, **keywords}
+    keywords = options.marker_of(item, MARKS)
     fixture = item.stash[FIXTURE] = load("benchmark_fixture").BenchmarkFixture(item, keywords)
     return fixture
 
 
-def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
-    """The nearest first."""
-    return (mark for mark in item.iter_markers() if mark.name in MARKS)
-
-
-def _problem(mark: pytest.Mark) -> str | None:
-    if mark.args:
-        return f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {KEYWORDS}"
-    unknown = [name for name in mark.kwargs if name not in KEYWORDS]
-    if unknown:
-        return f"the marker {mark.name} has no keyword {unknown[0]!r}\nexpected some of {', '.join(KEYWORDS)}"
-    rounds = [mark.kwargs[name] for name in ("min_rounds", "max_rounds") if mark.kwargs.get(name) is not None]
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in rounds):
-        return f"the marker {mark.name} was given {rounds[0]!r} rounds\nexpected a whole number from 1 up"
-    return None
-
-
 def is_whole(item: pytest.Item) -> bool:
     """Is the test itself what is measured?"""
-    return next(_marks(item), None) is not None and not _has_fixture(item)
+    return bool(options.marks_of(item, MARKS)) and not _has_fixture(item)
 
 
 def _has_fixture(item: pytest.Item) -> bool:
@@ -290,7 +261,7 @@ def _has_fixture(item: pytest.Item) -> bool:
 
 
 def measures(item: pytest.Item) -> bool:
-    return _has_fixture(item) or options.is_marked(item) or next(_marks(item), None) is not None
+    return _has_fixture(item) or bool(options.marks_of(item, (*options.MARKERS, *MARKS)))
 
 
 def leave_out(items: list[pytest.Item], *, only: bool) -> None:

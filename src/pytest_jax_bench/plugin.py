@@ -99,8 +99,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if (why := options.marker_problem(item)) is not None:
-        pytest.fail(why, pytrace=False)
+    options.check_marks(options.marks_of(item))
 
 
 @pytest.hookimpl(wrapper=True)

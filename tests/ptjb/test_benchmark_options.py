@@ -8,7 +8,7 @@ import json
 import pytest
 
 from benchax.errors import FormatError, UsageError
-from pytest_jax_bench import benchmark_plugin, benchmark_reports
+from pytest_jax_bench import benchmark_plugin, benchmark_reports, options
 from pytest_jax_bench.context import BenchmarkSettings
 
 
@@ -33,13 +33,13 @@ def test_a_limit_is_one_of_run_times(text: str, limit: str) -> None:
         (benchmark_plugin._seconds, "nan"),
         (benchmark_plugin._file_name, "a/b"),
         (benchmark_plugin._folder, "elasticsearch+http://host/index"),
-        (benchmark_plugin._one_of(benchmark_plugin.UNITS), "h"),
+        (benchmark_plugin._lower_case(benchmark_plugin.UNITS), "h"),
         (benchmark_plugin._list_of("columns", benchmark_plugin.COLUMNS), "min,speed"),
     ],
 )
 def test_a_value_that_is_not_permitted_is_quoted(read, text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="expected"):
-        read(text)
+        options.for_argparse(read)(text)
 
 
 def record(nodeid: str, times_s: list[float], group: str | None = None, **params: object) -> dict[str, object]:
