@@ -29,7 +29,7 @@ from pytest_jax_bench.context import settings_of
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
 from pytest_jax_bench.fixture import JaxBench, measure_observed
-from pytest_jax_bench.measure import Overrides, Rounds
+from pytest_jax_bench.measure import Overrides, Rounds, whole_number
 from pytest_jax_bench.stash import MEASURED
 
 ROUNDS = 20
@@ -123,13 +123,9 @@ class BenchmarkFixture:
         """
         __tracebackhide__ = True
         self._use("benchmark.pedantic(...)")
-        for name, value, least in (
-            ("iterations", iterations, 1),
-            ("rounds", rounds, 1),
-            ("warmup_rounds", warmup_rounds, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name}={value!r} of benchmark.pedantic cannot be", f"a whole number from {least} up")
+        iterations = whole_number("iterations", iterations, 1)
+        rounds = whole_number("rounds", rounds, 1)
+        warmup_rounds = whole_number("warmup_rounds", warmup_rounds, 0)
         if setup is not None and iterations > 1:
             raise UsageError(
                 f"benchmark.pedantic was given a setup and iterations={iterations}",
@@ -359,10 +355,8 @@ class SetUp:
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         __tracebackhide__ = True
         made = self._calls.setup() if self._calls.setup is not None else None
-        return self._given if not made else self._read(made)
-
-    def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        __tracebackhide__ = True
+        if not made:
+            return self._given
         if any(self._given):
             raise ArgumentsGivenTwice(
                 "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"

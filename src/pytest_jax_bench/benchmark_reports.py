@@ -183,7 +183,9 @@ def statistics_of(record: Record) -> dict[str, Any]:
 
 def tabulate(records: Sequence[Record], wanted: BenchmarkSettings, saved: Saved | None = None) -> Table:
     if not wanted.columns and not wanted.time_unit and saved is None:
-        return rename(table.tabulate_records(records), records, wanted.name)
+        found = table.tabulate_records(records)
+        named = zip(found.rows, records, strict=True)
+        return Table(found.columns, tuple((TableCell(_name(r, wanted.name)), *row[1:]) for row, r in named))
     columns = wanted.columns or COLUMNS
     rows = [(_name(record, wanted.name), statistics_of(record), record) for record in records]
     unit = _unit([found for _, found, _ in rows], wanted.time_unit)
@@ -217,12 +219,6 @@ def _cell_text(column: str, value: Any, unit: str) -> str:
     if column in TIMES:
         return units.number(value / units.SECONDS[unit])
     return units.number(value) if column == "ops" else str(value)
-
-
-def rename(found: Table, records: Sequence[Record], how: str | None) -> Table:
-    """The same table with the names of the tests as --benchmark-name says."""
-    rows = zip(found.rows, records, strict=True)
-    return Table(found.columns, tuple((TableCell(_name(record, how)), *row[1:]) for row, record in rows))
 
 
 def _name(record: Record, how: str | None) -> str:

@@ -234,11 +234,10 @@ def warnings_into(notes: list[str]) -> Iterator[None]:
 
 def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
     """Returns the options of the call, the marker and the command line, in this order."""
-    marker, settings = context.marker, context.settings
-    timeout_s = overrides.timeout_s or marker.get("timeout_s") or settings.timeout
+    timeout_s = overrides.timeout_s or context.marker.get("timeout_s") or context.settings.timeout
     return {
-        "timer": overrides.timer or marker.get("timer") or settings.timer,
-        "verify": overrides.verify or marker.get("verify") or settings.verify,
+        "timer": overrides.timer or context.marker.get("timer") or context.settings.timer,
+        "verify": overrides.verify or context.marker.get("verify") or context.settings.verify,
         "timeout_s": timeout_s,
         # The number of rounds ends the sampling: neither precision nor a least time does.
         "relative_width": NEVER_PRECISE,

@@ -59,13 +59,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
             benchmark_plugin.add(parser)
 
 
+OTHERS = {
+    "pytest-benchmark": (("benchmark", "pytest_benchmark.plugin"), "--benchmark-only", "-p no:benchmark"),
+    "pytest-codspeed": (("codspeed", "pytest_codspeed.plugin"), "--codspeed", "-p no:codspeed"),
+}
+"""Plugins that have a fixture `benchmark` and their own options: by what names, which option runs only their own tests,
+and how to switch them off."""
+
+
 def other_plugins(config: pytest.Config) -> list[str]:
-    """Returns the active plugins that have a fixture `benchmark` and their own options."""
-    active = {
-        "pytest-benchmark": ("benchmark", "pytest_benchmark.plugin"),
-        "pytest-codspeed": ("codspeed", "pytest_codspeed.plugin"),
-    }
-    return [name for name, plugins in active.items() if any(map(config.pluginmanager.hasplugin, plugins))]
+    """Returns those of OTHERS that are active."""
+    return [name for name, (plugins, *_) in OTHERS.items() if any(map(config.pluginmanager.hasplugin, plugins))]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -168,16 +172,12 @@ def has_jax_started() -> bool:
 
 def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """A line for each option of another plugin by which tests with `jax_bench` do not run: it knows its own alone."""
-    options_of = {
-        "pytest-benchmark": ("--benchmark-only", "benchmark_only"),
-        "pytest-codspeed": ("--codspeed", "codspeed"),
-    }
     lines: list[str] = []
     for name in other_plugins(config):
-        option, dest = options_of[name]
+        option = OTHERS[name][1]
         fixtures = [set(getattr(item, "fixturenames", ())) for item in items]
         count = sum("jax_bench" in each and "benchmark" not in each for each in fixtures)
-        if count and config.getoption(dest, False):
+        if count and config.getoption(option.lstrip("-").replace("-", "_"), False):
             tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
             lines.append(
                 f"ptjb: {tests} did not run, because {option} of {name} knows only its own; leave {option} out"
@@ -217,8 +217,7 @@ class SessionReporter:
     def pytest_report_header(self) -> list[str]:
         values, lines = self.config.stash[VALUES], []
         if "fixture" in values and (others := other_plugins(self.config)):
-            off = {"pytest-benchmark": "-p no:benchmark", "pytest-codspeed": "-p no:codspeed"}
-            switches = " ".join(off[name] for name in others)
+            switches = " ".join(OTHERS[name][2] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
         if "benchmark" in values:
             from pytest_jax_bench import benchmark_hooks, benchmark_plugin

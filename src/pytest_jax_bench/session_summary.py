@@ -42,8 +42,16 @@ MARKUP: dict[str, dict[str, bool]] = {
 }
 """The styles of the table, as pytest's writer has them."""
 
-BUSY = "busy"
-"""The code of the remark; said once for all, since most measurements of a session have it or none has."""
+SAID_ONCE = {
+    "busy": "the machine was busy with other things during {}",
+    "no-commit": "the commit is unknown: the repository has none, or belongs to another user (git status says how to "
+    "trust it)",
+    "no-dispatches": "this JAX doesn't report which jitted functions a call runs: {} are shown as Run, without the "
+    "compilation",
+    "unforked": "{} ran without a fork, because JAX had started before (arrays or computations at the top of a test "
+    "file)",
+}
+"""By the code of a remark: a line for all measurements that have it, which are most of a session or none."""
 
 VERSION = 1
 FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
@@ -144,23 +152,9 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         lines.append(
             "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
         )
-    if busy := [r for r in records if BUSY in r.get("codes", ())]:
-        lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
-    if any("no-commit" in r.get("codes", ()) for r in records):
-        lines.append(
-            "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
-            "trust it)"
-        )
-    if blind := [r for r in records if "no-dispatches" in r.get("codes", ())]:
-        lines.append(
-            f"ptjb: this JAX doesn't report which jitted functions a call runs: {_share(blind, records)} are shown as "
-            "Run, without the compilation"
-        )
-    if unforked := [r for r in records if "unforked" in r.get("codes", ())]:
-        lines.append(
-            f"ptjb: {_share(unforked, records)} ran without a fork, because JAX had started before (arrays or "
-            "computations at the top of a test file)"
-        )
+    for code, text in SAID_ONCE.items():
+        if some := [r for r in records if code in r.get("codes", ())]:
+            lines.append(f"ptjb: {text.format(_share(some, records))}")
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")

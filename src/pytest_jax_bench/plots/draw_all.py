@@ -284,29 +284,19 @@ def prepare_xaxis(data: np.ndarray, xaxis: str = "commit", ax: Any = None) -> tu
     return data[xaxis], ax, data
 
 
-def _commits(data: np.ndarray) -> dict[str, list[int]]:
-    """Rows by their commit, in the order of the file."""
-    found: dict[str, list[int]] = {}
-    for i, commit in enumerate(data["commit"].tolist()):
-        found.setdefault(commit, []).append(i)
-    return found
-
-
 def _along_runs(data: np.ndarray, ax: Any) -> np.ndarray:
     ax.set_xlabel("Run")
-    commits = _commits(data)
-    above = ax.secondary_xaxis("top")
-    above.set_xticks([data["run_id"][rows[0]] for rows in commits.values()], list(commits), rotation=90, fontsize=8)
+    first = dict(zip(data["commit"].tolist()[::-1], data["run_id"].tolist()[::-1], strict=True))
+    ax.secondary_xaxis("top").set_xticks([*first.values()], [*first], rotation=90, fontsize=8)
     return data["run_id"]
 
 
 def _along_commits(data: np.ndarray, ax: Any) -> np.ndarray:
     """A commit is one long; its runs share that."""
-    commits = _commits(data)
-    x = np.zeros(len(data))
-    for at, rows in enumerate(commits.values()):
-        runs = data["commit_run"][rows]
-        x[rows] = at + runs / (1 + runs.max())
+    names = data["commit"].tolist()
+    unique = list(dict.fromkeys(names))
+    at = np.array([unique.index(name) for name in names])
+    runs = data["commit_run"]
     ax.set_xlabel("Commit")
-    ax.set_xticks(range(len(commits)), list(commits), rotation=90 if len(commits) > 10 else 0)
-    return x
+    ax.set_xticks(range(len(unique)), unique, rotation=90 if len(unique) > 10 else 0)
+    return at + runs / [1 + runs[at == place].max() for place in at]
