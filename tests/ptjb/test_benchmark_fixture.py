@@ -233,7 +233,7 @@ def steps(x):
     yield f(x)
 
 def test_coroutine(benchmark):
-    benchmark(work, x)
+    benchmark(lambda: work(x))
 
 def test_generator(benchmark):
     benchmark(lambda: steps(x))
