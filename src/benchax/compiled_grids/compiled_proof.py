@@ -16,8 +16,8 @@ from benchax.clock.selftest import tier
 from benchax.compiled_grids.compiled_functions import Leaves, Traced
 from benchax.errors import NotMeasured
 from benchax.measuring.timers.regions import explain
-from benchax.program import census, hlo_module
-from benchax.program.hlo_module import Module
+from benchax.program import census, hlo
+from benchax.program.hlo import Module
 
 
 def scope_of(k: int) -> str:
@@ -32,7 +32,7 @@ def prove(text: str, functions: Sequence[Traced], inputs: Leaves) -> tuple[str, 
         text: the optimised program of the grid.
         inputs: the leaves of the data, or their shapes.
     """
-    module = hlo_module.parse(text)
+    module = hlo.parse(text)
     return tuple("" if each.refused else _disprove(module, k, each, inputs) for k, each in enumerate(functions))
 
 
@@ -53,4 +53,4 @@ def _census_alone(function: Traced, inputs: Leaves) -> census.Tally:
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"it does not compile alone ({type(error).__name__}: {first_line})") from error
-    return census.take_census(hlo_module.parse(compiled.as_text() or ""))
+    return census.take_census(hlo.parse(compiled.as_text() or ""))

@@ -37,7 +37,7 @@ from benchax.numerics import tolerance
 from benchax.program import normalized
 from benchax.program.cost import cost
 from benchax.program.jaxpr import equations
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
 from benchax.results.experiment import Errors
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool

@@ -44,7 +44,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.measuring.work import amounts_of
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
 from benchax.static_leaves import reveal
 from benchax.units import plural, seconds
 

@@ -46,7 +46,7 @@ from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Noise
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
 from benchax.watching.compiles import watch_compiles
 
 SAMPLE_NS = 100_000

@@ -31,11 +31,9 @@ from benchax.profiling.runs import PS, runs_by_device
 from benchax.profiling.spans import group_rows, self_times, unite
 from benchax.profiling.step_bounds import read_annotations
 from benchax.profiling.step_split import split
-from benchax.program import hlo_module
-from benchax.program.counts import Adder, is_opaque
-from benchax.program.instruction_work import Work
-from benchax.program.trip_counts import find_loops
-from benchax.program.work_by_line import scope_of
+from benchax.program import hlo
+from benchax.program.hlo import scope_of
+from benchax.program.work import Adder, Work, is_opaque
 from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost
 from benchax.units import plural
 
@@ -382,7 +380,7 @@ def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> Recor
 
 # The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.
 #
-# The counts use the text of the optimised program, as everywhere in benchax (`program/counts.py`). If the trace shows
+# The counts use the text of the optimised program, as everywhere in benchax (`program/work.py`). If the trace shows
 # the operations inside a loop, the loop itself has no work. Its operations count call by call, so no trip count has to
 # be known.
 
@@ -400,8 +398,7 @@ def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Wo
     text = _text_of(module.proto)
     if text is None:
         return {}
-    parsed = hlo_module.parse(text)
-    loops = find_loops(parsed)
+    parsed = hlo.parse(text)
     found: dict[str, Work] = {}
     names = set(seen)
     for computation in parsed.computations.values():
@@ -411,7 +408,7 @@ def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Wo
             if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & names:
                 found[each.name] = Work()
                 continue
-            adder = Adder(parsed, loops)  # one for each, for its restrictions
+            adder = Adder(parsed)  # one for each, for its restrictions
             work = adder.instruction(computation, each, is_fused=False)
             if not adder.restrictions:
                 found[each.name] = work

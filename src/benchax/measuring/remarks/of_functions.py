@@ -12,9 +12,9 @@ from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.state import label
 from benchax.model import Remark
 from benchax.program.cost import INLINE_FLOPS
-from benchax.program.counts import least_operations
 from benchax.program.hlo import aliased_parameters, entry_uses_parameters, opaque_calls
 from benchax.program.jaxpr import equations, user_line
+from benchax.program.work import least_operations
 from benchax.static_leaves import find_hidden
 from benchax.units import count, plural, seconds, size
 

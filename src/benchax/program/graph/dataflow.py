@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchax.program import hlo, hlo_module
+from benchax.program import hlo
 from benchax.program.graph import labels
 from benchax.program.graph.labels import Role
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Computation, Module
+from benchax.program.hlo import Computation, Instruction, Module
 
 _HOLD_OTHERS = ("while", "conditional", "call", "async-start")
 _READ_WHOLE = ("tuple", *_HOLD_OTHERS)
@@ -68,7 +67,7 @@ class ProgramDrawing:
 
 def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     """Reads the text; an empty program where it has no ENTRY computation."""
-    module = hlo_module.parse(hlo_text)
+    module = hlo.parse(hlo_text)
     reader = _DataflowReader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
     flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
     instructions = sum(len(c.instructions) for c in module.computations.values())

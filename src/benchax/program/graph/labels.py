@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from benchax.program import hlo, hlo_module
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Computation
+from benchax.program import hlo
+from benchax.program.hlo import Computation, Instruction
 from benchax.units import plural
 
 TITLE, LINE, DETAILS = 30, 36, 400
@@ -80,8 +79,8 @@ def label(found: Instruction, called: Called, *, is_entry: bool, constants: Sequ
         is_entry: it is in the outermost computation, so that a parameter is an argument of the program.
         constants: values of the scalar constants that it reads.
     """
-    attributes = hlo_module.attributes(found)
-    source = hlo_module.op_name(found)
+    attributes = hlo.attributes(found)
+    source = hlo.op_name(found)
     role, title, lines = _label_of(found, attributes, called, source, is_entry)
     lines += shape_lines(found.shape)
     if told := [*constants, *_arrays_inside(found, called)]:
