@@ -381,7 +381,7 @@ def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
 # ---- loops ------------------------------------------------------------------------------------------------------
 
 
-_KNOWN = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
+KNOWN_TRIPS = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
 _NUMBER = re.compile(r"\(\s*(-?\d+)\s*\)")
 _PASSES_ON = ("copy", "bitcast")
 # With the number on the left the comparison reads the other way round.
@@ -410,7 +410,7 @@ def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[i
     Args:
         where: the computation around the loop.
     """
-    if known := _KNOWN.search(attributes(loop).get("backend_config", "")):
+    if known := KNOWN_TRIPS.search(attributes(loop).get("backend_config", "")):
         return int(known[1]), "known_trip_count of the program"
     called = dict(module.called_computations(loop))
     if "condition" not in called or "body" not in called:
