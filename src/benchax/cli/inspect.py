@@ -156,8 +156,7 @@ def _show(
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
-    from benchax.inspecting.roofline import matmul_type, roofline, timing_of
-    from benchax.machine.peaks import peaks
+    from benchax.machine.peaks import matmul_type, peaks, roofline, timing_of
 
     if not time:
         return roofline(found, peaks(measure=False))
@@ -190,7 +189,7 @@ def _differences(
 ) -> int:
     """Shows the differences. Returns 1 if there are any."""
     from benchax.checkouts.boot import Selection
-    from benchax.inspecting.other_version import differences
+    from benchax.inspecting.differences import differences
     from benchax.reporting import difference
 
     found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchax.errors import BenchaxError
-from benchax.inspecting.roofline import NO_PEAKS, matmul_type, roofline, timing_of
+from benchax.machine.peaks import NO_PEAKS, matmul_type, roofline, timing_of
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement, Memory, Samples
 from benchax.options import resolve
 from benchax.results.inspection import Counts, Inspection, Place
