@@ -20,7 +20,7 @@ import difflib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from benchax.inspecting.inspect import inspect_case
 from benchax.model import Absent
 from benchax.program.normalized import normalize
 from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
-from benchax.results.inspection import Inspection, LineWork
+from benchax.results.inspection import Inspection, JaxprFacts, LineWork
 from benchax.source_files import NOT_YOURS, without_folders
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
@@ -144,8 +144,12 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
         *names,
         numbers=tuple(NumberChange(a[0], a[1], b[1], a[2]) for a, b in pairs if _are_known(a, b) and a[1] != b[1]),
         unchanged=tuple(a[0] for a, b in pairs if _are_known(a, b) and a[1] == b[1]),
-        primitives=_changes(_primitives(before), _primitives(after)) if before.jaxpr and after.jaxpr else (),
-        opcodes=_changes(_opcodes(before), _opcodes(after)) if before.counts and after.counts else (),
+        primitives=_changes(_primitives(before.jaxpr), _primitives(after.jaxpr))
+        if before.jaxpr and after.jaxpr
+        else (),
+        opcodes=_changes(dict(before.counts.instructions), dict(after.counts.instructions))
+        if before.counts and after.counts
+        else (),
         line_flops=_line_changes(before, after, lambda one: one.flops, "flop"),
         line_bytes=_line_changes(before, after, lambda one: one.bytes_accessed, "bytes"),
         texts=tuple(text for text in texts if isinstance(text, TextDifference)),
@@ -183,12 +187,8 @@ def _label(inspection: Inspection) -> str:
     return f"{inspection.name}({inspection.signature})"
 
 
-def _primitives(inspection: Inspection) -> dict[str, int]:
-    return {p.name: p.count for p in inspection.jaxpr.primitives} if inspection.jaxpr else {}
-
-
-def _opcodes(inspection: Inspection) -> dict[str, int]:
-    return dict(inspection.counts.instructions) if inspection.counts else {}
+def _primitives(facts: JaxprFacts) -> dict[str, int]:
+    return {primitive.name: primitive.count for primitive in facts.primitives}
 
 
 def _line_changes(
@@ -196,21 +196,19 @@ def _line_changes(
 ) -> tuple[NumberChange, ...]:
     if before.lines is None or after.lines is None:
         return ()
-    sums = [Counter[str](), Counter[str]()]
-    for one, inspection in zip(sums, (before, after), strict=True):
-        for line in inspection.lines or ():
+    old, new = Counter[str](), Counter[str]()
+    for one, lines in ((old, before.lines), (new, after.lines)):
+        for line in lines:
             # Another commit lies in another folder.
             one[without_folders(line.source) or NOT_YOURS] += amount(line)  # pyright: ignore[reportArgumentType]
-    old, new = sums
-    found = [NumberChange(name, old[name], new[name], unit) for name in {**old, **new} if old[name] != new[name]]
+    return _changes(old, new, unit)
+
+
+def _changes(before: Mapping[str, float], after: Mapping[str, float], unit: Unit = "count") -> tuple[NumberChange, ...]:
+    """Returns the names whose numbers differ; the largest change first."""
+    pairs = {name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}
+    found = [NumberChange(name, old, new, unit) for name, (old, new) in pairs.items() if old != new]
     return tuple(sorted(found, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
-
-
-def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[NumberChange, ...]:
-    """Returns the names that occur more or less often; the largest change first."""
-    names = [name for name in before | after if before.get(name, 0) != after.get(name, 0)]
-    listed = [NumberChange(name, before.get(name, 0), after.get(name, 0)) for name in names]
-    return tuple(sorted(listed, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------

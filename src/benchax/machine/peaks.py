@@ -108,14 +108,11 @@ def bytes_per_s(size_bytes: int) -> float:
     ).lower(jax.ShapeDtypeStruct((size_bytes // 4,), jnp.float32), 1).compile()  # fmt: skip
     array = program(jnp.ones(size_bytes // 4, jnp.float32), 1).block_until_ready()
 
-    def turns_s(turns: int) -> float:
+    def call(turns: int) -> None:
         nonlocal array
-        start = perf_counter_ns()
         array = program(array, turns).block_until_ready()
-        return (perf_counter_ns() - start) * 1e-9
 
-    turns = _long_enough(turns_s)
-    return turns * 2 * size_bytes / _best(lambda: turns_s(turns))
+    return 2 * size_bytes / _iteration_s(call)
 
 
 def matmul_flops_per_s(dtype: MatmulType) -> float:
@@ -146,14 +143,24 @@ def _matmul(n: int, dtype: MatmulType) -> tuple[float, float]:
     x, y = jnp.ones((n, n), DTYPES[dtype]), jnp.full((n, n), 1 / n, DTYPES[dtype])
     program(x, y, 1).block_until_ready()
 
+    one_s = _iteration_s(lambda turns: program(x, y, turns).block_until_ready())
+    return 2 * n**3 / one_s, one_s
+
+
+def _iteration_s(call: Callable[[int], object]) -> float:
+    """Seconds of one iteration in the fastest of some calls that are long enough.
+
+    Args:
+        call: runs a loop of that many iterations.
+    """
+
     def turns_s(turns: int) -> float:
         start = perf_counter_ns()
-        program(x, y, turns).block_until_ready()
+        call(turns)
         return (perf_counter_ns() - start) * 1e-9
 
     turns = _long_enough(turns_s)
-    one_s = _best(lambda: turns_s(turns)) / turns
-    return 2 * n**3 / one_s, one_s
+    return _best(lambda: turns_s(turns)) / turns
 
 
 def _cache_bytes_per_s() -> float:

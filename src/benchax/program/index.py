@@ -152,38 +152,28 @@ class Value:
 
     def behind(self, through: Collection[str] | None = None) -> Iterator[Value]:
         """It and what it is made of in its body, each once; `through` limits the operations that are crossed."""
-        seen, waiting = set[Value](), list[Value]((self,))
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            yield value
-            if value.maker is not None and (through is None or value.maker.name in through):
-                waiting += value.maker.reads
+
+        def before(value: Value) -> Sequence[Value]:
+            is_crossed = value.maker is not None and (through is None or value.maker.name in through)
+            return value.maker.reads if value.maker is not None and is_crossed else ()
+
+        return _reach(self, before)
 
     @property
     def roots(self) -> set[Value]:
         """Returns the original values that it depends on, outside loops and branches. They are inputs, arrays of the
         program, and values that differ in each iteration."""
-        found, seen, waiting = set[Value](), set[Value](), list[Value]((self,))
-        while waiting:
-            value = waiting.pop()
-            if value not in seen:
-                seen.add(value)
-                outwards = [value.outer] if value.outer is not None else []
-                waiting += value.maker.reads if value.maker is not None else outwards
-                found |= {value} if value.maker is None and not outwards and value.literal is None else set()
-        return found
+
+        def before(value: Value) -> Sequence[Value]:
+            if value.maker is not None:
+                return value.maker.reads
+            return (value.outer,) if value.outer is not None else ()
+
+        return {one for one in _reach(self, before) if not (one.maker or one.outer) and one.literal is None}
 
     def ahead(self) -> set[Value]:
         """It and what is made of it in its body."""
-        found, waiting = set[Value]((self,)), list[Value]((self,))
-        while waiting:
-            made = [one for op in waiting.pop().readers for one in op.makes if one not in found]
-            found.update(made)
-            waiting += made
-        return found
+        return set(_reach(self, lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
         """It as a view of the value behind it; `scaled` also through products with numbers, signs, and quotients."""
@@ -204,6 +194,17 @@ class Value:
     def varying(self) -> frozenset[int]:
         """The axes along which elements can differ, as far as broadcasts and elementwise operations show."""
         return _varying(self, MOST_DEPTH)
+
+
+def _reach(start: Value, following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
+    """A value and all that follow it, each once."""
+    seen, waiting = set[Value](), [start]
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            waiting += following(value)
 
 
 MOST_DEPTH = 8

@@ -18,6 +18,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 Arrow = tuple[int, int]
 Point = tuple[float, float]
@@ -164,17 +165,9 @@ def _start_order(lanes: Lanes) -> None:
 
 def _sweep(layers: Sequence[list[int]], fixed: Sequence[list[int]], neighbours: dict[int, list[int]]) -> None:
     for layer, before in zip(layers, fixed, strict=False):
-        at = {n: float(i) for i, n in enumerate(before)}
+        at = {n: i for i, n in enumerate(before)}
         now = {n: i for i, n in enumerate(layer)}
-        layer.sort(key=lambda n: (_median([at[m] for m in neighbours[n]], now[n]), now[n]))
-
-
-def _median(values: list[float], otherwise: float) -> float:
-    values.sort()
-    half = len(values) // 2
-    if not values:
-        return otherwise
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+        layer.sort(key=lambda n: (median([at[m] for m in neighbours[n]] or [now[n]]), now[n]))
 
 
 def _all_crossings(lanes: Lanes) -> int:
