@@ -25,7 +25,7 @@ from benchax.reporting.document import (
     Table,
     TextRow,
 )
-from benchax.reporting.folding import longest_word
+from benchax.reporting.terminal import longest_word
 
 NARROW, WIDE = (40, 80, 120), 20_000
 TAGS = {"div", "span", "b", "table", "tr", "th", "td", "pre", "details", "summary", "svg", "rect"}

@@ -18,7 +18,7 @@ from benchax.measuring import scaling
 from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
 from benchax.model import CaseId
 from benchax.reporting import terminal
-from benchax.reporting.scaling import document
+from benchax.reporting.experiment import document_of_scaling as document
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 
 

@@ -10,16 +10,26 @@ from comparisons_by_hand import compared, series
 
 from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons
-from benchax.reporting import comparison_figure, figures, heatmap
+from benchax.reporting import comparisons, figures
 from benchax.reporting import history as history_document
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Points, Quantity, ReferenceLine, describe_value
-from benchax.reporting.heatmap import Square
+from benchax.reporting.chart import (
+    Axis,
+    AxisTick,
+    Chart,
+    Line,
+    Points,
+    Quantity,
+    ReferenceLine,
+    Square,
+    chart_heat_map,
+    describe_value,
+)
 
 HISTORY = history([*series([1.0, 1.1]), compared(2, None)])
 CHARTS = {
     "history": history_document.chart(HISTORY),
-    "comparisons": comparison_figure.chart(Comparisons((compared(0, 1.0), compared(1, None)))),
-    "heat map": heatmap.chart(["f"], ["8"], [[Square(None, "timeout")]], x_title="n", title="f"),
+    "comparisons": comparisons.chart(Comparisons((compared(0, 1.0), compared(1, None)))),
+    "heat map": chart_heat_map(["f"], ["8"], [[Square(None, "timeout")]], x_title="n", title="f"),
 }
 
 

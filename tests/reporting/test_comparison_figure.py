@@ -19,7 +19,7 @@ from benchax.reporting import (
     display,  # noqa: F401  # what plot needs
 )
 from benchax.reporting.chart import Shade
-from benchax.reporting.comparison_figure import LOOKS, MOST_WORDS, change_name, chart, figure, ticks
+from benchax.reporting.comparisons import LOOKS, MOST_WORDS, change_name, chart, figure, ticks
 from benchax.reporting.figures import SYMBOLS
 
 

@@ -8,7 +8,7 @@ import pytest
 from results_by_hand import every_result
 
 from benchax.reporting.display import document_of
-from benchax.reporting.document_json import decode_document, encode_document
+from benchax.reporting.document import decode_document, encode_document
 
 
 @pytest.mark.parametrize("kind", ["Watch", "CacheUse", "Transfers", "Measurement", "Checklist"])

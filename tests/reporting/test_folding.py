@@ -16,8 +16,8 @@ from rich.text import Text
 from benchax.model import Failure, Remark
 from benchax.reporting import terminal
 from benchax.reporting.document import Document, Facts, Heading, Paragraph, Section, TableColumn, TextRow, tabulate
-from benchax.reporting.folding import break_lines
 from benchax.reporting.measurement import document, list_measurements
+from benchax.reporting.terminal import break_lines
 
 PATH = "/home/somebody/.cache/benchax/profiles/2026-11-23/plugins/profile/vm.xplane.pb"
 WORDS = [PATH, "jit(step)/transpose(jvp(main))/broadcast_in_dim", "bench_models/crashes/bench_fft.py::fft[n=1024,k=3]"]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from benchax.reporting import figures
-from benchax.reporting.figure_cells import MOST_NUMBERS
-from benchax.reporting.heatmap import Square, chart
+from benchax.reporting.chart import Square
+from benchax.reporting.chart import chart_heat_map as chart
+from benchax.reporting.figures import MOST_NUMBERS
 
 
 def figure(rows: list[str], columns: list[str], squares: list[list[Square]]) -> Any:

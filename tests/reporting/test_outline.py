@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 from benchax.reporting import html, markdown
-from benchax.reporting.document import Document
-from benchax.reporting.outline import Outline, OutlineColumn, OutlineEntry
-from benchax.reporting.outline_table import tabulate_outline
+from benchax.reporting.document import Document, Outline, OutlineColumn, OutlineEntry, tabulate_outline
 from benchax.reporting.pages.blocks import encode_outline
 from benchax.reporting.terminal import to_text
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchax.reporting.document import Table
-from benchax.reporting.profile_groups import blocks, by_line
+from benchax.reporting.profile import by_line
+from benchax.reporting.profile import list_groups as blocks
 from benchax.results.profile import Op, Profile
 from benchax.results.roofline import Peaks
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchax.reporting.outline import OutlineEntry
-from benchax.reporting.program_outline import MOST_PLAIN, make_outline
+from benchax.reporting.document import OutlineEntry
+from benchax.reporting.program_text import MOST_PLAIN, make_outline
 from benchax.results.operations import HloOperation, HloOperations
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchax.reporting.recording_cost import describe_recording_cost
+from benchax.reporting.steps import describe_recording_cost
 from benchax.results.profile import RecordingCost
 
 

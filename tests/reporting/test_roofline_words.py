@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from benchax.reporting.roofline_words import describe_rates
+from benchax.reporting.tables import describe_rates
 from benchax.results.roofline import Peaks
 
 

@@ -10,14 +10,14 @@ import audits_by_hand as made
 import jsonschema
 import pytest
 
-from benchax.reporting import sarif
+from benchax.reporting.audit import to_sarif
 from benchax.results.audit import Audit
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-part.json").read_text(encoding="utf-8"))
 
 
 def written(audit: Audit, folder: Path) -> dict:
-    return json.loads(sarif.text([audit], folder))
+    return json.loads(to_sarif([audit], folder))
 
 
 def results(audit: Audit, folder: Path) -> dict[str, dict]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchax.model import Remark
-from benchax.reporting.shared_remarks import each_once, share_remarks
+from benchax.reporting.tables import each_once, share_remarks
 
 IMPURE = Remark("impure", "warning", "it prints")
 

@@ -8,7 +8,7 @@ from exported_rows import document as document_of_format
 from measurement_strategies import measured
 
 from benchax.model import Samples
-from benchax.reporting.statistics import document
+from benchax.reporting.measurement import document_of_statistics as document
 from benchax.reporting.terminal import to_text
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from html_reader import Reader
 
 from benchax.reporting import display  # noqa: F401  # what print needs
-from benchax.reporting.profile import draw_memory
-from benchax.reporting.profile_charts import chart_memory_lines
+from benchax.reporting.profile import chart_memory_lines, draw_memory
 from benchax.results.profile import Column, LineMemory, Profile, Timeline
 
 MIB = 2**20

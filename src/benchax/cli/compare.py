@@ -282,7 +282,7 @@ def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:
     write_page(html, found)
     if plot is None:
         return
-    from benchax.reporting.comparison_figure import figure
+    from benchax.reporting.comparisons import figure
 
     if not found.of("run"):
         note("nothing was drawn: no run times were compared")

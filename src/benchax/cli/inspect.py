@@ -190,14 +190,14 @@ def _differences(
     """Shows the differences. Returns 1 if there are any."""
     from benchax.checkouts.boot import Selection
     from benchax.inspecting.differences import differences
-    from benchax.reporting import difference
+    from benchax.reporting.inspection import document_of_difference
 
     found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))
     for each in found:
         if as_json:
             sink.json_line(json.dumps(each.asdict()))
         else:
-            sink.show(difference.document(each, parts, full=full))
+            sink.show(document_of_difference(each, parts, full=full))
     sink.close()
     return int(any(not each.is_none for each in found))
 

@@ -146,7 +146,7 @@ def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
     """Writes one page of all profiles, if the user wants one."""
     if wanted.html is None or not profiles:
         return
-    from benchax.reporting import profile_change
+    from benchax.reporting import profile
     from benchax.reporting.display import documents_of
     from benchax.reporting.document import Document, list_parts
 
@@ -154,7 +154,7 @@ def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
     for found in profiles:
         (document,) = documents_of(found)
         change = _change(found, wanted)
-        changed = () if change is None else profile_change.document(change).blocks
+        changed = () if change is None else profile.document_of_change(change).blocks
         documents.append(Document((*document.blocks, *changed)))
     write_documents(wanted.html, list_parts(plural(len(documents), "profile"), documents))
 
@@ -187,10 +187,10 @@ def _xprof_command(tool: str, found: Profile) -> str:
 
 
 def _show(found: Profile, wanted: Wanted) -> None:
-    from benchax.reporting import profile, profile_change
+    from benchax.reporting import profile
     from benchax.reporting.document import Document
 
     change = _change(found, wanted)
-    changed = () if change is None else profile_change.document(change).blocks
+    changed = () if change is None else profile.document_of_change(change).blocks
     document = Document((*profile.document(found, wanted.details).blocks, *changed))
     show(document, is_aside=wanted.is_aside)

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchax.reporting import terminal
 from benchax.reporting.display import document_of
-from benchax.reporting.document_json import encode_document
+from benchax.reporting.document import encode_document
 from benchax.watching.compiles import watch_cache
 from benchax.watching.step_calls import StepCalls
 from benchax.watching.transfers import watch_transfers

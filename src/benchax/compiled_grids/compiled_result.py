@@ -23,7 +23,7 @@ from benchax.compiled_grids.circumstances import Circumstances
 from benchax.errors import UsageError, one_of
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_remarks, tabulate
-from benchax.reporting.pages.saving import save_page
+from benchax.reporting.pages.page import save_page
 from benchax.stats.summary import Summary, summarize
 from benchax.units import plural, seconds, seconds_range
 

@@ -24,7 +24,7 @@ from benchax.grids.plan import Label
 from benchax.grids.postprocessing import clean_arrays, stack_columns
 from benchax.grids.ranking import GridRanking, rank
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
-from benchax.reporting.pages.saving import save_page
+from benchax.reporting.pages.page import save_page
 from benchax.stats.summary import Summary
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from itertools import chain
 from benchax.errors import MissingPackage
 from benchax.model import Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import Chart
+from benchax.reporting.chart import MARKS, Chart, Style
 from benchax.reporting.document import (
     Block,
     Code,
@@ -21,6 +21,7 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     List,
+    Outline,
     Paragraph,
     Remarks,
     Section,
@@ -29,11 +30,9 @@ from benchax.reporting.document import (
     TableCell,
     TableColumn,
     TextRow,
+    tabulate_outline,
 )
 from benchax.reporting.markup import Markup, element
-from benchax.reporting.outline import Outline
-from benchax.reporting.outline_table import tabulate_outline
-from benchax.reporting.styles import MARKS, Style
 
 # Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
 _STYLES: dict[Style, str] = {

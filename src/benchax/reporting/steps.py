@@ -19,7 +19,6 @@ from benchax.reporting.document import (
     TableColumn,
     TextRow,
 )
-from benchax.reporting.recording_cost import describe_recording_cost
 from benchax.reporting.tables import WHERE
 from benchax.results.profile import RecordingCost
 from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
@@ -211,3 +210,26 @@ def _describe_calls(one: ProgramsPerStep, steps: int) -> str:
 def _near(source: str) -> str:
     """loader.py:31, of its whole path; what follows is kept."""
     return re.sub(r"^.*[/\\](?=[^/\\ ]+:\d+)", "", source)
+
+
+LEAST_FACTOR = 1.05
+"""Below it recorded and unrecorded are the same, as far as neighbours on the machine let it be known."""
+
+
+def describe_recording_cost(cost: RecordingCost, what: str) -> str:
+    """Recorded, a step takes 2.7 times as long as the 1.42 ms without, for its 4,900 events: ...
+
+    Args:
+        what: a step, or a call.
+    """
+    events = f"{count(round(cost.events))} events"
+    if cost.unrecorded_s is None or cost.factor is None:
+        return f"what recording the {events} of {what} adds to its time was not measured, because {cost.why}"
+    unrecorded = seconds(cost.unrecorded_s)
+    if cost.factor < LEAST_FACTOR:
+        return f"while nothing is recorded, {what} takes {unrecorded}: recording adds little"
+    times = f"{cost.factor:.2g} times as long"
+    return (
+        f"while nothing is recorded, {what} takes {unrecorded}: recording its {events} makes it {times} "
+        f"({seconds(cost.recorded_s)}), and the shares of short operations too large"
+    )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len, set_cell_size
 
-from benchax.model import Environment
+from benchax.model import Environment, Remark
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
+from benchax.results.roofline import Peaks
 from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import plural, seconds, seconds_around, seconds_range, size
+from benchax.units import plural, rate, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
@@ -233,3 +234,98 @@ def describe_interval(s: Summary) -> str:
 def scope(s: Summary) -> str:
     """Returns the scope of the interval."""
     return "this process" if s.scope == "process" else "a later run"
+
+
+OF_THE_MACHINE = "busy"
+"""The code of a remark that each comparison has with numbers of its own, and a reader needs once."""
+MOST_SHARED = 0.5
+"""A remark that more than this share of the cases have appears once."""
+MOST_EXCEPTIONS = 3
+"""So many cases that lack it are named."""
+
+
+@dataclass(frozen=True)
+class SharedRemarks:
+    """The remarks that appear once, and the remarks that stay with each case."""
+
+    common: tuple[Remark, ...]
+    """Their messages begin with how many have it."""
+    universal: frozenset[str]
+    """Codes of those that all have: no column needs them."""
+    own: Mapping[str, tuple[Remark, ...]]
+    """By name: the remarks about this case alone."""
+
+
+def share_remarks(
+    by_name: Mapping[str, Iterable[Remark]], noun: str = "case", apart: Collection[str] = ()
+) -> SharedRemarks:
+    """Moves remarks that most cases have out of the remarks of each case.
+
+    Remarks with the same code are equal, even if their numbers differ. Errors always stay with their case, however many
+    cases have the same error.
+
+    Args:
+        by_name: the remarks of each case, by its label.
+        noun: the kind of thing that the names refer to, in the singular.
+        apart: codes of remarks that are about one case even if other cases have them.
+    """
+    listed = {name: tuple(each_once(remarks)) for name, remarks in by_name.items()}
+    holders: dict[str, dict[str, list[Remark]]] = {}
+    for name, remarks in listed.items():
+        for remark in remarks:
+            holders.setdefault(remark.code, {}).setdefault(name, []).append(remark)
+    common = {
+        code: {name: remarks[0] for name, remarks in held.items()}
+        for code, held in holders.items()
+        if len(held) > max(1, MOST_SHARED * len(listed)) and code not in apart and _is_one_each(held)
+    }
+    return SharedRemarks(
+        tuple(_join_remarks(held, list(listed), noun) for held in common.values()),
+        frozenset(code for code, held in common.items() if len(held) == len(listed)),
+        {name: tuple(r for r in remarks if r.code not in common) for name, remarks in listed.items()},
+    )
+
+
+def _is_one_each(held: Mapping[str, Sequence[Remark]]) -> bool:
+    return all(len(remarks) == 1 and remarks[0].severity != "error" for remarks in held.values())
+
+
+def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -> Remark:
+    """busy: 18 of 20 cases, not f and g; of h: other processes used 20 % of the CPU"""
+    first_name, first = next(iter(held.items()))
+    lacking = [name for name in names if name not in held]
+    everyone = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
+    counted = f"{len(held)} of {len(names)} {noun}s" if lacking else everyone
+    if 0 < len(lacking) <= MOST_EXCEPTIONS:
+        counted += f", not {' and '.join(filter(None, (', '.join(lacking[:-1]), lacking[-1])))}"
+    is_alike = len({remark.message for remark in held.values()}) == 1
+    # Numbers of one case are said to be its own.
+    message = first.message if is_alike else f"of {first_name}: {first.message}"
+    return replace(first, message=f"{first.code}: {counted}; {message}")
+
+
+def each_once(remarks: Iterable[Remark]) -> list[Remark]:
+    """Comparisons share what was found: each of them has the remark."""
+    # Backwards, so that of those that count as one the first stays.
+    keyed = [((r.code, "" if r.code == OF_THE_MACHINE else r.message), r) for r in remarks]
+    chosen = dict(reversed(keyed))
+    return [chosen[key] for key in dict.fromkeys(key for key, _ in keyed)]
+
+
+BOUND = {True: "memory", False: "compute"}
+"""Is it memory-bound?"""
+NOT_MEASURED = "the rates of that machine, with its settings, were never measured; benchax inspect --time measures them"
+
+
+def describe_rates(peaks: Peaks) -> str:
+    """The best that was reached: 20 GB/s in memory (268 MB), 80 GB/s in caches (262 kB), 100 GFLOP/s by f32 matmuls."""
+    parts = [
+        f"{rate(per_s, 'B')} {where} ({size(array_bytes)})"
+        for per_s, where, array_bytes in (
+            (peaks.memory_bytes_per_s, "in memory", peaks.memory_array_bytes),
+            (peaks.cache_bytes_per_s, "in caches", peaks.cache_array_bytes),
+        )
+        if per_s
+    ]
+    parts += [f"{rate(per_s, 'FLOP')} by matmuls of {dtype}" for dtype, per_s in peaks.matmul_flops_per_s.items()]
+    return ", ".join(parts) + ", the best that were reached"

@@ -6,7 +6,8 @@ from exported_rows import BARE, FAILED, FULL, document
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.reporting.exports.bencher import LONGEST_NAME, name
+from benchax.reporting.exports.formats import LONGEST_NAME
+from benchax.reporting.exports.formats import bencher_name as name
 
 
 def test_measures_are_those_of_the_schema() -> None:

@@ -20,8 +20,8 @@ from benchax.errors import UsageError
 from benchax.model import Measurement
 from benchax.printable import spell_for_xml
 from benchax.reporting.exports import FORMATS, NAMES, asv, check_format
-from benchax.reporting.exports.bencher import name as bencher_name
 from benchax.reporting.exports.entries import entries
+from benchax.reporting.exports.formats import bencher_name
 
 csv.field_size_limit(10**7)  # Python's reader stops at 128 KiB, which four parameters of 10,000 characters may exceed
 JSON = ("bencher", "github-action", "json", "pytest-benchmark")

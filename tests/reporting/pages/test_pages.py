@@ -21,15 +21,14 @@ from results_by_hand import every_result
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Samples
-from benchax.reporting import display, measurement_charts, run_report
+from benchax.reporting import display, measurement
 from benchax.reporting.chart import Axis, Bars, Branch, Cells, Chart, Points, Tree
 from benchax.reporting.document import Document, Heading, Table
 from benchax.reporting.figures import arrange
-from benchax.reporting.measurement_charts import thin
+from benchax.reporting.measurement import thin
 from benchax.reporting.pages.chart_data import encode_numbers
-from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page
-from benchax.reporting.pages.saving import save_page
-from benchax.reporting.profile_charts import chart_timeline, chart_trees
+from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page, save_page
+from benchax.reporting.profile import chart_timeline, chart_trees
 from benchax.results.profile import Device, Gap, Lane, Op, Profile
 from benchax.store.load import Rows
 
@@ -136,7 +135,7 @@ def test_very_many_readings_are_thinned_and_the_page_says_so() -> None:
 
 
 def test_stages_that_were_not_measured_have_no_bar() -> None:
-    chart = measurement_charts.chart_stages(replace(RICH.stages, lower_s=None))
+    chart = measurement.chart_stages(replace(RICH.stages, lower_s=None))
 
     assert chart is not None
     (bars,) = (mark for mark in chart.marks if isinstance(mark, Bars))
@@ -146,7 +145,7 @@ def test_stages_that_were_not_measured_have_no_bar() -> None:
 
 
 def test_very_many_cases_are_all_named_and_some_detailed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_report, "MOST_DETAILS", 100)
+    monkeypatch.setattr(measurement, "MOST_DETAILS", 100)
     bare = replace(RICH, samples=(), remarks=(), failure=None)
     rows = Rows(tuple(replace(bare, case=CaseId(f"case{i}")) for i in range(1000)))
 

@@ -26,10 +26,10 @@ from site_stores import (
 
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId
-from benchax.reporting.pages import saving
+from benchax.reporting.pages import page as pages
 from benchax.reporting.site import lists, publishing
 from benchax.reporting.site.publishing import publish
-from benchax.reporting.site.versions import file_of
+from benchax.reporting.site.state import file_of
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore, open_store
 
@@ -259,7 +259,7 @@ def test_a_full_disk_leaves_whole_files_and_the_next_time_makes_it_good(
         rename(self, target)
 
     with monkeypatch.context() as full:
-        full.setattr(saving.Path, "replace", replace_while_there_is_room)
+        full.setattr(pages.Path, "replace", replace_while_there_is_room)
         with pytest.raises(UsageError, match="No space left on device"):
             publish(store, site)
     assert len([name for name in contents(site) if not name.startswith(".")]) == 7

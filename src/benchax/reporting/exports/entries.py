@@ -18,7 +18,7 @@ from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
-from benchax.reporting.parallel import describe_devices
+from benchax.reporting.measurement import describe_devices
 from benchax.stats.summary import Summary
 from benchax.store.schema import case_key
 

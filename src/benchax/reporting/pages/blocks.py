@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from benchax.model import Remark
-from benchax.reporting.chart import Cells, Chart, Tree
+from benchax.reporting.chart import MARKS, Cells, Chart, Tree
 from benchax.reporting.document import (
     Block,
     Code,
@@ -23,6 +23,8 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     List,
+    Outline,
+    OutlineEntry,
     Paragraph,
     Remarks,
     Section,
@@ -30,13 +32,11 @@ from benchax.reporting.document import (
     Table,
     TableCell,
     TextRow,
+    tabulate_outline,
 )
 from benchax.reporting.html import draw_sparkline
 from benchax.reporting.markup import Markup, begin, element
-from benchax.reporting.outline import Outline, OutlineEntry
-from benchax.reporting.outline_table import tabulate_outline
 from benchax.reporting.pages.chart_data import DIGITS, encode_chart, finite_number
-from benchax.reporting.styles import MARKS
 
 # Encodes outlines as plain values for JSON, from which `assets/outlines.js` draws boxes.
 #
