@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from benchax.reporting import html, markdown
+from benchax.reporting.chart_data import encode_outline
 from benchax.reporting.document import Document, Outline, OutlineColumn, OutlineEntry, tabulate_outline
-from benchax.reporting.pages.blocks import encode_outline
 from benchax.reporting.terminal import to_text
 
 DOT = OutlineEntry("dot.1", "dot", (2e6, 64.0), "f32[8]", "m.py:3", (), 7, (3,))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from benchax.reporting.document import Block, Document, Heading, Paragraph, Style, Table, TableCell, TableColumn
-from benchax.reporting.markup import Markup, element
+from benchax.reporting.html import Markup, element
 from benchax.reporting.pages.page import EMPTY, Shared
 from benchax.reporting.site.case_page import RECENT, name_environment, split_common
 from benchax.reporting.site.state import VERDICTS, CaseSummary, FoundChange, SiteState, file_of, shorten_version

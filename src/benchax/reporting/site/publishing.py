@@ -18,7 +18,7 @@ from benchax.environment import count_cores
 from benchax.errors import UsageError
 from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
-from benchax.reporting.markup import Markup
+from benchax.reporting.html import Markup
 from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page, write_page
 from benchax.reporting.site.case_page import name_briefly
 from benchax.reporting.site.case_writer import CaseTask, CaseWriter, VersionTask, WrittenCase
