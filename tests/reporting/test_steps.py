@@ -82,9 +82,12 @@ def test_several_lines_of_a_part_stand_below_it() -> None:
 def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
     slow = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
 
-    (row,) = steps._describe_slowest(replace(SPLIT, slowest=slow))
+    shown = str(steps.blocks(replace(SPLIT, slowest=slow)))
 
-    assert (row.label, row.detail) == ("slowest step", "number 7, 480 ms more than usual of: Python at save.py:3")
+    assert (
+        "label='slowest step', value='500 ms', detail='number 7, 480 ms more than usual of: Python at save.py:3'"
+        in shown
+    )
 
 
 def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:

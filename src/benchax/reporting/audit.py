@@ -63,7 +63,8 @@ def document(a: Audit, is_full: bool = False) -> Document:
         title = f"{finding.severity}  {one_line(finding.title)}"
         blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
     if a.suppressed:
-        blocks.append(_list_facts("suppressed", list_suppressed(a)))
+        suppressed = [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
+        blocks.append(_list_facts("suppressed", suppressed))
     if looked := checks(a, is_full):
         blocks.append(_list_facts("looked at" if is_full else "", looked))
     if not is_full:
@@ -146,10 +147,6 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
     gain = [("gain", finding.gain)] if finding.gain else []
     related = [(label, describe_place((file, line))) for label, file, line in finding.related]
     return [*seen, *related, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
-
-
-def list_suppressed(a: Audit) -> list[tuple[str, str]]:
-    return [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
 
 
 def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
@@ -245,14 +242,10 @@ def to_sarif(audits: Sequence[Audit], folder: Path | None = None) -> str:
 def _driver(audits: Iterable[Audit]) -> dict[str, Any]:
     titles = {c.rule: c.title for a in audits for c in a.checked}
     for a in audits:
-        titles |= {f.rule: f.rule for f in _every(a) if f.rule not in titles}
+        titles |= {f.rule: f.rule for f in [*a.findings, *(s.finding for s in a.suppressed)] if f.rule not in titles}
     rules = [{"id": rule, "shortDescription": {"text": title}} for rule, title in titles.items()]
     version = installed("benchax")
     return {"name": "benchax", **({"version": version} if version else {}), "rules": rules}
-
-
-def _every(a: Audit) -> list[Finding]:
-    return [*a.findings, *(s.finding for s in a.suppressed)]
 
 
 def _notifications(audits: Iterable[Audit]) -> list[dict[str, Any]]:
@@ -268,6 +261,10 @@ def _notification(a: Audit, checked: Checked) -> dict[str, Any]:
 def _results(a: Audit, root: Path) -> list[dict[str, Any]]:
     shown = [_result(a, finding, root) for finding in a.findings]
     return shown + [_result(a, s.finding, root) | {"suppressions": [_suppression(s)]} for s in a.suppressed]
+
+
+def _suppression(s: Suppressed) -> dict[str, Any]:
+    return {"kind": "external" if s.by.startswith("[") else "inSource", "status": "accepted", "justification": s.reason}
 
 
 def _result(a: Audit, finding: Finding, root: Path) -> dict[str, Any]:
@@ -297,7 +294,3 @@ def _artifact(file: Path, root: Path) -> dict[str, Any]:
         # As a URI: spaces and letters beyond ASCII are written in percents. A colon in front would read as a scheme.
         return {"uri": full.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": "SRCROOT"}
     return {"uri": full.as_uri()}
-
-
-def _suppression(s: Suppressed) -> dict[str, Any]:
-    return {"kind": "external" if s.by.startswith("[") else "inSource", "status": "accepted", "justification": s.reason}

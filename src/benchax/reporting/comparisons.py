@@ -32,6 +32,7 @@ from benchax.reporting.tables import (
     CASE,
     VERDICT,
     VERDICT_STYLES,
+    around,
     describe_machine,
     each_once,
     one_line,
@@ -171,8 +172,7 @@ def _multiple(rank: Rank) -> str:
     """1.53 (1.51 – 1.60)"""
     if rank.ratio is None:
         return "not compared"
-    around = f" ({number(rank.low)} – {number(rank.high)})" if rank.low and rank.high else ""
-    return f"{number(rank.ratio)}{around}"
+    return number(rank.ratio) + around(rank.low, rank.high)
 
 
 def case_grid(found: Comparisons) -> Table:
@@ -295,7 +295,10 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
     """Returns each remark once, with its case if there are several, and advice about failures."""
     by_case: dict[str, list[Remark]] = {}
     for c in found:
-        by_case.setdefault(c.case.label, []).extend((*c.remarks, *_advice(c)))
+        listed = by_case.setdefault(c.case.label, [])
+        listed += c.remarks
+        if c.failure and c.failure.advice:
+            listed.append(Remark(ADVICE, "info", c.failure.advice))
     if len(by_case) == 1:
         return each_once(*by_case.values())
     shared = share_remarks(by_case, apart=OF_A_CASE)
@@ -305,10 +308,6 @@ def remarks(found: Iterable[Comparison]) -> list[Remark]:
         for r in own
     ]
     return [*shared.common, *each_once(named)]
-
-
-def _advice(c: Comparison) -> list[Remark]:
-    return [Remark(ADVICE, "info", c.failure.advice)] if c.failure and c.failure.advice else []
 
 
 LOOKS: dict[Verdict, tuple[Style, Symbol]] = {
@@ -440,8 +439,7 @@ def words(c: Comparison) -> str:
     said = verdict(c, has_reason=False)
     if c.ratio is None or 0.5 < c.ratio < 2:
         return f"{said}  {interval(c)}".rstrip()
-    around = f" ({number(c.low)} – {number(c.high)})" if c.low and c.high else ""
-    return f"{said}  × {number(c.ratio)}{around}"
+    return f"{said}  × {number(c.ratio)}{around(c.low, c.high)}"
 
 
 def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:

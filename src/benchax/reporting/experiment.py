@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from benchax.model import Remark
@@ -24,13 +23,14 @@ from benchax.reporting.tables import (
     REMARKS,
     VERDICT,
     VERDICT_STYLES,
+    around,
     describe_machine,
     each_once,
     one_line,
     share_remarks,
     truncate,
 )
-from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
+from benchax.results.experiment import Curve, Experiment, VariantRow
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 from benchax.units import number, percent, seconds, seconds_range, size
 
@@ -58,7 +58,17 @@ def document(e: Experiment) -> Document:
         blocks += [Heading(curve.title), curve_table(curve)]
         blocks += [Paragraph(curve.sentence)] if curve.sentence else []
     if e.ablation:
-        blocks.append(Facts((contributions(e.ablation),), "words"))
+        blocks.append(
+            Facts(
+                (
+                    Section(
+                        "what each contributes, where all are on",
+                        tuple(TextRow(one.name, one.sentence) for one in e.ablation),
+                    ),
+                ),
+                "words",
+            )
+        )
     return Document((*blocks, *list_remarks(remarks(e))))
 
 
@@ -100,7 +110,7 @@ def speedup(row: VariantRow) -> str:
     if c is None or not c.ratio:
         return ""
     # Of a speedup the ends change places: it is one over the ratio.
-    return f"{number(1 / c.ratio)}×" + (f" ({number(1 / c.high)} – {number(1 / c.low)})" if c.low and c.high else "")
+    return f"{number(1 / c.ratio)}×" + (around(1 / c.high, 1 / c.low) if c.low and c.high else "")
 
 
 def error(row: VariantRow) -> str:
@@ -138,10 +148,6 @@ def findings(e: Experiment) -> Section:
             TextRow(row.name if not i else "", line, style="" if not i else "faint") for i, line in enumerate(lines)
         ]
     return Section("in words", tuple(rows))
-
-
-def contributions(listed: Sequence[Contribution]) -> Section:
-    return Section("what each contributes, where all are on", tuple(TextRow(one.name, one.sentence) for one in listed))
 
 
 def curve_table(curve: Curve) -> Table:

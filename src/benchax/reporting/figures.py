@@ -30,7 +30,7 @@ from benchax.reporting.chart import (
     Tree,
     describe_value,
 )
-from benchax.reporting.tables import one_line
+from benchax.reporting.tables import truncate
 from benchax.units import SECONDS, number, seconds_unit
 
 # Told apart by all kinds of eyes (Okabe & Ito 2008); what they mean is also said by a mark or in words.
@@ -325,7 +325,7 @@ def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
 
 
 def _name_cells(axes: Any, chart: Chart) -> None:
-    columns, rows = ([_shorten_name(tick.text) for tick in axis.ticks] for axis in (chart.x, chart.y))
+    columns, rows = ([truncate(tick.text, LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y))
     is_long = max(map(len, columns)) > 5
     every = max(1, len(columns) // 60)
     axes.set_xticks(
@@ -344,11 +344,6 @@ def _name_cells(axes: Any, chart: Chart) -> None:
     axes.set_yticks([y - 0.5 for y in range(1, len(rows))], minor=True)
     axes.grid(which="minor", color="white", linewidth=0.8)
     axes.tick_params(which="minor", length=0)
-
-
-def _shorten_name(name: str) -> str:
-    flat = one_line(name)
-    return flat if len(flat) <= LONGEST_NAME else flat[: LONGEST_NAME - 1] + "…"
 
 
 def _write_cells(axes: Any, cells: Cells, image: Any) -> None:

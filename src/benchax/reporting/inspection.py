@@ -350,16 +350,14 @@ def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
         yield TextRow("bytes, operations", "not known", f"because {why}", "faint")
         yield from _time_rows(roof)
         return
-    if roof.bytes_s is not None and roof.bytes_per_s is not None:
-        reached = f"at {rate(roof.bytes_per_s, 'B')}, the best that was reached with {size(roof.array_bytes)}"
-        yield TextRow("bytes take", seconds(roof.bytes_s), reached)
-    else:
-        yield TextRow("bytes take", "not known", f"because {roof.why_absent('bytes_s')}", "faint")
-    if roof.flops_s is not None and roof.flops_per_s is not None:
-        reached = f"at {rate(roof.flops_per_s, 'FLOP')}, the best that was reached by a matmul of {roof.dtype}"
-        yield TextRow("operations take", seconds(roof.flops_s), reached)
-    else:
-        yield TextRow("operations take", "not known", f"because {roof.why_absent('flops_s')}", "faint")
+    for label, what, unit, time_s, per_s, by in (
+        ("bytes take", "bytes_s", "B", roof.bytes_s, roof.bytes_per_s, f"with {size(roof.array_bytes)}"),
+        ("operations take", "flops_s", "FLOP", roof.flops_s, roof.flops_per_s, f"by a matmul of {roof.dtype}"),
+    ):
+        if time_s is None or per_s is None:
+            yield TextRow(label, "not known", f"because {roof.why_absent(what)}", "faint")
+        else:
+            yield TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the best that was reached {by}")
     if roof.is_memory_bound is not None:
         yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", _meaning(roof))
     yield from _time_rows(roof)
@@ -523,15 +521,14 @@ def charts(found: Inspection) -> Iterator[Chart]:
         ("bytes by scope and line", "bytes", lambda work: work.bytes_accessed),
     )
     for title, quantity, value_of in ways:
-        roots = grow((_path(work), value_of(work), work.source) for work in found.lines or ())
+        roots = grow(
+            ([*(part for part in work.scope.split("/") if part), work.source or COMPILER], value_of(work), work.source)
+            for work in found.lines or ()
+        )
         if roots:
             yield Chart(Axis(), Axis(), (Tree(roots, quantity),), title)
     if found.memory is not None and (memory := chart_memory(found.memory)) is not None:
         yield memory
-
-
-def _path(work: LineWork) -> list[str]:
-    return [*(part for part in work.scope.split("/") if part), work.source or COMPILER]
 
 
 MOST_BARS = 60
@@ -546,7 +543,11 @@ def show_peak(found: Inspection, full: bool) -> list[Block]:
     return [
         Heading(f"temporaries at their peak: {size(found.peak.live_bytes)}"),
         Paragraph(_describe_peak(found.peak)),
-        Sparkline(_bars(found.peak), "what is needed, over the program", is_linear=True),
+        Sparkline(
+            tuple(highest_of_stretches(found.peak.timeline, MOST_BARS)),
+            "what is needed, over the program",
+            is_linear=True,
+        ),
         *(first_rows(table, full) for table in [_tabulate_peak(found.peak)] if table),
         *list_lines(_advise(found)),
     ]
@@ -557,10 +558,6 @@ def _describe_peak(peak: PeakMemory) -> str:
     gaps = peak.planned_bytes - peak.live_bytes
     beyond = f"; the plan has {size(gaps)} more, for alignment and gaps" if gaps else ", which is all that the plan has"
     return f"at {peak.at.operation}, instruction {peak.position + 1} of {peak.instructions}{where}{beyond}"
-
-
-def _bars(peak: PeakMemory) -> tuple[int, ...]:
-    return tuple(highest_of_stretches(peak.timeline, MOST_BARS))
 
 
 def _tabulate_peak(peak: PeakMemory) -> Table | None:

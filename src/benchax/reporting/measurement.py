@@ -48,6 +48,7 @@ from benchax.reporting.tables import (
     REMARKS,
     SharedRemarks,
     agreement,
+    describe_date,
     describe_interval,
     describe_machine,
     estimate,
@@ -151,16 +152,14 @@ def overview(measurements: Sequence[Measurement]) -> Table:
     timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
     times = (TableColumn(timer, "numbers", ESTIMATE) for timer in timers)
     columns = (CASE, *times, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
-    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
+    styles: list[Style] = [
+        "bad" if m.failure or any(remark.severity == "error" for remark in m.remarks) else "" for m in listed
+    ]
     lines = (_overview_line(m, timers, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
 _PER_S = {"bytes": "B/s", "flops": "FLOP/s"}
-
-
-def _is_wrong(m: Measurement) -> bool:
-    return any(remark.severity == "error" for remark in m.remarks)
 
 
 def _overview_line(
@@ -418,7 +417,8 @@ def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection
     """
     names: dict[str, None] = {}
     for m in listed:
-        wanted = [absent for absent in m.not_measured if is_full or absent.what in _asked(m)]
+        asked = {f"samples.{name.strip()}" for name in m.options.timer.split(",")}
+        wanted = [absent for absent in m.not_measured if is_full or absent.what in asked]
         if wanted:
             title = "not measured" if len(listed) == 1 else f"not measured of {one_line(m.case.label)}"
             rows = tuple(TextRow(_name(absent.what), absent.why) for absent in wanted)
@@ -427,11 +427,6 @@ def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection
         names |= dict.fromkeys(_name(what) for what in others if not what.startswith((*_NO_NUMBERS, *named)))
     if names:
         yield Paragraph(f"not measured: {', '.join(names)} (-v says why)", "faint")
-
-
-def _asked(m: Measurement) -> set[str]:
-    """The timers that the user named."""
-    return {f"samples.{name.strip()}" for name in m.options.timer.split(",")}
 
 
 def _name(what: str) -> str:
@@ -816,7 +811,7 @@ def _overview(rows: Sequence[Measurement], chosen: Sequence[Measurement]) -> Doc
     title = f"Run {runs[0][:12]}" if len(runs) == 1 else plural(len(runs), "run")
     below = (
         f"{plural(len(rows), 'case')}" + (f", {failed} failed" if failed else ""),
-        f"{started[0][:16].replace('T', ' ')} UTC" + (f" · commit {', '.join(commits)}" if commits else ""),
+        f"{describe_date(started[0])} UTC" + (f" · commit {', '.join(commits)}" if commits else ""),
         *machines,
     )
     common = share_grave_remarks(rows).common

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 from benchax.reporting.document import Code, Outline, OutlineColumn, OutlineEntry
@@ -66,24 +67,14 @@ def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
 
 def _fold(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
     """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their ends."""
-    run: list[str] = []
-    for line, is_nested in zip(lines, nested, strict=True):
-        if is_nested:
-            run.append(_truncate(line))
+    for is_inner, group in groupby(zip(lines, nested, strict=True), lambda pair: pair[1]):
+        run = [_truncate(line) for line, _ in group]
+        if not is_inner or len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
+            yield from run
             continue
-        yield from _show_run(run)
-        run = []
-        yield _truncate(line)
-    yield from _show_run(run)
-
-
-def _show_run(run: list[str]) -> Iterator[str]:
-    if len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
-        yield from run
-        return
-    yield from run[:NESTED_LINES]
-    indent = run[NESTED_LINES][: len(run[NESTED_LINES]) - len(run[NESTED_LINES].lstrip(" "))]
-    yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
+        yield from run[:NESTED_LINES]
+        indent = run[NESTED_LINES][: len(run[NESTED_LINES]) - len(run[NESTED_LINES].lstrip(" "))]
+        yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
 
 
 def _cut_lines(lines: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import plural, rate, seconds, seconds_around, seconds_range, size
+from benchax.units import number, plural, rate, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
@@ -44,6 +44,16 @@ def truncate(text: str, width: int | None) -> str:
     """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def around(low: float | None, high: float | None, describe: Callable[[float], str] = number) -> str:
+    """Returns " (1.51 – 1.60)", or an empty text without both ends."""
+    return f" ({describe(low)} – {describe(high)})" if low and high else ""
+
+
+def describe_date(date: str) -> str:
+    """2026-01-31 12:05, of UTC in ISO 8601."""
+    return date[:16].replace("T", " ")
 
 
 def describe_machine(env: Environment) -> str:
@@ -99,7 +109,7 @@ def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
     device = run.backend if run.backend == "cpu" else run.device_kind
     return (
         run.run_id[:12],
-        run.started_at[:16].replace("T", " "),
+        describe_date(run.started_at),
         f"{run.rows}{failed}",
         one_line(", ".join(run.cases[:MOST_NAMES]) + others),
         (run.commit or "")[:8] + ("+" if run.is_dirty else ""),
@@ -113,32 +123,29 @@ MOST_NAMES = 3
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
+    if row.failure_kind is not None:
+        numbers = (row.failure_kind.replace("_", " "), "", "")
+    else:
+        time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
+        numbers = (row.timer or "", time, seconds(row.compile_s) if row.compile_s is not None else "")
     return (
         str(row.id),
-        row.started_at[:16].replace("T", " "),
+        describe_date(row.started_at),
         one_line(row.case.label),
-        *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "")),
+        *numbers,
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
-    )
-
-
-def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
-    return (
-        row.timer or "",
-        "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s),
-        seconds(row.compile_s) if row.compile_s is not None else "",
     )
 
 
 def environment(env: Environment) -> Section:
     """The machine and the software. Unknown facts are listed as unknown."""
-    rows = [TextRow(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
+    rows = [TextRow(f.name.replace("_", " "), describe_fact(f.name, getattr(env, f.name))) for f in fields(env)]
     return Section(
         "environment", (*rows, TextRow("fingerprint", env.fingerprint, "rows with the same one may be compared"))
     )
 
 
-def _fact(name: str, value: Any) -> str:
+def describe_fact(name: str, value: Any) -> str:
     if value is None:
         return "unknown"
     if name == "memory_bytes":
@@ -277,17 +284,15 @@ def share_remarks(
     common = {
         code: {name: remarks[0] for name, remarks in held.items()}
         for code, held in holders.items()
-        if len(held) > max(1, MOST_SHARED * len(listed)) and code not in apart and _is_one_each(held)
+        if len(held) > max(1, MOST_SHARED * len(listed))
+        and code not in apart
+        and all(len(remarks) == 1 and remarks[0].severity != "error" for remarks in held.values())
     }
     return SharedRemarks(
         tuple(_join_remarks(held, list(listed), noun) for held in common.values()),
         frozenset(code for code, held in common.items() if len(held) == len(listed)),
         {name: tuple(r for r in remarks if r.code not in common) for name, remarks in listed.items()},
     )
-
-
-def _is_one_each(held: Mapping[str, Sequence[Remark]]) -> bool:
-    return all(len(remarks) == 1 and remarks[0].severity != "error" for remarks in held.values())
 
 
 def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -> Remark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from benchax.model import Remark
 from benchax.reporting.chart import Style
@@ -78,7 +79,7 @@ def functions(w: Watch) -> Table:
             one_line(_name(f)),
             str(f.traces),
             str(f.lowerings) if is_other else "",
-            _compiles(f),
+            (f"{f.compiles} ({f.cache_hits} read)" if f.cache_hits else str(f.compiles)),
             seconds(f.trace_s) if f.traces else "",
             seconds(f.lower_s) if f.lowerings else "",
             seconds(f.compile_s) if f.compiles else "",
@@ -89,10 +90,6 @@ def functions(w: Watch) -> Table:
     columns = (FUNCTION, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
     styles: list[Style] = ["faint" if f.is_eager else "" for f in listed]
     return tabulate(columns, lines, styles, note=CLOCK).without_empty_columns()
-
-
-def _compiles(f: FunctionCount) -> str:
-    return f"{f.compiles} ({f.cache_hits} read)" if f.cache_hits else str(f.compiles)
 
 
 def _name(f: FunctionCount) -> str:
@@ -142,12 +139,10 @@ def list_steps(found: WatchedSteps) -> list[Block]:
 def _stretches(steps: Sequence[StepCompiles]) -> list[tuple[int, int, list[StepCompiles]]]:
     """(first, last, steps) with the same numbers of programs, counted from 1."""
     found: list[tuple[int, int, list[StepCompiles]]] = []
-    for number, one in enumerate(steps, 1):
-        if found and (found[-1][2][0].programs, found[-1][2][0].again) == (one.programs, one.again):
-            first, _, before = found.pop()
-            found.append((first, number, [*before, one]))
-        else:
-            found.append((number, number, [one]))
+    numbered = enumerate(steps, 1)
+    for _, group in groupby(numbered, lambda one: (one[1].programs, one[1].again)):
+        places, ones = zip(*group, strict=True)
+        found.append((places[0], places[-1], list(ones)))
     return found
 
 
@@ -211,17 +206,13 @@ def transfers_grid(listed: list[ObservedTransfer]) -> Table:
         (
             str(t.count),
             size(t.size_bytes),
-            *([_seconds(t)] if has_time else []),
+            *([("" if t.elapsed_s is None else seconds(t.elapsed_s))] if has_time else []),
             f"{_truncate(t.where or 'a line that cannot be seen')}: {_truncate(t.by)}, {_truncate(t.what)}",
         )
         for t in shown
     ]
     more = f"and {len(listed) - MOST_TRANSFERS} more that moved less" if len(listed) > MOST_TRANSFERS else ""
     return tabulate(("times", "bytes", *(["waited"] if has_time else []), LINE), lines, note=more)
-
-
-def _seconds(t: ObservedTransfer) -> str:
-    return "" if t.elapsed_s is None else seconds(t.elapsed_s)
 
 
 def _truncate(text: str) -> str:

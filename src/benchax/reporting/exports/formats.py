@@ -28,7 +28,7 @@ from benchax.codec import encode_comparison, to_document
 from benchax.model import Comparison, Failure
 from benchax.printable import spell_for_xml
 from benchax.reporting.comparisons import interval, sentence, verdict
-from benchax.reporting.document import Document, Facts, Paragraph, Section, Table, TextRow, tabulate
+from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, tabulate
 from benchax.reporting.exports.entries import (
     ExportedCase,
     common_environment,
@@ -98,7 +98,8 @@ def to_csv(found: Sequence[ExportedCase]) -> str:
     writer = csv.DictWriter(target, (*COLUMNS, *rates), restval="", lineterminator="\r\n")
     writer.writeheader()
     for entry in found:
-        writer.writerow({name: _field(value) for name, value in csv_record(entry).items()})
+        fields = entry.rates | _identity(entry) | _numbers(entry) | _comparison(entry) | {"why": entry.why}
+        writer.writerow({name: _field(value) for name, value in fields.items()})
     return target.getvalue()
 
 
@@ -107,11 +108,6 @@ def _field(value: Any) -> Any:
         return "true" if value else "false"
     # By repr, with all digits: who reads it again has the same float.
     return "" if value is None else repr(value) if isinstance(value, float) else value
-
-
-def csv_record(entry: ExportedCase) -> dict[str, Any]:
-    """The fields of one line; None was not measured."""
-    return entry.rates | _identity(entry) | _numbers(entry) | _comparison(entry) | {"why": entry.why}
 
 
 def _identity(entry: ExportedCase) -> dict[str, Any]:
@@ -350,18 +346,17 @@ def to_markdown(found: Sequence[ExportedCase]) -> str:
     about = [Paragraph(_about(found))] if _about(found) else []
     why = tuple(TextRow(entry.label, entry.why) for entry in found if entry.why)
     notes = [Facts((Section("", why),), "words")] if why else []
-    return render(Document((_table(found), *about, *notes)))
-
-
-def _table(found: Sequence[ExportedCase]) -> Table:
-    """Builds a table of the columns that have any content."""
-    return tabulate(MARKDOWN_COLUMNS, map(_line, found)).without_empty_columns(kept=(0, 1))
+    return render(
+        Document((tabulate(MARKDOWN_COLUMNS, map(_line, found)).without_empty_columns(kept=(0, 1)), *about, *notes))
+    )
 
 
 def _line(entry: ExportedCase) -> tuple[str, ...]:
     return (
         entry.label,
-        seconds(entry.summary.median_s) if entry.summary else _status(entry),
+        seconds(entry.summary.median_s)
+        if entry.summary
+        else (entry.m.failure.kind.replace("_", " ") if entry.m.failure else "not measured"),
         _interval(entry),
         seconds(entry.compile_s) if entry.compile_s is not None else "",
         _size(entry, "observed_peak_bytes"),
@@ -373,10 +368,6 @@ def _line(entry: ExportedCase) -> tuple[str, ...]:
 
 def _size(entry: ExportedCase, what: str) -> str:
     return size(entry.counted[what]) if what in entry.counted else ""
-
-
-def _status(entry: ExportedCase) -> str:
-    return entry.m.failure.kind.replace("_", " ") if entry.m.failure else "not measured"
 
 
 def _interval(entry: ExportedCase) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchax.comparing.gate import amount
-from benchax.comparing.history import Change, History
+from benchax.comparing.history import History
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
@@ -16,10 +16,10 @@ from benchax.reporting.comparisons import interval, verdict
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Section, Table, TextRow, tabulate
 from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
 from benchax.reporting.site.state import CaseSummary, FoundChange, shorten_version, version_of_row
-from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, join_time, one_line
+from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, describe_date, describe_fact, join_time, one_line
 from benchax.stats.changepoints import LEAST, P
 from benchax.store.timelines import CaseActivity, TimelineRow
-from benchax.units import percent, plural, seconds, seconds_range, size
+from benchax.units import percent, plural, seconds, seconds_range
 
 MOST_POINTS = 3000
 """Rows in a chart, the newest ones."""
@@ -124,7 +124,7 @@ def _table(found: CaseTimeline) -> Table:
     )
     older = f"{len(found.rows) - len(rows)} older ones are not listed" if len(rows) < len(found.rows) else ""
     lines = [
-        (_when(row.started_at), shorten_version(version_of_row(row)), names[row.fingerprint], *_words(row))
+        (describe_date(row.started_at), shorten_version(version_of_row(row)), names[row.fingerprint], *_words(row))
         for row in rows
     ]
     return tabulate(columns, lines, ["" if row.status == "ok" else "bad" for row in rows], older)
@@ -136,10 +136,6 @@ def _words(row: TimelineRow) -> tuple[str, ...]:
         return row.timer or "", "", "", "", f"not measured: {why if why != 'ok' else 'no samples'}"
     between = "" if row.low_s is None or row.high_s is None else seconds_range(row.low_s, row.high_s)
     return row.timer or "", seconds(row.median_s), between, str(row.n or ""), "" if row.status == "ok" else row.status
-
-
-def _when(date: str) -> str:
-    return date[:16].replace("T", " ")
 
 
 def _describe_environments(found: CaseTimeline) -> tuple[Block, ...]:
@@ -176,12 +172,8 @@ def _facts(env: Environment) -> Iterator[tuple[str, str]]:
             continue
         if isinstance(value, Mapping):
             yield from ((str(key), str(setting)) for key, setting in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        elif f.name == "memory_bytes":
-            yield "memory", size(value)
-        elif f.name == "affinity":
-            yield "affinity", ", ".join(map(str, value))
         else:
-            yield f.name.replace("_", " "), str(value)
+            yield f.name.removesuffix("_bytes").replace("_", " "), describe_fact(f.name, value)
 
 
 def split_common(facts: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -278,7 +270,7 @@ def _list_changes(h: History) -> Iterator[FoundChange]:
             _describe_value(h.points[-1], h),
             NAMES[h.metric],
             cap(show_line(one_line(h.baseline)), LONGEST_LABEL),
-            is_worse=_is_worse(change),
+            is_worse=change.after > change.before,
             is_recent=change.at >= len(h.points) - RECENT,
         )
     if h.jump is not None:
@@ -297,10 +289,6 @@ def _list_changes(h: History) -> Iterator[FoundChange]:
             is_recent=True,
             is_sign=True,
         )
-
-
-def _is_worse(change: Change) -> bool:
-    return change.after > change.before
 
 
 def _describe_value(c: Comparison, h: History) -> str:

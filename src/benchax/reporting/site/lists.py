@@ -12,7 +12,7 @@ from benchax.reporting.html import Markup, element
 from benchax.reporting.pages.page import EMPTY, Shared
 from benchax.reporting.site.case_page import RECENT, name_environment, split_common
 from benchax.reporting.site.state import VERDICTS, CaseSummary, FoundChange, SiteState, file_of, shorten_version
-from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN
+from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN, describe_date
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, plural
@@ -32,7 +32,7 @@ Found = tuple[CaseSummary, FoundChange]
 def overview(cases: Sequence[CaseSummary]) -> Document:
     """Lists the recent changes, the newest first, then older changes."""
     newest = max(case.newest_at for case in cases)
-    below = (f"{plural(len(cases), 'case')} · newest row {newest[:16].replace('T', ' ')} UTC",)
+    below = (f"{plural(len(cases), 'case')} · newest row {describe_date(newest)} UTC",)
     blocks: list[Block] = [Heading("What changed lately", 1, below)]
     if not any(case.ratio or case.verdict for case in cases):
         return Document((*blocks, Paragraph(NOTHING_COMPARED, "warning"), *_describe_failures(cases)))
@@ -104,7 +104,7 @@ def _line(case: CaseSummary, change: FoundChange) -> tuple[TableCell, ...]:
     of = f"{change.metric} against {change.baseline}"
     plain = (change.commit, change.last, change.there, change.newest, change.sure)
     return (
-        TableCell(_when(change.at)),
+        TableCell(describe_date(change.at)),
         TableCell(case.label, link=f"cases/{case.page}"),
         TableCell(of),
         TableCell(change.size, "warning" if change.is_sign else style),
@@ -120,17 +120,13 @@ def _describe_failures(cases: Sequence[CaseSummary]) -> tuple[Block, ...]:
         (
             TableCell(case.label, link=f"cases/{case.page}"),
             TableCell(case.status, "bad"),
-            TableCell(_when(case.newest_at)),
+            TableCell(describe_date(case.newest_at)),
         )
         for case in failed
     )
     more = f"the first {MOST_CHANGES} of {len(failed)}" if len(failed) > MOST_CHANGES else ""
     columns = (CASE, TableColumn("", "words"), WHEN)
     return Heading("Without a time in their newest row"), Table(columns, rows[:MOST_CHANGES], more)
-
-
-def _when(date: str) -> str:
-    return date[:16].replace("T", " ")
 
 
 # ---- all cases --------------------------------------------------------------------------------------------------
@@ -181,7 +177,7 @@ def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCel
     where = "" if case.where is None else environments[case.where]
     # What is no verdict alone begins with the result, which differs.
     style = VERDICT_STYLES.get(cast("Verdict", case.verdict), "bad" if case.verdict else "")
-    plain = (_when(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
+    plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
     return TableCell(case.label, link=f"cases/{case.page}"), *map(TableCell, plain), TableCell(case.verdict, style)
 
 
