@@ -1,5 +1,5 @@
 """Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
-text for pipes. Where lines are broken is in `folding.py`.
+text for pipes.
 
 Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 """
