@@ -27,6 +27,7 @@ from benchax.reporting.document import (
     TableCell,
     TableColumn,
     TextRow,
+    list_parts,
     list_remarks,
     tabulate,
 )
@@ -110,13 +111,10 @@ def _read_lines(file: str) -> list[str]:
 
 def documents_of_all(audits: Sequence[Audit]) -> tuple[Document, ...]:
     """For a page: of several audits their verdicts first, each leading to its part."""
-    documents = tuple(map(document_in_full, audits))
-    if len(audits) == 1:
-        return documents
     lines = [(one_line(a.name), verdict(a)) for a in audits]
     styles: list[Style] = [STYLES[a.findings[0].severity] if a.findings else "" for a in audits]
     table = tabulate([TableColumn("function", "names"), TableColumn("verdict", "words")], lines, styles)
-    return (Document((Heading(f"Audit of {plural(len(audits), 'function')}", 1), table)), *documents)
+    return list_parts(f"Audit of {plural(len(audits), 'function')}", tuple(map(document_in_full, audits)), table)
 
 
 def heading(a: Audit) -> str:

@@ -232,11 +232,15 @@ class Document:
         return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
 
 
-def list_parts(title: str, documents: Sequence[Document]) -> tuple[Document, ...]:
-    """For a page of several: their names first, each leading to its part. One alone is the page's own."""
+def list_parts(title: str, documents: Sequence[Document], overview: Table | None = None) -> tuple[Document, ...]:
+    """For a page of several: an overview first, each line leading to its part. One alone is the page's own.
+
+    Args:
+        overview: its first column has the titles of the parts; None: it has their titles alone.
+    """
     if len(documents) == 1:
         return tuple(documents)
-    names = tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
+    names = overview or tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
     return (Document((Heading(title, 1), names)), *documents)
 
 

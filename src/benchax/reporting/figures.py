@@ -155,10 +155,8 @@ def _color(mark: Points | Line | Bars, chart: Chart) -> str:
 def _draw_bars(axes: Any, bars: Bars, chart: Chart) -> None:
     color, lengths = _color(bars, chart), [high - low for low, high in zip(bars.lows, bars.highs, strict=True)]
     look = {"color": color, "alpha": 0.85, "label": bars.label, "zorder": 2}
-    if bars.along == "x":
-        axes.barh(bars.places, lengths, bars.thickness, bars.lows, **look)
-    else:
-        axes.bar(bars.places, lengths, bars.thickness, bars.lows, **look)
+    draw_all = axes.barh if bars.along == "x" else axes.bar
+    draw_all(bars.places, lengths, bars.thickness, bars.lows, **look)
 
 
 def _draw_interval(

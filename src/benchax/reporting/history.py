@@ -16,7 +16,7 @@ from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.comparisons import interval, style, verdict
-from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, tabulate
+from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, list_parts, tabulate
 from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, describe_date, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
@@ -62,10 +62,7 @@ def document_with_chart(h: History) -> Document:
 def documents_of_all(histories: Sequence[History]) -> tuple[Document, ...]:
     """For a page: of several histories an overview first, each line leading to its part."""
     documents = tuple(map(document_with_chart, histories))
-    if len(histories) == 1:
-        return documents
-    title = Heading(f"Histories of {plural(len(histories), 'case')}", 1)
-    return (Document((title, overview(histories))), *documents)
+    return list_parts(f"Histories of {plural(len(histories), 'case')}", documents, overview(histories))
 
 
 def heading(h: History) -> str:
