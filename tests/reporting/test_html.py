@@ -85,7 +85,7 @@ def test_nothing_of_the_user_is_taken_for_html() -> None:
     read = Reader(fragment(document(m, is_full=True)))
 
     assert read.tags == {"div", "section", "table", "tr", "th", "td", "p", "ul", "li", "span"}
-    assert read.attributes == {"class", "style", "scope", "role", "aria-hidden", "aria-level"}
+    assert read.attributes == {"class", "style", "scope", "role", "aria-level"}
     assert "".join(read.texts).count(ATTACK) == 13
 
 

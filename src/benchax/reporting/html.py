@@ -67,7 +67,6 @@ _INLINE = {
     ".mark": "display:inline-block;width:1.3em;text-indent:0;",
     ".n": "text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;",
     ".remarks": "padding-left:12px;",
-    ".spoken": "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap;",
     ".title": "font-weight:bold;",
     ".v": "min-width:11ch;",
     ".warning": "color:#b77400;",
@@ -168,9 +167,10 @@ class BlockWriter:
 
     def _render_remark(self, remark: Remark) -> Markup:
         mark, style = MARKS[remark.severity]
-        spoken = self._tag("span", SEVERITIES[remark.severity], css_class="spoken")
-        sign = self._tag("span", mark, css_class=f"mark {style}", aria_hidden="true")
-        return self._tag("li", sign, spoken, remark.message)
+        sign = self._tag("span", mark, css_class=f"mark {style}", aria_hidden="true" if self.is_page else "")
+        # Where styles are dropped, nothing would hide it.
+        spoken = [element("span", SEVERITIES[remark.severity], css_class="spoken")] if self.is_page else []
+        return self._tag("li", sign, *spoken, remark.message)
 
     def _render_code(self, code: Code) -> Markup:
         # On a page its lines can be scrolled by keys.
