@@ -9,7 +9,7 @@ import time
 import jax.numpy as jnp
 
 import benchax
-from benchax.measuring.clock_reads import watch_clock_reads
+from benchax.measuring.purity import watch_clock_reads
 
 
 def test_a_reading_of_the_clock_is_told_with_its_line() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from benchax import bench
 from benchax.errors import UsageError
-from benchax.measuring.diagnosis import diagnose, user_line
-from benchax.measuring.tracer_errors import REMEDIES
+from benchax.measuring.diagnosis import REMEDIES, diagnose, user_line
 
 
 def failure_of(fn, *args, stage="trace"):

@@ -13,8 +13,7 @@ import pytest
 from jax_versions import tells_runs
 
 from benchax.measuring.timers import TIMERS
-from benchax.measuring.timers.base import Subject
-from benchax.measuring.timers.feedback import FED_BACK, FRESH_COPIES
+from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject
 from benchax.model import Measurement
 
 Make = Callable[..., Subject]

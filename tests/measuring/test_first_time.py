@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import benchax
-from benchax.measuring import first_time
+from benchax.measuring import stages
 from benchax.watching.compiles import watch_compiles
 
 BUILD: dict[str, Any] = {"stages": "build", "store": "off"}
@@ -45,7 +45,7 @@ def test_the_first_function_of_a_process_is_lowered_about_as_fast_as_the_others(
 
 
 def test_a_function_with_operations_that_none_had_before_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_time, "_SEEN", set())
+    monkeypatch.setattr(stages, "_SEEN", set())
     x = np.ones((4, 4), np.float32)
 
     found = [
@@ -57,7 +57,7 @@ def test_a_function_with_operations_that_none_had_before_says_so(monkeypatch: py
 
 
 def test_the_row_says_in_words_what_is_in_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_time, "_SEEN", set())
+    monkeypatch.setattr(stages, "_SEEN", set())
 
     text = str(benchax.bench(jnp.cos, np.ones(4, np.float32), **BUILD))
 
@@ -65,25 +65,25 @@ def test_the_row_says_in_words_what_is_in_its_times(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_work_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_time, "_program", lambda x: jnp.tanh(x))
-    first_time.do_first_work.cache_clear()
+    monkeypatch.setattr(stages, "_program", lambda x: jnp.tanh(x))
+    stages.do_first_work.cache_clear()
 
     with watch_compiles() as first:
-        first_time.do_first_work()
+        stages.do_first_work()
     with watch_compiles() as second:
-        first_time.do_first_work()
+        stages.do_first_work()
 
     assert first.compiles == 1
     assert second.compiles == 0
 
 
 def test_where_there_is_a_persistent_cache_nothing_is_written_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_time, "is_cache_on", lambda: True)
-    monkeypatch.setattr(first_time, "_program", lambda x: jnp.tanh(x))
-    first_time.do_first_work.cache_clear()
+    monkeypatch.setattr(stages, "is_cache_on", lambda: True)
+    monkeypatch.setattr(stages, "_program", lambda x: jnp.tanh(x))
+    stages.do_first_work.cache_clear()
 
     with watch_compiles() as log:
-        first_time.do_first_work()
+        stages.do_first_work()
 
     assert log.compiles == 0
     assert {event.kind for event in log.events} >= {"lower"}

@@ -11,15 +11,15 @@ import pytest
 
 from benchax import bench
 from benchax.errors import NotMeasured
-from benchax.measuring import engine, floor
-from benchax.measuring.floor import call_floor
+from benchax.measuring import engine, stages
+from benchax.measuring.stages import call_floor
 from benchax.model import CallFloor
 from benchax.program.cost import INLINE_FLOPS, inline_flops
 
 
 @pytest.mark.parametrize("is_inline", [True, False])
 def test_the_program_is_on_the_side_of_the_limit_that_was_asked_for(is_inline: bool):
-    program = floor._nothing(jax.tree.structure([0, 0]), is_inline)
+    program = stages._nothing(jax.tree.structure([0, 0]), is_inline)
 
     compiled = program.lower(jnp.ones(3), {"a": 1.5}).compile()
 
@@ -29,12 +29,12 @@ def test_the_program_is_on_the_side_of_the_limit_that_was_asked_for(is_inline: b
 def test_it_takes_the_arguments_of_the_function_and_gives_as_many_results(subject, monkeypatch):
     given = []
     made = subject(lambda x, key, n: {"a": x * n, "b": jax.random.normal(key, (3,))}, "f32[4,4]", "key", 2.5)
-    monkeypatch.setattr(floor, "_alternate", lambda subject, call: given.append(call()))
+    monkeypatch.setattr(stages, "_alternate", lambda subject, call: given.append(call()))
 
     call_floor(made, 1e-5, 10.0)
 
     assert jax.tree.structure(given[0]) == jax.tree.structure(made.outputs)
-    args = jax.tree.map(floor.number_like, made.dynamic)[0]
+    args = jax.tree.map(stages.number_like, made.dynamic)[0]
     assert [jnp.shape(leaf) for leaf in args] == [(), (), ()]
     assert jnp.issubdtype(args[1].dtype, jax.dtypes.prng_key)
     assert args[2] == 2.5
@@ -45,7 +45,7 @@ def test_calls_are_in_turns_and_none_is_dropped(subject):
 
     found = call_floor(made, 1e-5, 8.0)
 
-    assert 3 <= len(found.elapsed_s) == len(found.call_s) <= floor.PAIRS
+    assert 3 <= len(found.elapsed_s) == len(found.call_s) <= stages.PAIRS
     assert min(found.elapsed_s) > 0
     assert found.share > 0
 

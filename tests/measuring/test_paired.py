@@ -22,7 +22,7 @@ from benchax.measuring.program import program_of
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
-from benchax.paired_runs.remarks import remarks
+from benchax.paired_runs.paired_run import remarks
 
 X = "f32[64]"
 

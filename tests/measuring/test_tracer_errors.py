@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 from jax_versions import NAMES_INDICES
 
-from benchax.measuring.tracer_errors import explain
+from benchax.measuring.diagnosis import explain
 
 
 def repeated(x, n):

@@ -23,11 +23,11 @@ from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.functions import Converted, change_arrays, is_float, plain
 from benchax.json_values import Json
-from benchax.measuring import device_memory, memory
+from benchax.measuring import memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import without_cache
-from benchax.measuring.memory_rises import device_of
+from benchax.measuring.memory import device_of
 from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.timers.base import Subject
@@ -289,7 +289,7 @@ def _observed_bytes(subject: Subject) -> int:
     calls = iter([subject.ready() for _ in range(memory.CALLS + 1)])
     if jax.default_backend() == "cpu":
         return memory.observed_rise(lambda: next(calls)())
-    return device_memory.observed_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[0]
+    return memory.observed_device_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[0]
 
 
 class _Reference:

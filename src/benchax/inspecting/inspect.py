@@ -21,8 +21,7 @@ from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import Inputs, fit, put_each, signature, static_arguments
-from benchax.measuring.meshes import sharding_of
+from benchax.measuring.inputs import Inputs, fit, put_each, sharding_of, signature, static_arguments
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark

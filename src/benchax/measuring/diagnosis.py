@@ -5,14 +5,24 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import ast
 import itertools
+import linecache
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from types import FrameType, ModuleType
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import jax.scipy
+from jax.core import Tracer
 
 from benchax.errors import BenchaxError
 from benchax.measuring import unrun
-from benchax.measuring.tracer_errors import explain
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error, is_library
@@ -175,3 +185,192 @@ def user_line(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
+
+
+# ---- tracer errors ---------------------------------------------------------------------------------------------------
+#
+# Explains an exception that comes from a traced value: which value, in which expression, and the fitting remedies.
+#
+# JAX raises its own errors for most of these, which name the argument. Slices and repeated lists end in an IndexError
+# and a TypeError. Then the expression on the user's line shows the value (jax 0.6 to 0.10.2).
+
+
+_ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
+_SIZED_SEQUENCE = re.compile(r"for \*:.*(?:'(?:list|tuple)'.*Tracer|Tracer.*'(?:list|tuple)')")
+_SLICE = re.compile(r"Slice entries must be static|static start/stop/step")
+_SIZE_TEXTS = ("Shapes must be 1D sequences", "jnp.arange", "jnp.linspace", "jnp.repeat")
+_SELECTION = re.compile(r"size argument of|To make jnp\.\w+\(\) compatible with JIT")
+
+_TRACER_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+_COUNTERPARTS: Mapping[str, tuple[str, Any]] = {
+    "numpy": ("jnp", jnp),
+    "math": ("jnp", jnp),
+    "scipy": ("jax.scipy", jax.scipy),
+}
+"""By the name of a module: what has functions of the same names that can be traced."""
+
+REMEDIES = (
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the "
+    "compiled program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not "
+    "depend on it."
+)
+SIZE_REMEDIES = (
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...): each is compiled once; "
+    "give the array its largest size whatever the value, and mask the rest, jnp.where(jnp.arange(largest) < {name}, x, "
+    "0), or jax.lax.dynamic_slice where only the start depends on it; or jit only the inner part that does not depend "
+    "on it."
+)
+SELECTION_REMEDIES = (
+    "Three remedies: keep the shape with jnp.where(mask, x, 0), or jnp.sum(x, where=mask) for what sums up; give a "
+    "largest number, jnp.nonzero(mask, size=largest, fill_value=0); or select outside, and jit only the inner part."
+)
+
+TracedUse = Literal["value", "size", "selection", "library"]
+"""The purpose that needed the value: a decision of Python, or the size of an array. Or the number of elements that a
+mask selects, or a function of NumPy or a similar library."""
+
+
+@dataclass(frozen=True)
+class TracerError:
+    """The meaning of an exception that comes from a traced value."""
+
+    use: TracedUse
+    argument: str
+    """Whose value was needed: "the argument n", "k", "the argument" where it is not told."""
+    expression: str
+    """Which needed it: "np.sin(x)"; empty if it is not told."""
+    advice: str
+
+
+def explain(error: BaseException) -> TracerError | None:
+    """Returns the meaning; None for an exception that does not come from a traced value."""
+    use = _use(error)
+    if use is None:
+        return None
+    found = _failing_expression(error)
+    text, node, frame = found or ("", None, None)
+    text = " ".join(text.split())
+    named = _ARGUMENT.search(str(error))
+    argument = f"the argument {named[1]}" if named else _size_name(node, frame) or "the argument"
+    unknown = f"The value of {argument} is not known while tracing"
+    if use in ("value", "library") and (names := _counterpart(node, frame)):
+        return TracerError("library", argument, text, f"{unknown}. {_library_advice(*names, argument)}")
+    if use == "selection":
+        advice = f"How many elements are selected is not known while tracing. {SELECTION_REMEDIES}"
+        return TracerError(use, argument, text, advice)
+    if use == "size":
+        name = argument.removeprefix("the argument").strip() or "n"
+        is_argument = argument.startswith("the argument")
+        remedies = SIZE_REMEDIES.format(argument=argument if is_argument else f"what {argument} comes from", name=name)
+        return TracerError(use, argument, text, f"{unknown}, and the size of an array depends on it. {remedies}")
+    return TracerError("value", argument, text, f"{unknown}. {REMEDIES.format(argument=argument)}")
+
+
+def _use(error: BaseException) -> TracedUse | None:
+    text = str(error)
+    if isinstance(error, jax.errors.NonConcreteBooleanIndexError) or _SELECTION.search(text):
+        return "selection"
+    if isinstance(error, TypeError) and _SIZED_SEQUENCE.search(text):
+        return "size"
+    if isinstance(error, IndexError) and _SLICE.search(text):
+        return "size"
+    # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
+    if not isinstance(error, _TRACER_ERRORS) and "was not available in Python because it depends" not in text:
+        return None
+    if any(each in text for each in _SIZE_TEXTS):
+        return "size"
+    return "library" if isinstance(error, jax.errors.TracerArrayConversionError) else "value"
+
+
+def _library_advice(theirs: str, ours: str, argument: str) -> str:
+    return (
+        f"{theirs} needs values and computes at once. Use {ours}, which JAX can trace. If {argument} is a setting, "
+        f"declare it static (static_argnames=...). To call {theirs} from a compiled program, use jax.pure_callback. If "
+        "the function contains no jit, you can measure it as it is: --no-jit (jit=False)."
+    )
+
+
+# ---- the user's own line ------------------------------------------------------------------------------------------
+
+
+def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType] | None:
+    """(text, syntax tree, frame) of the expression that was evaluated in the innermost frame of the user's own code."""
+    summaries = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [pair for pair in zip(summaries, frames, strict=True) if not is_library(pair[0].filename)]
+    if not own:
+        return None
+    text = _text_of(own[-1][0])
+    try:
+        # In parentheses it may go over several lines.
+        return text, ast.parse(f"({text})", mode="eval").body, own[-1][1]
+    except (SyntaxError, ValueError):  # a statement, or a source that is not there
+        return None
+
+
+def _text_of(at: traceback.FrameSummary) -> str:
+    if at.lineno is None or at.end_lineno is None or at.colno is None or at.end_colno is None:
+        return ""
+    # Columns are counted in bytes.
+    lines = [linecache.getline(at.filename, n).encode() for n in range(at.lineno, at.end_lineno + 1)]
+    lines[-1] = lines[-1][: at.end_colno]
+    lines[0] = lines[0][at.colno :]
+    return b"".join(lines).decode(errors="replace")
+
+
+def _size_name(node: ast.expr | None, frame: FrameType | None) -> str:
+    """The name of the traced value that a slice or a repeated list needs; empty if it cannot be determined."""
+    if node is None or frame is None:
+        return ""
+    values = frame.f_locals
+    names = [name for part in _sizes(node, values) for name in _names(part) if _is_traced(values.get(name))]
+    code = frame.f_code
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return next((f"the argument {name}" if name in arguments else name for name in names), "")
+
+
+def _sizes(node: ast.expr, values: Mapping[str, Any]) -> Iterator[ast.expr]:
+    """The parts of an expression that say how large its value is."""
+    if isinstance(node, ast.Subscript):
+        yield node.slice
+    elif isinstance(node, ast.BinOp):
+        for side in (node.left, node.right):
+            is_repeated = isinstance(side, ast.List | ast.Tuple | ast.ListComp)
+            if not is_repeated and not (isinstance(side, ast.Name) and isinstance(values.get(side.id), list | tuple)):
+                yield side
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, str] | None:
+    """("np.sin", "jnp.sin") if the call is of a function of NumPy, SciPy or math that JAX has, too."""
+    if not isinstance(node, ast.Call) or frame is None:
+        return None
+    root, *path = ast.unparse(node.func).split(".")
+    module = frame.f_locals.get(root, frame.f_globals.get(root))
+    if not isinstance(module, ModuleType) or not path:
+        return None
+    # numpy.linalg may be imported as la.
+    top, *below = module.__name__.split(".")
+    prefix, ours = _COUNTERPARTS.get(top, ("", None))
+    whole = [*below, *path]
+    if ours is None or not callable(_attribute(ours, whole)):
+        return None
+    return f"{root}.{'.'.join(path)}", f"{prefix}.{'.'.join(whole)}"
+
+
+def _attribute(of: Any, path: list[str]) -> Callable[..., Any] | None:
+    return reduce(lambda found, name: getattr(found, name, None), path, of)

@@ -26,22 +26,20 @@ from benchax.case import Case
 from benchax.environment import jax_config
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages
-from benchax.measuring.clock_reads import why_not_watched
 from benchax.measuring.device_shares import devices_of, record_shares
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
-from benchax.measuring.first_time import do_first_work, note_first_uses
-from benchax.measuring.floor import call_floor
+from benchax.measuring.inputs import amounts_of
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.memory_rises import observe_memory, observe_next_call
+from benchax.measuring.memory import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.purity import why_not_watched
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
 from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampler import CaseSampler, TimerSampler
-from benchax.measuring.stages import BuiltProgram
+from benchax.measuring.stages import BuiltProgram, call_floor, do_first_work, note_first_uses
 from benchax.measuring.timers.base import Subject
-from benchax.measuring.work import amounts_of
 from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
 from benchax.program.cost import cost, lowered_flops
 from benchax.program.memory import memory_plan

@@ -31,19 +31,20 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchax.case import Case
 from benchax.environment import jax_facts
 from benchax.machine import noise
 from benchax.machine.noise import paused_gc
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import share_programs, without_cache
-from benchax.measuring.prepare import Prepared
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.wall import WallTimer
-from benchax.model import Noise
+from benchax.model import Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
 from benchax.program.memory import memory_plan
@@ -325,3 +326,78 @@ def result_facts(subject: Subject) -> dict[str, Any]:
         "returns_nothing": not jax.tree.leaves(subject.outputs),
         "nonfinite": describe_nonfinite(subject.outputs),
     }
+
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+#
+# A case that is built once and then sampled on request, for two processes that alternate on one core.
+#
+# A sample is the same as above: calls back to back, with a wait for each. An untimed call before them wakes
+# threads and refills the caches, which the other process has used in between. Buffers and executable stay: another pair
+# of processes has others.
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A case, warm."""
+
+    subject: Subject
+    timer: PreparedTimer
+    facts: dict[str, Any]
+    """Facts from building: signature, builds, plan, flops, inline_flops. And compilations during samples: compiles."""
+    iterations: int
+    """Calls in a sample, so that it takes `SAMPLE_NS`."""
+    call_ns: int
+
+    def sample(self, iterations: int) -> int:
+        """Returns the nanoseconds of this many calls."""
+        with watch_compiles() as log:
+            if self.call_ns < WAKING_NS:
+                jax.block_until_ready(self.subject.call())
+            compiled, ns = log.compiles, self.timer.sample(iterations)
+            self.facts["compiles"] += log.compiles - compiled
+        return ns
+
+    @property
+    def outputs(self) -> list[Any]:
+        return jax.tree.leaves(self.subject.outputs)
+
+    def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
+        """How far its outputs are from the leaves that the baseline gave."""
+        mine = tuple(_plain(leaf) for leaf in self.outputs)
+        return compare(mine, tuple(baseline), against="baseline")
+
+
+def imported_jax() -> str:
+    """Returns the version that the module itself says: what is installed may not be what was found first."""
+    return jax.__version__
+
+
+def _plain(leaf: Any) -> Any:
+    """As it is when it has travelled between processes: a typed key is its data there."""
+    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
+    """Makes the inputs, builds, warms up, and finds how many calls a sample has.
+
+    Args:
+        seed: of the data made from specs.
+        enter: called with the name of each stage before it begins.
+
+    Raises:
+        whatever the case raises.
+    """
+    enter("inputs")
+    prepared = prepare(case, seed)
+    enter("build")  # one word for all of its steps: a limit of time is one for them together, as beside other versions
+    signature = prepared.inputs.signature
+    facts: dict[str, Any] = {"is_program": False, "sha256": None, "signature": signature, "builds": [], "compiles": 0}
+    subject = build(prepared, facts)
+    facts |= result_facts(subject)
+    enter("warm-up")
+    warm_up(subject.ready, WARMUP_S)
+    timer = WallTimer().prepare(subject)
+    iterations, call_ns = calibrated([timer])
+    return Turns(subject, timer, facts, iterations, call_ns)

@@ -25,7 +25,6 @@ from benchax.machine import noise
 from benchax.machine.noise import Reading
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -45,6 +44,31 @@ from benchax.model import (
     Stages,
     WorkPerCall,
 )
+
+# ---- verification notes ----------------------------------------------------------------------------------------------
+#
+# The notes of a row about its result, besides the verdict. All rows use this, so it is separate from
+# `verification.py`, which takes 0.1 s to load.
+
+
+class Undecided(NotMeasured):
+    """The outputs were compared, and whether they are right cannot be decided."""
+
+
+@dataclass
+class Notes:
+    """Observations about the result of a function, besides its verdict. State is listed by name."""
+
+    dropped: list[str] = field(default_factory=list)
+    """State that the eager call changes in place and the compiled one does not."""
+    undetermined: list[str] = field(default_factory=list)
+    """New state that rounding alone decides, and that the verdict does not speak of."""
+    nonfinite: str = ""
+    """What of the result is not finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
+    verified."""
+    returns_nothing: bool = False
+    """Neither a result nor new state has come of a call."""
+
 
 Progress = Callable[[str, float], None]
 """Receives the stage, and its finished share if that is known (else 0)."""

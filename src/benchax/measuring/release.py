@@ -15,7 +15,7 @@ import sys
 import jax
 from jax.extend.backend import get_backend
 
-from benchax.measuring.first_time import forget_first_uses
+from benchax.measuring.stages import forget_first_uses
 
 MOST = 200
 """The number of programs that can stay: compiling them again takes longer than keeping them."""

@@ -16,11 +16,10 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring import timers
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.record import Record
+from benchax.measuring.record import Record, Undecided
 from benchax.measuring.sampling import Warmup, believable, call_again, collect, warm_up, warm_up_exactly
 from benchax.measuring.stopping import PROCESSES, most_processes, share_time
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.verification_notes import Undecided
 from benchax.model import OTHER_PROCESSES, Absent, Options
 from benchax.watching.compiles import watch_compiles
 

@@ -39,7 +39,6 @@ from benchax.model.identity import (
     param_text,
 )
 from benchax.model.measurement import Absent, Failure, FailureKind, Measurement, Rate, Remark, Severity, find_why
-from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
 from benchax.model.readings import (
     OTHER_PROCESSES,
     TIMERS,
@@ -48,11 +47,15 @@ from benchax.model.readings import (
     Census,
     Cold,
     Cost,
+    Devices,
+    DeviceShare,
     EarlierRuns,
     Form,
     Memory,
     Noise,
     Numerics,
+    Ranks,
+    RankTimes,
     Samples,
     Stages,
     Stop,

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
-from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import TIMERS, Cost, EarlierRuns, Memory, Noise, Numerics, Samples, Stages
+from benchax.model.readings import TIMERS, Cost, Devices, EarlierRuns, Memory, Noise, Numerics, Ranks, Samples, Stages
 from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize_run
 

@@ -29,9 +29,8 @@ from benchax.errors import UsageError
 from benchax.machine import noise
 from benchax.measuring.paired import WAKING_NS
 from benchax.model import Block, CaseId, Comparison, Environment, Noise, Numerics, Remark, Version
-from benchax.paired_runs.paired_run import block_of_builds, counts
+from benchax.paired_runs.paired_run import block_of_builds, counts, doubts, remarks
 from benchax.paired_runs.partners import Listing, Lost, Partner, start_partners
-from benchax.paired_runs.remarks import doubts, remarks
 from benchax.paired_runs.session import report_process, time_gone
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import plural

@@ -26,8 +26,7 @@ from benchax.errors import UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.device_shares import devices_of
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.remote_start import RemoteStartLine
-from benchax.measuring.start_line import NS, StartLine, clock_id
+from benchax.measuring.start_line import NS, RemoteStartLine, StartLine, clock_id
 from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, Environment, Options
 from benchax.program import hlo

@@ -3,7 +3,7 @@
 This host starts all processes (`launch.py`). Or each process belongs to one of the programs that a launcher has
 started, on several hosts (`joined.py`).
 
-A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`). Its time runs from the last
+A sample begins for all at one moment (`measuring/start_line.py`). Its time runs from the last
 process's beginning to the last one's end. The scatter of the start is excluded and reported.
 """
 

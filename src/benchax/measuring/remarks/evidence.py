@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from benchax.measuring.inputs import Inputs
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.purity import Purity
+from benchax.measuring.record import Notes
 from benchax.measuring.remarks.of_calls import CallTimes
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.verification_notes import Notes
 from benchax.model import Cost, Devices, Memory, Noise, Numerics, Samples, Stages
 
 

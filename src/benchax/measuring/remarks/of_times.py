@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchax.machine.noise import BUSY_SHARE, STEAL_SHARE
 from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.remarks.of_calls import call_overhead
-from benchax.measuring.timers.feedback import FRESH_COPIES
+from benchax.measuring.timers.base import FRESH_COPIES
 from benchax.model import Noise, Remark
 from benchax.program.cost import INLINE_FLOPS
 from benchax.units import count, percent, seconds, size

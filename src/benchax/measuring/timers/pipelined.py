@@ -3,7 +3,7 @@
 Includes the dispatch of n calls as far as it is not hidden behind the work, and any overlap of the calls with one
 another. Excludes transfers of the inputs, which `inputs.py` has finished before. Wrong when the calls depend on the
 host in between. All n outputs are alive at once, which bounds n. A donating function gets its outputs back as its next
-arguments where they fit (`feedback.py`).
+arguments where they fit (`base.Feedback`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -18,8 +18,7 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.feedback import Feedback
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
