@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,14 +9,10 @@ import pytest
 from jax import lax
 
 from benchax.case import make_case
-from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
-from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.measuring.remarks.of_functions import folded
-from benchax.measuring.sampling import NO_WARMUP
-from benchax.measuring.stages import build
-from benchax.model import Memory, Noise, Stages
-from benchax.program.cost import cost, lowered_flops
+from benchax.measuring.prepare import prepare
+from benchax.measuring.record import Record, quiet
+from benchax.measuring.remarks import folded
+from benchax.program.cost import cost
 
 X = jnp.asarray(np.random.default_rng(0).random((64, 64)), jnp.float32)
 V = jnp.asarray(np.random.default_rng(1).random(4096), jnp.float32)
@@ -93,38 +87,31 @@ NOT_DONE = {
 }
 
 
-def evidence_of(function, *args) -> RowEvidence:
-    case = make_case(jax.jit(function), args)
-    program, inputs = program_of(case), make_inputs(case, 0)
-    built = build(program, inputs, lambda stage: None)
-    text = built.compiled.as_text()
-    return RowEvidence(
-        platform="cpu", program=program, inputs=inputs, built=built, stages=Stages(), samples=(), warmup=NO_WARMUP,
-        compiles_while_timed=0, has_data=True, output_bytes=0, memory=Memory(), cost=cost(built.compiled, text),
-        count_written_flops=lambda: lowered_flops(built.lowered), inline_flops=None, hlo=text, numerics=None,
-        noise=Noise(),
-    )  # fmt: skip
+def evidence_of(function, *args):
+    prepared = prepare(make_case(jax.jit(function), args))
+    return Record(quiet, cost=cost(prepared.built.compiled, prepared.hlo)), prepared, prepared.subject, True
 
 
 @pytest.mark.parametrize("name", DONE)
-def test_a_function_that_does_its_work_is_not_called_folded(name: str):
+def test_a_function_that_does_its_work_is_not_called_folded(name: str, monkeypatch: pytest.MonkeyPatch):
     evidence = evidence_of(*DONE[name])
 
-    assert folded(evidence) is None
+    assert folded(*evidence) is None
     # Nor by our own count alone, whatever XLA's says.
-    assert folded(replace(evidence, count_written_flops=lambda: 1e15)) is None
+    monkeypatch.setattr("benchax.measuring.remarks.lowered_flops", lambda lowered: 1e15)
+    assert folded(*evidence) is None
 
 
 @pytest.mark.parametrize("name", NOT_DONE)
 def test_work_that_is_left_out_is_said(name: str):
-    remark = folded(evidence_of(NOT_DONE[name], X))
+    remark = folded(*evidence_of(NOT_DONE[name], X))
 
     assert remark is not None
     assert "written" in remark.message or "does not depend on its inputs" in remark.message
 
 
 def test_what_was_written_and_what_is_left_are_counted_alike():
-    remark = folded(evidence_of(NOT_DONE["results not used"], X))
+    remark = folded(*evidence_of(NOT_DONE["results not used"], X))
 
     assert remark is not None
     assert remark.message == (

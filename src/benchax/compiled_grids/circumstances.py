@@ -8,7 +8,7 @@ from typing import Any
 from benchax.environment import host
 from benchax.machine import noise
 from benchax.measuring.inputs import signature
-from benchax.measuring.remarks.of_times import describe_busy
+from benchax.measuring.remarks import describe_busy
 from benchax.model import Remark
 from benchax.reporting.tables import describe_machine
 

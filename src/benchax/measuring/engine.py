@@ -13,7 +13,6 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,6 @@ from typing import Any
 import jax
 
 from benchax.case import Case
-from benchax.environment import jax_config
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages
 from benchax.measuring.device_shares import devices_of, record_shares
@@ -36,12 +34,11 @@ from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.purity import why_not_watched
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
-from benchax.measuring.remarks.evidence import RowEvidence
 from benchax.measuring.sampler import CaseSampler, TimerSampler
 from benchax.measuring.stages import BuiltProgram, call_floor, do_first_work, note_first_uses
 from benchax.measuring.timers.base import Subject
-from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
-from benchax.program.cost import cost, lowered_flops
+from benchax.model import Absent, Cold, Measurement, Options, Stages
+from benchax.program.cost import cost
 from benchax.program.memory import memory_plan
 from benchax.static_leaves import reveal
 from benchax.units import plural, seconds
@@ -107,7 +104,7 @@ def fill(
         subject = _run(record, case, prepared, subject, options, sampler)
         record.absent += _left_out(options)
         record.noise = noise.finish(record.reading)
-        record.remarks = remarks(_evidence(record, subject, prepared, sampler.examines))
+        record.remarks = remarks(record, prepared, subject, sampler.examines)
         return subject
 
 
@@ -308,34 +305,3 @@ def _artifacts(record: Record, prepared: Prepared) -> None:
         captured = sum(getattr(c, "nbytes", 0) for c in built.traced.jaxpr.consts)
     record.memory = memory_plan(built.compiled, captured_bytes=captured, hlo_text=prepared.hlo)
     record.cost = cost(built.compiled, prepared.hlo)
-
-
-def _evidence(record: Record, subject: Subject, prepared: Prepared, examines: bool) -> RowEvidence:
-    built = prepared.built
-    lowered = built.lowered if examines else None
-    return RowEvidence(
-        platform=jax.default_backend(),
-        program=subject.program,
-        inputs=subject.inputs,
-        built=built,
-        stages=record.stages,
-        samples=tuple(record.samples),
-        warmup=record.warmup,
-        compiles_while_timed=record.compiles,
-        has_data=bool(subject.dynamic_leaves),
-        output_bytes=subject.output_bytes,
-        memory=record.memory,
-        cost=record.cost,
-        count_written_flops=lambda: None if lowered is None else lowered_flops(lowered),
-        inline_flops=prepared.inline_flops,
-        hlo=subject.hlo,
-        numerics=record.numerics,
-        undecided=record.undecided,
-        noise=record.noise or Noise(),
-        mutated=tuple(getattr(subject.outputs, "state", ())),
-        notes=record.notes,
-        devices=record.devices,
-        purity=record.purity,
-        is_dispatch_async=jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False,
-        has_glibc=platform.libc_ver()[0] == "glibc",
-    )
