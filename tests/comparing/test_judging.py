@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.comparing.judging import (
-    ComparisonContext,
     ComparisonEvidence,
     change,
     confirm,
@@ -22,8 +21,13 @@ from benchax.comparing.judging import (
 from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
 from benchax.stats.verdicts import CONFIRMING_ALPHA
 
-MATTER = ComparisonContext(
-    CaseId("f", (("n", 8),)), Version("old", "c0ffee"), Version("new"), remarks=(Remark("x", "info", "so it was"),)
+MATTER = Comparison(
+    CaseId("f", (("n", 8),)),
+    "run",
+    Version("old", "c0ffee"),
+    Version("new"),
+    "unclear",
+    remarks=(Remark("x", "info", "so it was"),),
 )
 
 

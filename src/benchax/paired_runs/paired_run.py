@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchax.comparing.break_even import SAME_PROGRAM
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
+from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
 from benchax.json_values import Json
 from benchax.measuring import paired
-from benchax.measuring.remarks.of_functions import describe_nonfinite_result
-from benchax.measuring.remarks.of_times import describe_busy, describe_recompiling
+from benchax.measuring.remarks import describe_busy, describe_nonfinite_result, describe_recompiling
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import (
     Block,
@@ -350,20 +349,23 @@ class PairedSamples:
         context = self.context(where[other], where[one])
         return judge_times(context, "run", self.blocks(where[one], where[other]), alpha)
 
-    def context(self, candidate: int, baseline: int = 0) -> ComparisonContext:
-        agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
-        return ComparisonContext(
+    def context(self, candidate: int, baseline: int = 0) -> Comparison:
+        facts = self.answers[0].facts(candidate) if self.answers else {}
+        agreement = facts.get("agreement")
+        return Comparison(
             self.paired_run.case,
+            "run",
             self._as_it_ran(baseline),
             self._as_it_ran(candidate),
-            self.method,
-            Numerics(**agreement) if agreement else None,
-            (*self.paired_run.remarks, *self.notes, *self._doubts()),
-            self.environment,
-            datetime.now(UTC).isoformat(timespec="microseconds"),
-            self.resolution,
-            self.answers[0].facts(candidate).get("work", {}) if self.answers else {},
-            self.signature,
+            "unclear",
+            method=self.method,
+            numerics=Numerics(**agreement) if agreement else None,
+            remarks=(*self.paired_run.remarks, *self.notes, *self._doubts()),
+            environment=self.environment,
+            compared_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+            resolution=self.resolution,
+            work=facts.get("work", {}),
+            signature=self.signature,
         )
 
     def _doubts(self) -> tuple[Remark, ...]:

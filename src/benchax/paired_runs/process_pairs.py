@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any
 
 from benchax.checkouts.boot import Launch, Selection
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge
+from benchax.comparing.judging import ComparisonEvidence, judge
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest, Stage
 from benchax.environment import affinity
 from benchax.errors import UsageError
@@ -94,9 +94,9 @@ class ProcessPairSamples:
         compiles = {version.label: self.compiles[version.label] for version in self.versions}
         notes = (ONE_CORE if self.is_pinned else NOT_PINNED, *self.notes, *doubts(compiles, self.noise))
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        context = ComparisonContext(
-            self.case, *self.versions, "process pairs", self.numerics, notes, self.environment, now,
-            signature=self.signature,
+        context = Comparison(
+            self.case, "run", *self.versions, "unclear", method="process pairs", numerics=self.numerics, remarks=notes,
+            environment=self.environment, compared_at=now, signature=self.signature,
         )  # fmt: skip
         found = judge(context, self.evidence, alpha)
         pairs = len(self.evidence.run)
