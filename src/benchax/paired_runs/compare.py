@@ -183,7 +183,7 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
         second: the results of the second stage, if there was one.
         found: the comparisons with the baseline.
     """
-    if not samples.answers or 0 in samples.failures:
+    if not samples.groups or 0 in samples.failures:
         return ()
     runs = [c for c in found if c.metric == "run"]
     without = {c.candidate.label for c in runs if without_place(c)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import faulthandler
 import gc
 import os
@@ -17,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchax import codec
 from benchax.case import Case
 from benchax.checkouts.boot import Launch, Selection, clean_environ
-from benchax.discovery import Broken, collect
+from benchax.discovery import collect
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
+from benchax.json_values import decode_value, encode_value
 from benchax.machine.noise import paused_gc
 from benchax.measuring import paired
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import without_cache
-from benchax.measuring.paired import Turns
-from benchax.model import CaseId, Environment, Failure
+from benchax.measuring.paired import SideFacts, Turns
+from benchax.model import CaseId, Environment, Failure, Numerics, Options
 from benchax.options import resolve
 from benchax.workers import process_tree
 from benchax.workers.answers import describe_array, rebuild_arrays
@@ -42,8 +41,11 @@ from benchax.workers.output import Output
 # Requests come over its standard input, which is a socket. Output of the user's code goes elsewhere and disturbs
 # nothing.
 #
+# Values are written by their annotations (`json_values.py`).
+#
 #                                  unasked   ⇒   {"cases", "broken", "environment", "jax"} or {"refused"}
-#     {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "iterations", "call_ns"} or {"failure"}
+#     {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "signature", "iterations", "call_ns"}
+#                                                or {"failure"}
 #     {"do": "sample", "iterations": n}      ⇒   {"ns", "compiles"} or {"failure"}
 #     {"do": "outputs"}                      ⇒   {"leaves"} with their bytes, or {"failure"}
 #     {"do": "agree", "leaves"} with bytes   ⇒   {"agreement"} or {"failure"}
@@ -55,7 +57,7 @@ def begin(argument: dict[str, Any]) -> None:
     """Serves until the connection ends.
 
     Args:
-        argument: what, pattern, params, options as for `benchax run`; parent, the process that has started this one.
+        argument: the selection of cases, and the process that has started this one (parent).
     """
     process_tree.die_with_parent()
     # It may have ended before we asked to end with it.
@@ -81,103 +83,70 @@ def _take_over_stdin() -> Channel:
 
 
 def _serve(channel: Channel, argument: dict[str, Any]) -> None:
+    selection: Selection = decode_value(argument["selection"], Selection)
     try:
-        cases, broken = collect(argument["what"], argument["pattern"], argument["params"])
+        cases, broken = collect(selection.what, selection.pattern, selection.params)
     except UsageError as error:
         channel.send({"refused": [error.problem, error.expected, error.hint]})
         return
-    channel.send(_listing(cases, broken, argument["options"]))
+    service = Service(cases, selection.options, lambda stage: channel.send({"stage": stage}))
+    listed = [(case.id, service.options_of(case).timeout_s) for case in cases]
+    channel.send(
+        {
+            "cases": encode_value(listed, ListedCases),
+            "broken": encode_value([each.failure for each in broken], list[Failure]),
+            "environment": encode_value(capture(), Environment),
+            "jax": paired.imported_jax(),
+        }
+    )
     with paused_gc(), without_cache():
-        service = Service(cases, lambda stage: channel.send({"stage": stage}), argument["options"])
         while (message := channel.receive()) is not None:
             channel.send(*service.answer(message))
 
 
-def _listing(cases: Sequence[Case], broken: Sequence[Broken], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "cases": [
-            [
-                case.id.name,
-                codec.encode_params(case.id.params),
-                case.id.variant,
-                case.id.tag,
-                _options(case, given).timeout_s,
-            ]
-            for case in cases
-        ],
-        "broken": [dataclasses.asdict(each.failure) for each in broken],
-        "environment": dataclasses.asdict(capture()),
-        "jax": paired.imported_jax(),
-    }
-
-
-def _options(case: Case, given: Mapping[str, Any]) -> Any:
-    return resolve(None, case.options, given, project=case.folder)
-
-
+@dataclass
 class Service:
     """Answers requests, about one case at a time."""
 
-    def __init__(
-        self, cases: Sequence[Case], enter: Callable[[str], None], options: Mapping[str, Any] | None = None
-    ) -> None:
-        self.cases = cases
-        self.options = options or {}
-        self.enter = enter
-        self.stage = ""
-        self.turns: Turns | None = None
+    cases: Sequence[Case]
+    options: Mapping[str, Any]
+    tell: Callable[[str], None]
+    """Told of each stage of preparing."""
+    stage: str = ""
+    turns: Turns | None = None
+
+    def options_of(self, case: Case) -> Options:
+        return resolve(None, case.options, self.options, project=case.folder)
 
     def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
         request = message.document
-        if request["do"] == "sample" and self.turns is not None:  # first, since it is asked for in the rounds
-            return self._guarded("rounds", lambda turns: _sample(turns, request["iterations"]))
-        if request["do"] == "prepare":
-            return self._prepare(self.cases[request["case"]])
-        if request["do"] == "outputs":
-            return self._guarded("outputs", _outputs)
-        return self._guarded("outputs", lambda turns: _agreement(turns, message))
+        try:
+            if request["do"] == "prepare":
+                return self._prepare(self.cases[request["case"]]), ()
+            if self.turns is None:
+                raise BenchaxError("no case was prepared")
+            self.stage = "rounds" if request["do"] == "sample" else "outputs"
+            if request["do"] == "sample":
+                ns = self.turns.sample(request["iterations"])
+                return {"ns": ns, "compiles": self.turns.facts.compiles}, ()
+            if request["do"] == "outputs":
+                both = [describe_array(leaf) for leaf in self.turns.outputs]
+                return {"leaves": [description for description, _ in both]}, [content for _, content in both]
+            leaves = rebuild_arrays(request["leaves"], message.sections)
+            return {"agreement": encode_value(self.turns.agreement(leaves), Numerics)}, ()
+        except (Exception, SystemExit) as error:
+            return {"failure": encode_value(diagnose(error, self.stage), Failure)}, ()
 
-    def _prepare(self, case: Case) -> tuple[dict[str, Any], Sequence[Any]]:
+    def _prepare(self, case: Case) -> dict[str, Any]:
         self.turns = None
         gc.collect()
-        try:
-            self.turns = paired.prepare_turns(case, _options(case, self.options).seed, self._enter)
-        except (Exception, SystemExit) as error:
-            return _failed(error, self.stage)
-        ready = self.turns
-        return {"facts": ready.facts, "iterations": ready.iterations, "call_ns": ready.call_ns}, ()
+        self.turns = ready = paired.prepare_turns(case, self.options_of(case).seed, self._enter)
+        facts, signature = encode_value(ready.facts, SideFacts), ready.subject.inputs.signature
+        return {"facts": facts, "signature": signature, "iterations": ready.iterations, "call_ns": ready.call_ns}
 
     def _enter(self, stage: str) -> None:
         self.stage = stage
-        self.enter(stage)
-
-    def _guarded(self, stage: str, call: Callable[[Turns], Any]) -> tuple[dict[str, Any], Sequence[Any]]:
-        try:
-            if self.turns is None:
-                raise BenchaxError("no case was prepared")
-            return call(self.turns)
-        except (Exception, SystemExit) as error:
-            return _failed(error, stage)
-
-
-def _failed(error: BaseException, stage: str) -> tuple[dict[str, Any], Sequence[Any]]:
-    return {"failure": dataclasses.asdict(diagnose(error, stage))}, ()
-
-
-def _sample(ready: Turns, iterations: int) -> tuple[dict[str, Any], Sequence[Any]]:
-    """With the programs that it compiled in this sample and those before it."""
-    ns = ready.sample(iterations)
-    return {"ns": ns, "compiles": ready.facts["compiles"]}, ()
-
-
-def _outputs(ready: Turns) -> tuple[dict[str, Any], Sequence[Any]]:
-    both = [describe_array(leaf) for leaf in ready.outputs]
-    return {"leaves": [description for description, _ in both]}, [content for _, content in both]
-
-
-def _agreement(ready: Turns, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
-    leaves = rebuild_arrays(message.document["leaves"], message.sections)
-    return {"agreement": dataclasses.asdict(ready.agreement(leaves))}, ()
+        self.tell(stage)
 
 
 SERVE = """
@@ -186,6 +155,8 @@ begin(argument)
 """
 """A program for `Launch.command`."""
 LAST_WORDS_S = 2.0
+ListedCases = list[tuple[CaseId, float | None]]
+"""The cases that a process finds, and the seconds that each of their stages may take."""
 Listen = Callable[[str], None]
 
 
@@ -220,13 +191,14 @@ class Partner:
         self.version = launch.version
         self.label = launch.version.label
         self.stage = "start"
+        argument = {"parent": os.getpid(), "selection": encode_value(selection, Selection)}
         ours, theirs = pair()
         reading, writing = os.pipe()
         self.channel, self.output = Channel(ours), Output(reading)
         try:
             with theirs, os.fdopen(writing, "wb") as printed:
                 self.process = subprocess.Popen(
-                    launch.command(SERVE, _make_argument(selection), core),
+                    launch.command(SERVE, argument, core),
                     stdin=theirs.fileno(),
                     stdout=printed,
                     stderr=printed,
@@ -252,13 +224,10 @@ class Partner:
             return Listing(refused=UsageError(*document["refused"]))
         if self.version.jax not in (None, document["jax"]):
             return Listing(refused=_other_jax(self.label, document["jax"]))
-        cases = {
-            CaseId(name, codec.decode_params(params), variant, tag): (i, timeout_s)
-            for i, (name, params, variant, tag, timeout_s) in enumerate(document["cases"])
-        }
-        facts = document["environment"]
-        environment = Environment(**facts | {"affinity": tuple(facts["affinity"] or ()) or None})
-        return Listing(cases, tuple(self._named(each) for each in document["broken"]), environment)
+        listed: ListedCases = decode_value(document["cases"], ListedCases)
+        cases = {case: (i, timeout_s) for i, (case, timeout_s) in enumerate(listed)}
+        broken = tuple(self._named(each) for each in decode_value(document["broken"], list[Failure]))
+        return Listing(cases, broken, decode_value(document["environment"], Environment))
 
     def ask(
         self,
@@ -290,7 +259,7 @@ class Partner:
                 self.stage = message.document["stage"]
                 listen(f"{self.stage} of {self.label}")
             elif "failure" in message.document:
-                raise Lost(self._named(message.document["failure"]))
+                raise Lost(self._named(decode_value(message.document["failure"], Failure)))
             else:
                 return message
 
@@ -308,9 +277,8 @@ class Partner:
             raise self._gone() from None
         return message
 
-    def _named(self, failure: dict[str, Any]) -> Failure:
-        found = Failure(**failure)
-        return replace(found, stage=f"{found.stage} of {self.label}")
+    def _named(self, failure: Failure) -> Failure:
+        return replace(failure, stage=f"{failure.stage} of {self.label}")
 
     def _too_late(self, limit_s: float | None) -> Lost:
         self.close()
@@ -336,16 +304,6 @@ class Partner:
     def _let_go(self) -> None:
         self.channel.close()
         self.output.close()
-
-
-def _make_argument(selection: Selection) -> dict[str, Any]:
-    return {
-        "parent": os.getpid(),
-        "what": selection.what,
-        "pattern": selection.pattern,
-        "params": selection.params,
-        "options": dict(selection.options),
-    }
 
 
 def _other_jax(label: str, found: str) -> UsageError:

@@ -91,7 +91,7 @@ def run_tests(
     Raises:
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    begun, rng = clock(), random.Random(0)
+    begun_s = clock()
     with ExitStack() as stack:
         programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
         here = cache(lambda: capture(with_jax=False))
@@ -100,25 +100,41 @@ def run_tests(
             for i, run in enumerate(paired_runs)
         ]
         tests = [SequentialTest(each, effort) for each in samples]
-        begin = start or stack.enter_context(fresh_processes())
-        told: set[int] = set()
-        for process in count():
-            # One group is taken however short the limit is.
-            gone = time_gone(begun, effort, clock) if process or not effort.has_time else 0.0
-            due = [stage for test in tests if (stage := test.due(gone)) is not None]
-            if not due:
-                break
-            report_ended(report, tests, told)
-            left_s = most_left_s(tests, process, clock() - begun, effort)
-            with begin() as pool:
-                for i, stage in enumerate(rng.sample(due, len(due))):
-                    # Many cases in one process may take longer than is left; what has started takes one.
-                    if i and time_gone(begun, effort, clock) >= 1:
-                        break
-                    case = stage.samples.paired_run.case.label
-                    say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
-                    _take_group(stage, pool, say)
+        take_groups(tests, effort, start or stack.enter_context(fresh_processes()), report, begun_s, clock)
     return tests
+
+
+def take_groups(
+    tests: Sequence[SequentialTest[PairedSamples]],
+    effort: Effort,
+    start: Callable[[], AbstractContextManager[Any]],
+    report: Listener,
+    begun_s: float,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Takes groups of samples until all tests have ended, one group of each that is due in each process.
+
+    Args:
+        start: as for `run_tests`; gives what `PairedSamples.take` takes a group from.
+        begun_s: from then on counts the limit of time.
+    """
+    rng, told = random.Random(0), set[int]()
+    for process in count():
+        # One group is taken however short the limit is.
+        gone = time_gone(begun_s, effort, clock) if process or not effort.has_time else 0.0
+        due = [stage for test in tests if (stage := test.due(gone)) is not None]
+        if not due:
+            break
+        report_ended(report, tests, told)
+        left_s = most_left_s(tests, process, clock() - begun_s, effort)
+        with start() as workers:
+            for i, stage in enumerate(rng.sample(due, len(due))):
+                # Many cases in one process may take longer than is left; what has started takes one.
+                if i and time_gone(begun_s, effort, clock) >= 1:
+                    break
+                case = stage.samples.paired_run.case.label
+                say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
+                _take_group(stage, workers, say)
 
 
 def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monotonic) -> float:
@@ -162,10 +178,10 @@ def most_left_s(
     return left_s if effort.max_time_s is None else max(0.0, min(left_s, effort.max_time_s - elapsed_s))
 
 
-def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:
+def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str], None]) -> None:
     """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
     effort = stage.effort
     patience = 1 if stage.groups < effort.looks[0] else PATIENCE
     skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
-    stage.samples.take(pool, stage.groups, effort.blocks, say, patience, skips_equal)
+    stage.samples.take(workers, stage.groups, effort.blocks, say, patience, skips_equal)
     stage.groups += 1
