@@ -19,8 +19,8 @@ from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, PairedAnswer, take_blocks
 from benchax.measuring.program import program_of
 from benchax.measuring.sides import PairedRequest, Side
+from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.wall import WallTimer
 from benchax.paired_runs.paired_run import remarks
 from benchax.workers.answers import pack, unpack
 
@@ -478,14 +478,14 @@ def pointers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Where the first input of each side lies when it is timed. The arrays are held, so that no place is used twice."""
     seen: list[int] = []
     held: list[Any] = []
-    prepare = WallTimer.prepare
+    prepare = wall.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
+    def looking(subject: Subject) -> PreparedTimer:
         held.append(subject.inputs.args[0])
         seen.append(held[-1].unsafe_buffer_pointer())
-        return prepare(self, subject)
+        return prepare(subject)
 
-    monkeypatch.setattr(WallTimer, "prepare", looking)
+    monkeypatch.setattr(wall, "prepare", looking)
     return seen
 
 
@@ -505,13 +505,13 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
 
 def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     data: list[np.ndarray] = []
-    prepare = WallTimer.prepare
+    prepare = wall.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
+    def looking(subject: Subject) -> PreparedTimer:
         data.append(np.asarray(subject.inputs.args[0]))
-        return prepare(self, subject)
+        return prepare(subject)
 
-    monkeypatch.setattr(WallTimer, "prepare", looking)
+    monkeypatch.setattr(wall, "prepare", looking)
     for order_seed in (1, 2):
         taken(native("a", sine), native("b", sine), order_seed=order_seed)
 

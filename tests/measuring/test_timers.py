@@ -354,7 +354,7 @@ def test_pipelined_refuses_outputs_that_cannot_be_queued(subject, monkeypatch):
     monkeypatch.setattr(pipelined, "QUEUED_BYTES", 16 * 1024)
 
     with pytest.raises(NotMeasured, match=r"8 queued calls would hold 32.0 KiB at once, more than 16.0 KiB"):
-        pipelined.PipelinedTimer().prepare(made)
+        pipelined.prepare(made)
 
 
 @pytest.mark.serial

@@ -34,61 +34,56 @@ _TYPE = re.compile(r"of type <class '(?:\S+\.)?(\S+)'>")
 
 def diagnose(error: BaseException, stage: str) -> Failure:
     """Describes the error in `stage`, in a form that a row can keep."""
-    kind, advice = _judge(error, stage)
+    kind, advice = _judge(error)
     where = user_line(error)
     message = cap(_message(error)) + (f" (at {where})" if where else "")
     return Failure(kind, stage, message, advice, cap(format_error(error), LONGEST_TRACEBACK))
 
 
-def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
-    for fits, judge in _KNOWN:
-        if fits(error):
-            return judge(error)
-    return "error", getattr(error, "hint", "")
-
-
-def _is_tracer_error(error: BaseException) -> bool:
-    return explain(error) is not None
-
-
-def _tracer(error: BaseException) -> tuple[FailureKind, str]:
-    explained = explain(error)
-    return "error", explained.advice if explained else ""
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
-
-
-def _out_of_memory(error: BaseException) -> tuple[FailureKind, str]:
-    return (
-        "out_of_memory",
-        "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
-    )
-
-
-def _is_unrun(error: BaseException) -> bool:
-    return bool(unrun.advise(error))
-
-
-def _unrun(error: BaseException) -> tuple[FailureKind, str]:
-    return "wrong_output", unrun.advise(error)
-
-
-def _is_bad_output(error: BaseException) -> bool:
+def _judge(error: BaseException) -> tuple[FailureKind, str]:
+    """(kind, advice)"""
+    text, name = str(error), type(error).__name__
+    if (explained := explain(error)) is not None:
+        return "error", explained.advice
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        advice = "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
+        return "out_of_memory", advice
+    if advice := unrun.advise(error):
+        return "wrong_output", advice
     # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
     # though it is not an argument.
-    text = str(error)
     is_output = "returned" in text or "output" in text.lower() or text.startswith("Argument '")
-    return isinstance(error, TypeError) and "not a valid JAX type" in text and is_output
-
-
-def _bad_output(error: BaseException) -> tuple[FailureKind, str]:
-    advice = (
-        "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
-        "returns something else, measure it eagerly (jit=False, --no-jit)."
-    )
-    return "wrong_output", advice
+    if isinstance(error, TypeError) and "not a valid JAX type" in text and is_output:
+        return "wrong_output", (
+            "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
+            "returns something else, measure it eagerly (jit=False, --no-jit)."
+        )
+    if _is_bad_argument(error):
+        return "error", _advise_on_argument(text)
+    if "deleted" in text and ("donated" in text or "delete" in text):
+        return "error", (
+            "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
+            "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
+            "function itself."
+        )
+    if name == "TraceContextError" and "different trace level" in text:
+        return "error", (
+            "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an "
+            "argument: what a call changes in its arguments is put back for each call, and timed."
+        )
+    if isinstance(error, ValueError) and "vmap got inconsistent sizes" in text:
+        return "error", (
+            "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for "
+            "those that are shared."
+        )
+    # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
+    if isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None:
+        return "error", (
+            "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot "
+            "be written there, such as parameters of a model, is given by a file bench_*.py: "
+            "@benchax.benchmark(args=(x, y))."
+        )
+    return "error", getattr(error, "hint", "")
 
 
 def _is_bad_argument(error: BaseException) -> bool:
@@ -96,73 +91,13 @@ def _is_bad_argument(error: BaseException) -> bool:
     return isinstance(error, TypeError) and ("as an abstract array" in text or "not a valid JAX type" in text)
 
 
-def _bad_argument(error: BaseException) -> tuple[FailureKind, str]:
-    found = _PATH.search(str(error))
+def _advise_on_argument(text: str) -> str:
+    found = _PATH.search(text)
     path = found[1].rstrip(".") if found else ""
-    if re.search(r"[.\[]", path):
-        return "error", "Pass the function without jax.jit, or under equinox.filter_jit: then such leaves are static."
+    if "." in path or "[" in path:
+        return "Pass the function without jax.jit, or under equinox.filter_jit: then such leaves are static."
     argument = f"argument {path}" if path else "it"
-    return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
-
-
-def _is_deleted(error: BaseException) -> bool:
-    return "deleted" in str(error) and ("donated" in str(error) or "delete" in str(error))
-
-
-def _deleted(error: BaseException) -> tuple[FailureKind, str]:
-    advice = (
-        "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
-        "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
-        "function itself."
-    )
-    return "error", advice
-
-
-def _is_closed_over(error: BaseException) -> bool:
-    return type(error).__name__ == "TraceContextError" and "different trace level" in str(error)
-
-
-def _closed_over(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an argument: "
-        "what a call changes in its arguments is put back for each call, and timed."
-    )
-
-
-def _is_unbatched(error: BaseException) -> bool:
-    return isinstance(error, ValueError) and "vmap got inconsistent sizes" in str(error)
-
-
-def _unbatched(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for those "
-        "that are shared."
-    )
-
-
-def _is_without_inputs(error: BaseException) -> bool:
-    """Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame."""
-    return isinstance(error, TypeError) and bool(_MISSING.search(str(error))) and user_line(error) is None
-
-
-def _without_inputs(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot be "
-        "written there, such as parameters of a model, is given by a file bench_*.py: @benchax.benchmark(args=(x, y))."
-    )
-
-
-_KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
-    (_is_tracer_error, _tracer),
-    (_is_out_of_memory, _out_of_memory),
-    (_is_unrun, _unrun),
-    (_is_bad_output, _bad_output),
-    (_is_bad_argument, _bad_argument),
-    (_is_deleted, _deleted),
-    (_is_closed_over, _closed_over),
-    (_is_unbatched, _unbatched),
-    (_is_without_inputs, _without_inputs),
-)
+    return f"If {argument} is a setting and not data, declare it static (static=...)."
 
 
 def _message(error: BaseException) -> str:

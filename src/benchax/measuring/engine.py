@@ -35,7 +35,7 @@ from benchax.measuring.purity import why_not_watched
 from benchax.measuring.record import Progress, Record, quiet
 from benchax.measuring.remarks import remarks
 from benchax.measuring.sampler import CaseSampler, TimerSampler
-from benchax.measuring.stages import BuiltProgram, call_floor, do_first_work, note_first_uses
+from benchax.measuring.stages import call_floor, do_first_work, note_first_uses
 from benchax.measuring.timers.base import Subject
 from benchax.model import Absent, Cold, Measurement, Options, Stages
 from benchax.program.cost import cost
@@ -102,7 +102,9 @@ def fill(
             record.amounts = amounts_of(case, prepared.inputs)
         subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
         subject = _run(record, case, prepared, subject, options, sampler)
-        record.absent += _left_out(options)
+        why = f"only stages={options.stages!r} was asked for"
+        parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
+        record.absent += [Absent(what, why, is_by_choice=True) for part in parts for what in part]
         record.noise = noise.finish(record.reading)
         record.remarks = remarks(record, prepared, subject, sampler.examines)
         return subject
@@ -121,7 +123,14 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
-    record.stages = _stages(built, note_first_uses(built, cold))
+    seconds_of, cold = built.seconds, note_first_uses(built, cold)
+    record.stages = Stages(
+        trace_s=seconds_of.get("trace"),
+        lower_s=seconds_of.get("lower"),
+        compile_s=seconds_of.get("compile"),
+        cache=built.cache,
+        cold=cold if seconds_of else None,
+    )
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if case.listen is not None:
         _tell(case, "leaves", subject.dynamic_leaves)
@@ -161,13 +170,6 @@ def _run(
     return subject
 
 
-def _left_out(options: Options) -> list[Absent]:
-    """The parts that `Options.stages` excludes."""
-    why = f"only stages={options.stages!r} was asked for"
-    parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
-    return [Absent(what, why, is_by_choice=True) for part in parts for what in part]
-
-
 FLOOR_APART = 1.5
 """A call next to the floor and a call by `wall` differ by less than this factor, unless something disturbed them."""
 _REACHES = ("build", "first_run", "samples", "all")
@@ -177,17 +179,6 @@ _LEFT_OUT = (
     ("samples",),
     ("stages.first_run_s", "numerics", "memory.compiled_rise_bytes", "memory.eager_rise_bytes"),
 )
-
-
-def _stages(built: BuiltProgram, cold: Cold) -> Stages:
-    seconds = built.seconds
-    return Stages(
-        trace_s=seconds.get("trace"),
-        lower_s=seconds.get("lower"),
-        compile_s=seconds.get("compile"),
-        cache=built.cache,
-        cold=cold if built.seconds else None,
-    )
 
 
 def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
@@ -201,17 +192,13 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
         record.stages = replace(record.stages, first_run_s=first.elapsed_s)
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
     prepared.surroundings.closed_over.check(case.id.name)
-    _note_devices(record, subject)
+    record.devices = devices_of(subject)
+    if record.devices is not None:
+        record.memory = replace(record.memory, devices=record.devices.count)
     record.notes.returns_nothing = not jax.tree.leaves(subject.outputs)
     _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
-
-
-def _note_devices(record: Record, subject: Subject) -> None:
-    record.devices = devices_of(subject)
-    if record.devices is not None:
-        record.memory = replace(record.memory, devices=record.devices.count)
 
 
 def _record_shares(record: Record, subject: Subject) -> None:
@@ -237,14 +224,10 @@ def _called_and_observed(
         with record.or_absent("memory.eager_rise_bytes"):
             stack.enter_context(memory.mapping_every_block())
         subject = _called(record, case, prepared, subject, sampler)
-        _withdraw_first_run(record)
+        if record.stages.first_run_s is not None:
+            record.stages = replace(record.stages, first_run_s=None)
+            record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
         return subject, observe_next_call(record, subject)
-
-
-def _withdraw_first_run(record: Record) -> None:
-    if record.stages.first_run_s is not None:
-        record.stages = replace(record.stages, first_run_s=None)
-        record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
 
 
 def _transfers(record: Record, subject: Subject) -> None:

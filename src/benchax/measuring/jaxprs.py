@@ -23,6 +23,7 @@ from jax.extend import core
 
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import without_static
+from benchax.measuring.program import as_reason
 from benchax.measuring.timers.base import Subject
 from benchax.program.evaluate import interpret
 from benchax.program.jaxpr import every_equation, open_program, programs_of
@@ -52,10 +53,8 @@ def trace_call(subject: Subject) -> TracedCall:
         NotMeasured: it cannot be traced, or it has parts that cannot run by other rules (callbacks with effects, custom
             kernels, references, programs for several devices).
     """
-    try:
+    with as_reason("the function cannot be traced"):
         found = _traced_to_compile(subject) or _trace_here(subject)
-    except Exception as error:
-        raise NotMeasured(f"the function cannot be traced ({_first_line(error)})") from error
     if len(found.arrays) != len(found.program.jaxpr.invars):
         raise NotMeasured("what is traced has other inputs than the call")
     for equation in every_equation(found.program):
@@ -125,12 +124,8 @@ class Evaluator:
         if programs := programs_of(equation):
             (program,) = programs
             return self.evaluate(program, operands)
-        try:
+        with as_reason(f"{name} cannot be evaluated"):
             return self.apply(equation, operands)
-        except NotMeasured:
-            raise
-        except Exception as error:
-            raise NotMeasured(f"{name} cannot be evaluated ({_first_line(error)})") from error
 
     def retrace(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the parameters; programs among them are traced again by these rules."""
@@ -182,10 +177,6 @@ def _is_float_type(value: Any) -> bool:
 
 def is_inexact(dtype: Any) -> bool:
     return jax.dtypes.issubdtype(dtype, np.inexact)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
 
 
 # ---- rounding noise --------------------------------------------------------------------------------------------------

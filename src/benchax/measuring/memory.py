@@ -67,12 +67,8 @@ def observed_rise(call: Callable[[], Any]) -> int:
         NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
             512 KiB, or the call compiles.
     """
-    with mapping_every_block():
-        # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
-        # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
-        call_without_compiling(call)
-        # A reading errs downwards, where something else is freed during the call: the greater of two.
-        return believed(max((read_rise(call) for _ in range(CALLS - 1)), key=lambda rise: rise.rise_bytes))
+    # A reading errs downwards, where something else is freed during the call: the greater of two.
+    return observed_range(call, 0.0)[1]
 
 
 def observed_range(
@@ -88,6 +84,8 @@ def observed_range(
         NotMeasured: as `observed_rise`.
     """
     with mapping_every_block():
+        # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
+        # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
         call_without_compiling(call)
         return read_range(call, longest_s, most_readings)
 
@@ -314,7 +312,7 @@ def device_rise(before: DeviceUsage, after: DeviceUsage) -> int:
 #
 # Observes how far the calls of a case raise memory: when, and for which calls.
 #
-# It takes separate passes: for resident memory on CPU (`py`), for the device's memory on an accelerator
+# It takes separate passes: for resident memory on CPU (`observed_range`), for the device's memory on an accelerator
 # (`observed_device_range`). A part that cannot be observed gives the reason, and the rest goes on.
 
 
@@ -331,29 +329,37 @@ def observe_memory(record: Record, subject: Subject, options: Options) -> None:
         ]
         return
     record.enter("memory")
-    if jax.default_backend() != "cpu":
-        _observe_on_device(record, subject)
-        return
-    if subject.program.kind != "eager":
-        _observe(record, "compiled_rise_bytes", subject, subject.program.call)
-    if subject.program.kind == "eager" or _eager_has_run(record, subject):
-        with record.or_absent("memory.eager_rise_bytes"):
-            fn = subject.program.eager or subject.program.call
-            calls = _call_on_fresh_buffers(subject, fn, _readings(subject))
-            _note_eager(record, observed_range(calls, QUICK_CALL_S, _readings(subject) - 1))
-
-
-def _observe_on_device(record: Record, subject: Subject) -> None:
-    program, device = subject.program, device_of(subject)
-    if program.kind != "eager":
+    is_eager = subject.program.kind == "eager"
+    if not is_eager:
         with record.or_absent("memory.compiled_rise_bytes"):
-            call = _call_on_fresh_buffers(subject, program.call)
-            rise, _ = observed_device_range(call, device, CALLS - 1)
-            record.memory = replace(record.memory, method=DEVICE_METHOD, compiled_rise_bytes=rise)
-    if program.kind == "eager" or _eager_has_run(record, subject):
+            rise = observed_bytes(subject)
+            record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=rise)
+    # Without an earlier run, compiling its operations would be taken for memory of the call.
+    if is_eager or record.numerics is not None or record.undecided:
         with record.or_absent("memory.eager_rise_bytes"):
-            call = _call_on_fresh_buffers(subject, program.eager or program.call, AGREEING + 1)
-            _note_eager(record, observed_device_range(call, device, AGREEING), DEVICE_METHOD)
+            _note_eager(record, *_observe_eager(subject))
+    else:
+        record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
+
+
+def _method() -> str:
+    return METHOD if jax.default_backend() == "cpu" else DEVICE_METHOD
+
+
+def observed_bytes(subject: Subject) -> int:
+    """How far a call of the program rises. Raises `NotMeasured` if this cannot be observed."""
+    call = _call_on_fresh_buffers(subject, subject.program.call)
+    if jax.default_backend() == "cpu":
+        return observed_rise(call)
+    return observed_device_range(call, device_of(subject), CALLS - 1)[0]
+
+
+def _observe_eager(subject: Subject) -> tuple[int, int]:
+    fn = subject.program.eager or subject.program.call
+    if jax.default_backend() == "cpu":
+        calls = _call_on_fresh_buffers(subject, fn, _readings(subject))
+        return observed_range(calls, QUICK_CALL_S, _readings(subject) - 1)
+    return observed_device_range(_call_on_fresh_buffers(subject, fn, AGREEING + 1), device_of(subject), AGREEING)
 
 
 def device_of(subject: Subject) -> Any:
@@ -368,16 +374,9 @@ def _readings(subject: Subject) -> int:
     return CALLS if subject.needs_renewal else MOST_EAGER_READINGS + 1
 
 
-def _note_eager(record: Record, ends: tuple[int, int], method: str = METHOD) -> None:
-    least, most = ends
+def _note_eager(record: Record, least: int, most: int) -> None:
     low = None if is_one_figure(least, most) else least
-    record.memory = replace(record.memory, method=method, eager_rise_bytes=most, eager_rise_low_bytes=low)
-
-
-def _observe(record: Record, name: str, subject: Subject, fn: Callable[..., Any]) -> None:
-    with record.or_absent(f"memory.{name}"):
-        rise = observed_rise(_call_on_fresh_buffers(subject, fn))
-        record.memory = replace(record.memory, method=METHOD, **{name: rise})
+    record.memory = replace(record.memory, method=_method(), eager_rise_bytes=most, eager_rise_low_bytes=low)
 
 
 def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int = CALLS) -> Callable[[], Any]:
@@ -385,14 +384,6 @@ def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int 
     # An iterator, because each set of buffers serves one call; a call too many is a mistake of ours and raises.
     calls = iter([subject.ready(fn) for _ in range(count)])
     return lambda: next(calls)()
-
-
-def _eager_has_run(record: Record, subject: Subject) -> bool:
-    """Was the eager call run before? Compiling its operations would be taken for memory of the call."""
-    if record.numerics is not None or record.undecided:
-        return True
-    record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
-    return False
 
 
 def observe_next_call(record: Record, subject: Subject) -> float | None:
@@ -406,9 +397,7 @@ def observe_next_call(record: Record, subject: Subject) -> float | None:
         call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
         rise = read_rise(call)
         last_s = rise.elapsed_s
-        if last_s < QUICK_CALL_S:
-            _note_eager(record, read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise))
-        else:
-            rise_bytes = believed(rise)
-            _note_eager(record, (rise_bytes, rise_bytes))
+        is_quick = last_s < QUICK_CALL_S
+        ends = read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise) if is_quick else (believed(rise),) * 2
+        _note_eager(record, *ends)
     return last_s

@@ -44,8 +44,8 @@ from benchax.measuring.program import CallableProgram
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
 from benchax.measuring.state import data_of
+from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.wall import WallTimer
 from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
@@ -147,7 +147,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
         return answer
     begun = noise.start()
     work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
-    wall, processor = np.stack([work.take_block(block) for block in range(request.blocks)], axis=1)
+    wall_ns, cpu_ns = np.stack([work.take_block(block) for block in range(request.blocks)], axis=1)
     if request.compares_outputs:
         _compare_outputs(work.subjects, facts)
     for i, subject in work.subjects.items():  # last of all: it calls the user's Python once more
@@ -155,7 +155,7 @@ def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
             facts[i].operations = _operations(subject)
     seen = noise.finish(begun)
     return replace(
-        answer, iterations=work.iterations, wall_ns=wall, cpu_ns=processor, noise=seen, is_same_program=False
+        answer, iterations=work.iterations, wall_ns=wall_ns, cpu_ns=cpu_ns, noise=seen, is_same_program=False
     )
 
 
@@ -279,7 +279,7 @@ def _operations(subject: Subject) -> int | None:
 def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
     """Returns a warm timer. A timer of the block before only needs one call, to meet its new buffers."""
     guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
-    return WallTimer().prepare(subject)
+    return wall.prepare(subject)
 
 
 def calibrated(timers: Sequence[PreparedTimer]) -> tuple[int, int]:
@@ -429,6 +429,6 @@ def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
     note_result(facts, subject)
     enter("warm-up")
     warm_up(subject.ready, WARMUP_S)
-    timer = WallTimer().prepare(subject)
+    timer = wall.prepare(subject)
     iterations, call_ns = calibrated([timer])
     return Turns(subject, timer, facts, iterations, call_ns)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -146,6 +147,21 @@ def lower(program: CallableProgram, traced: Any, args: tuple[Any, ...], kwargs: 
     if program.kind == "wrapper":
         return program.call.lower(*args, **kwargs)
     raise NotMeasured(_no_stage(program.kind, "lower"))
+
+
+@contextmanager
+def as_reason(what: str) -> Iterator[None]:
+    """Makes any error of the block a reason why something is not measured: `what`, and what was raised."""
+    try:
+        yield
+    except NotMeasured:
+        raise
+    except Exception as error:
+        raise NotMeasured(f"{what} ({type(error).__name__}: {first_line(error)})") from error
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0][:200]
 
 
 def _no_stage(kind: Kind, stage: str) -> str:

@@ -27,6 +27,7 @@ from jax.core import Tracer
 
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.mutation import is_carried
+from benchax.measuring.program import as_reason
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.surroundings import changes, state_of, values_of
 from benchax.measuring.timers.base import Subject
@@ -99,11 +100,8 @@ def _trace(subject: Subject, fn: Callable[..., Any]) -> Any:
     def arrays(*values: Any) -> list[Any]:  # modules of equinox hold functions as well
         return [leaf for leaf in jax.tree.leaves(body(list(values))) if is_carried(leaf)]
 
-    try:
+    with as_reason("its eager function does not trace"):
         return jax.make_jaxpr(arrays)(*subject.dynamic_leaves)
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"its eager function does not trace ({type(error).__name__}: {first_line})") from error
 
 
 def _holds_tracers(value: Any, depth: int = DEPTH) -> bool:

@@ -131,11 +131,7 @@ def _sample_with(
         )
     record.compiles += log.compiles
     # Judged here and not in `collect`, because only the record knows how long whole calls took.
-    record.samples.append(believable(replace(samples, answers=timers.TIMERS[name].answers), _least_call_s(record)))
-
-
-def _least_call_s(record: Record) -> float:
-    """The shortest observed call of the function itself; 0 if there was no call."""
-    floor, wall = record.stages.call_floor, next((s.summary for s in record.samples if s.timer == "wall"), None)
-    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *((wall.min_s,) if wall and wall.min_s else ())]
-    return min(seen, default=0.0)
+    floor, walls = record.stages.call_floor, [s.summary.min_s for s in record.samples if s.timer == "wall"]
+    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *filter(None, walls)]
+    shortest_s = min(seen, default=0.0)
+    record.samples.append(believable(replace(samples, answers=timers.TIMERS[name].answers), shortest_s))

@@ -41,6 +41,7 @@ from benchax.measuring.jaxprs import (
     trace_call,
     with_dtypes,
 )
+from benchax.measuring.program import as_reason
 from benchax.measuring.record import Notes, Undecided
 from benchax.measuring.state import CallOutcome, Values, data_of
 from benchax.measuring.timers.base import Ready, Subject
@@ -394,20 +395,14 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     if subject.program.eager is None:
         raise NotMeasured("there is no eager function behind it to compare with")
     ready = subject.ready(subject.program.eager)
-    outcome = ready.outcome(_run(ready))
+    with as_reason("the eager call failed"):
+        result = jax.block_until_ready(ready())
+    outcome = ready.outcome(result)
     if not isinstance(outcome, CallOutcome):
         return outcome
     notes.dropped += _changed_besides(subject, ready)
     now = ready.state()
     return CallOutcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
-
-
-def _run(ready: Ready) -> Any:
-    try:
-        return jax.block_until_ready(ready())
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"the eager call failed ({type(error).__name__}: {first_line})") from error
 
 
 def _changed_besides(subject: Subject, ready: Ready) -> list[str]:

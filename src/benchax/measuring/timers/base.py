@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -394,13 +394,3 @@ class PreparedTimer:
     """How long a sample should be, where the timer knows better than the options."""
     resolution_s: Callable[[], float | None] = clock_resolution_s
     """The smallest step of its clock that was seen; None: none was."""
-
-
-class Timer(Protocol):
-    name: str
-    answers: str
-    """The question that its number answers, in a few words; shown next to it."""
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` if this timer cannot serve."""
-        ...

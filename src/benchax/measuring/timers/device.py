@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
+from benchax.measuring.program import first_line
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.profiling import events
 from benchax.profiling.runs import STATS, ProgramRun, device_runs
@@ -54,22 +55,18 @@ RECORDING_S = 20e-3
 """Seconds of calls in a recording, at least: starting and ending one takes as long."""
 
 
-class DeviceTimer:
-    name = "device"
-    answers = "the device at work, without dispatch"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason if nothing can be recorded or read."""
-        platform = jax.default_backend()
-        if platform == "gpu":
-            return prepare_kernels(subject)
-        if platform not in ("cpu", "tpu"):
-            raise NotMeasured(f"there is no profiler for {platform} that tells the runs apart")
-        if not hasattr(jax.profiler, "ProfileOptions"):
-            raise NotMeasured(
-                f"jax {jax.__version__} records every call of Python and cannot be told otherwise; 0.6.2 or newer can"
-            )
-        return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
+def prepare(subject: Subject) -> PreparedTimer:
+    """Raises `NotMeasured` with the reason if nothing can be recorded or read."""
+    platform = jax.default_backend()
+    if platform == "gpu":
+        return prepare_kernels(subject)
+    if platform not in ("cpu", "tpu"):
+        raise NotMeasured(f"there is no profiler for {platform} that tells the runs apart")
+    if not hasattr(jax.profiler, "ProfileOptions"):
+        raise NotMeasured(
+            f"jax {jax.__version__} records every call of Python and cannot be told otherwise; 0.6.2 or newer can"
+        )
+    return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
 
 
 def _prepared(subject: Subject, cost: EventCost) -> PreparedTimer:
@@ -329,7 +326,7 @@ def _kernels(measure: Callable[..., Any], subject: Subject, calls: int) -> list[
     try:
         _, times_ms = measure(subject.program.call, aggregate=True, iterations=calls)(*args, **kwargs)
     except RuntimeError as error:  # no right to use CUPTI, another profiler, calls that ran different kernels
-        raise NotMeasured(f"CUPTI: {(str(error).splitlines() or [''])[0]}") from error
+        raise NotMeasured(f"CUPTI: {first_line(error)}") from error
     if times_ms is None:
         raise NotMeasured("it ran no kernel on the GPU")
     each_ms = times_ms if isinstance(times_ms, list) else [times_ms]

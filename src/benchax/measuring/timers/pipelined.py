@@ -25,30 +25,26 @@ QUEUED_BYTES = 512 * 2**20
 LEAST_CALLS = 8
 
 
-class PipelinedTimer:
-    name = "pipelined"
-    answers = "calls queued, one wait at the end"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` if 8 calls' outputs would not fit in 512 MiB."""
-        per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
-        most = QUEUED_BYTES // max(1, per_call)
-        if most < LEAST_CALLS:
-            raise NotMeasured(
-                f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
-                f"{size(QUEUED_BYTES)}"
-            )
-        sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
-        most, feedback = min(most, 1000), subject.feedback
-        if feedback:
-            # One call of each sample is not timed.
-            sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
-        return PreparedTimer(
-            sample_on_fresh_stack(sample),
-            regime=subject.regime,
-            least_iterations=min(LEAST_CALLS, most),
-            most_iterations=most,
+def prepare(subject: Subject) -> PreparedTimer:
+    """Raises `NotMeasured` if 8 calls' outputs would not fit in 512 MiB."""
+    per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
+    most = QUEUED_BYTES // max(1, per_call)
+    if most < LEAST_CALLS:
+        raise NotMeasured(
+            f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
+            f"{size(QUEUED_BYTES)}"
         )
+    sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
+    most, feedback = min(most, 1000), subject.feedback
+    if feedback:
+        # One call of each sample is not timed.
+        sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
+    return PreparedTimer(
+        sample_on_fresh_stack(sample),
+        regime=subject.regime,
+        least_iterations=min(LEAST_CALLS, most),
+        most_iterations=most,
+    )
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:

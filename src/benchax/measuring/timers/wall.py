@@ -32,21 +32,17 @@ from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
 RENEWED_BYTES = 256 * 2**20
 
 
-class WallTimer:
-    name = "wall"
-    answers = "one call, dispatch and wait included"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        if subject.inputs.is_stateful or subject.inputs.anew is not None:
-            return PreparedTimer(_one_by_one(subject))
-        if subject.feedback:
-            # One call of each sample is not timed.
-            most = subject.feedback.most_calls - 1
-            return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
-        if subject.donates:
-            most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
-            return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
-        return PreparedTimer(_plain(subject))
+def prepare(subject: Subject) -> PreparedTimer:
+    if subject.inputs.is_stateful or subject.inputs.anew is not None:
+        return PreparedTimer(_one_by_one(subject))
+    if subject.feedback:
+        # One call of each sample is not timed.
+        most = subject.feedback.most_calls - 1
+        return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
+    if subject.donates:
+        most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
+        return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
+    return PreparedTimer(_plain(subject))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:
