@@ -255,5 +255,5 @@ def test_a_change_whose_second_measurement_failed_is_not_confirmed() -> None:
 
 def test_a_change_in_words() -> None:
     assert change(replace(named(1.1), ratio=1.1)) == "+10 %"
-    assert change(replace(named(1.1), ratio=0.97)) == "-3 %"
+    assert change(replace(named(1.1), ratio=0.97)) == "-3.0 %"
     assert change(judge_times(MATTER, "run", [])) == "no ratio"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from benchax import units
 from benchax.errors import UsageError
 from benchax.model import Block, Comparison, Environment, Failure, Metric
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Ratio, Verdict, least_change, ratio_of, verdict
@@ -72,16 +73,12 @@ def judge_times(context: Comparison, metric: Metric, blocks: Sequence[Block], al
 def _by_witness(unclear: Comparison, cpu: Ratio, word: Verdict) -> Comparison:
     """`unclear` with what the processor time says; decided by it where it may decide."""
     found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
-    around = f" ({_describe_change(cpu.low)} to {_describe_change(cpu.high)})" if cpu.low and cpu.high else ""
-    seen = f"CPU time, {_describe_change(cpu.ratio)}{around}"
+    around = f" ({units.change(cpu.low)} to {units.change(cpu.high)})" if cpu.low and cpu.high else ""
+    seen = f"CPU time, {units.change(cpu.ratio)}{around}"
     if word == "unclear":
         return replace(found, why=f"{found.why}; the {seen}, does not decide")
     within = f"within {percent(found.resolution)} " if word == "same" else ""
     return replace(found, verdict=word, why=f"{within}by {seen}", is_by_cpu_time=True)
-
-
-def _describe_change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2g} %"
 
 
 def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
@@ -128,7 +125,7 @@ def confirm(first: Comparison, second: Comparison) -> Comparison:
 
 def change(comparison: Comparison) -> str:
     """+3.2 %"""
-    return "no ratio" if comparison.ratio is None else _describe_change(comparison.ratio)
+    return "no ratio" if comparison.ratio is None else units.change(comparison.ratio)
 
 
 # ---- the processor time as a second witness --------------------------------------------------------------------

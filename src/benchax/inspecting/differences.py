@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchax import codec
 from benchax.case import Case
-from benchax.checkouts.boot import Launch, Selection, run_command_line
+from benchax.checkouts.boot import COMMAND_LINE, Launch, Selection, run_program
 from benchax.checkouts.environments import launch_jax
 from benchax.checkouts.worktrees import launch_checkout
 from benchax.discovery import target_cases
@@ -315,7 +315,7 @@ def inspect_in(launch: Launch, selection: Selection) -> list[Inspection]:
     Raises:
         BenchaxError: the process reports an error.
     """
-    done = run_command_line(launch, ["inspect", "--json", *selection.words(selection.what)])
+    done = run_program(launch, COMMAND_LINE, ["inspect", "--json", *selection.words(selection.what)])
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         reason = next((line for line in lines if line.startswith("error: ")), lines[-1])

@@ -78,16 +78,12 @@ def quiet(stage: str, share: float = 0.0) -> None:
     """No progress."""
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
 @dataclass
 class Record:
     """Each step adds to it."""
 
     progress: Progress
-    started_at: str = field(default_factory=_now)
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
     reading: Reading = field(default_factory=noise.start)
     """The machine's load by other processes, from now on."""
     stage: str = "inputs"
@@ -143,6 +139,7 @@ class Record:
         return found | ({NEW_SAMPLES: [encode_value(each, Samples) for each in samples]} if samples else {})
 
     def _known(self) -> dict[str, Any]:
+        """The fields of the row that a killed worker leaves behind."""
         return {
             "signature": self.signature,
             "stages": self.stages,
@@ -167,36 +164,26 @@ class Record:
 
     def row(self, case: Case, options: Options, run_id: str, failure: Failure | None) -> Measurement:
         environment = _environment(run_id, case.folder, options.store)
+        find, has_bytes = case.find_earlier_runs, "bytes" in self.amounts or (self.cost and self.cost.bytes_accessed)
+        earlier = find(self.source, environment.fingerprint) if find and self.source else EarlierRuns(self.source)
+        peaks = kept_peaks(environment.fingerprint) if has_bytes else None
+        peak_bytes_per_s = peaks.bytes_per_s(self.memory.predicted_peak_bytes)[0] if peaks else None
+        self.noise = self.noise or noise.finish(self.reading)
         return Measurement(
             case=case.id,
             environment=environment,
             options=options if self.processes is None else replace(options, processes=self.processes),
             run_id=run_id,
             started_at=self.started_at,
-            signature=self.signature,
             failure=failure,
-            stages=self.stages,
             samples=tuple(self.samples),
-            memory=self.memory,
-            cost=self.cost,
-            numerics=self.numerics,
-            noise=self.noise or noise.finish(self.reading),
             program=self.program,
-            earlier_runs=case.find_earlier_runs(self.source, environment.fingerprint)
-            if case.find_earlier_runs and self.source
-            else EarlierRuns(self.source),
-            work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
+            earlier_runs=earlier,
+            work=WorkPerCall(self.amounts, peak_bytes_per_s),
             devices=self.devices,
             ranks=self.ranks,
-            remarks=self.remarks,
-            not_measured=tuple(self.absent),
+            **self._known(),
         )
-
-    def _peak_bytes_per_s(self, environment: Environment) -> float | None:
-        """None if the row has no bytes, or no rate of this machine is kept."""
-        has_bytes = "bytes" in self.amounts or (self.cost is not None and self.cost.bytes_accessed)
-        known = kept_peaks(environment.fingerprint) if has_bytes else None
-        return known.bytes_per_s(self.memory.predicted_peak_bytes)[0] if known else None
 
 
 NEW_SAMPLES = "new_samples"
