@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.measuring.stopping import (
+from benchax.measuring.sampling import (
     LEAST_SAMPLES,
     PATIENCE,
     PROCESSES,

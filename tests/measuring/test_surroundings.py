@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchax.measuring.surroundings import changes, state_of
+from benchax.measuring.mutation import changes, state_of
 
 
 def changed(by: Callable[[Any], Any], held: Any) -> dict[str, str]:

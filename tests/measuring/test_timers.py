@@ -14,7 +14,7 @@ from jax_versions import tells_runs
 from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
-from benchax.measuring.stopping import calibrate
+from benchax.measuring.sampling import calibrate
 from benchax.measuring.timers import TIMERS, loop, regions
 from benchax.model import Samples
 from benchax.program.census import Tally, compare

@@ -80,10 +80,10 @@ def run_pairs(
     begun_s, rng, cores = monotonic(), random.Random(0), affinity() or ()
     with ExitStack() as stack:
         # The first pair also lists the cases.
-        waiting = [stack.enter_context(closing(Pair(sides, selection, rng, cores, report)))]
+        waiting = [stack.enter_context(closing(ProcessPair(sides, selection, rng, cores, report)))]
 
-        def start() -> AbstractContextManager[Pair]:
-            return nullcontext(waiting.pop()) if waiting else closing(Pair(sides, selection, rng, cores, report))
+        def start() -> AbstractContextManager[ProcessPair]:
+            return nullcontext(waiting.pop()) if waiting else closing(ProcessPair(sides, selection, rng, cores, report))
 
         note, versions = ONE_CORE if cores else NOT_PINNED, (sides[0].version, sides[1].version)
         cases = dict.fromkeys(case for listing in waiting[0].listings for case in listing.cases)
@@ -96,7 +96,7 @@ def run_pairs(
     return [c for test in tests for c in test.comparisons()]
 
 
-class Pair:
+class ProcessPair:
     """Two processes on one core, and the cases that each has found. A crash ends both, and `revive` starts them again.
 
     Args:
@@ -165,7 +165,7 @@ class ProcessPairSamples(PairedSamples):
 
     def take(
         self,
-        pool: Pair,
+        pool: ProcessPair,
         process: int,
         blocks: int,
         say: Callable[[str], None],
@@ -183,7 +183,7 @@ class ProcessPairSamples(PairedSamples):
         except Lost as lost:
             self.failures[self.side_in(lost.failure.stage)] = lost.failure
 
-    def _take_turns(self, pair: Pair, process: int, say: Callable[[str], None]) -> None:
+    def _take_turns(self, pair: ProcessPair, process: int, say: Callable[[str], None]) -> None:
         (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, dict[str, Any]]()
         for i in pair.rng.sample((0, 1), 2):
             request = {"do": "prepare", "case": pair.listings[i].cases[self.paired_run.case][0]}
@@ -208,7 +208,7 @@ class ProcessPairSamples(PairedSamples):
 
 
 def _take_samples(
-    pair: Pair, facts: Sequence[SideFacts], iterations: int, call_ns: int, limit_s: float | None
+    pair: ProcessPair, facts: Sequence[SideFacts], iterations: int, call_ns: int, limit_s: float | None
 ) -> np.ndarray:
     """int64[1, round, side], in nanoseconds. `facts` gets what was compiled in them."""
 
@@ -224,7 +224,7 @@ def _take_samples(
     return np.array([side[unused:] for side in taken], np.int64).T[None]
 
 
-def _compare_outputs(pair: Pair, candidate: SideFacts, limit_s: float | None) -> str:
+def _compare_outputs(pair: ProcessPair, candidate: SideFacts, limit_s: float | None) -> str:
     """Notes how far the outputs agree; returns why they were not compared, if both are still there."""
     try:
         outputs = pair.partners[0].ask({"do": "outputs"}, (), limit_s)

@@ -20,11 +20,10 @@ from benchax.case import Case
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
 from benchax.measuring import remarks, timers
-from benchax.measuring.engine import measure
+from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Progress
-from benchax.measuring.sampler import TimerSampler
-from benchax.measuring.stopping import is_known_well, share_time
+from benchax.measuring.sampling import is_known_well, share_time
 from benchax.model import OTHER_PROCESSES, Absent, Failure, Measurement, Options
 from benchax.workers import pickling
 from benchax.workers.call_limits import CallLimits, limits_of
