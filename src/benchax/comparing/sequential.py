@@ -220,7 +220,7 @@ class SequentialTest(Generic[S]):
             found = [_leave_open(c) if self._is_change(c) else c for c in found]
         elif self.second is not None:
             listed = self.second.samples.comparisons(self.second.effort.alpha)
-            second = {(c.candidate.label, c.metric): c for c in listed}
+            second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
             found = [_confirm(c, second) if self._is_change(c) else c for c in found]
         return [self._withhold(c) for c in found]
 

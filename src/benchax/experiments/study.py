@@ -29,7 +29,7 @@ from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.timers.embedding import is_key
+from benchax.measuring.state import is_key
 from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
 from benchax.program import normalized

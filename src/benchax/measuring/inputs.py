@@ -202,7 +202,7 @@ def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | No
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
     """Random data of that shape and dtype, with its sharding if it has one."""
-    if jax.dtypes.issubdtype(struct.dtype, jax.dtypes.prng_key):
+    if state.is_key(struct):
         array = make_array(ArraySpec("key", struct.shape), random)
     else:
         array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
@@ -222,7 +222,7 @@ def _host_data(dtype: Any, shape: tuple[int, ...], random: np.random.Generator) 
 
 def is_data(leaf: Any) -> bool:
     """An array on a device that holds plain numbers (typed keys do not)."""
-    return isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and not state.is_key(leaf)
 
 
 def static_arguments(case: Case, args: tuple[Any, ...], kwargs: Any) -> tuple[int | str, ...]:
@@ -289,8 +289,7 @@ def _describe(value: Any, is_static: bool = False) -> str:
     if is_static:
         return getattr(value, "__name__", None) or repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
-        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        dtype = "key" if is_key else short_dtype(str(value.dtype))
+        dtype = "key" if state.is_key(value) else short_dtype(str(value.dtype))
         return str(ArraySpec(dtype, tuple(value.shape), axes_of(value)))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"
@@ -331,18 +330,15 @@ def make_mesh(spec: MeshSpec) -> Mesh:
     if spec.size > len(devices):
         each = -(-spec.size // jax.process_count())
         hint = FAKE_DEVICES.format(n=each) if devices[0].platform == "cpu" else ""
+        are = "is" if len(devices) == 1 else "are"
         raise UsageError(
-            f"the mesh {spec} takes {spec.size} devices, and there {_are(len(devices))}",
+            f"the mesh {spec} takes {spec.size} devices, and there {are} {plural(len(devices), 'device')}",
             f"axes whose product is at most {len(devices)}",
             hint,
         )
     names, shape = tuple(spec.sizes), tuple(spec.sizes.values())
     places = np.asarray(devices[: spec.size]).reshape(shape)
     return Mesh(places, names, axis_types=(AxisType.Auto,) * len(names))
-
-
-def _are(n: int) -> str:
-    return f"{'is' if n == 1 else 'are'} {plural(n, 'device')}"
 
 
 def sharding_of(spec: ArraySpec, mesh: MeshSpec | None) -> NamedSharding | None:
@@ -375,12 +371,9 @@ def axes_of(value: Any) -> tuple[tuple[str, ...], ...]:
     if not isinstance(sharding, NamedSharding) or sharding.num_devices < 2:
         return ()
     parts = [*sharding.spec, *[None] * (value.ndim - len(sharding.spec))]
-    axes = tuple(tuple(map(str, part)) if isinstance(part, tuple) else _named(part) for part in parts)
+    listed = (part if isinstance(part, tuple) else (part,) if isinstance(part, str) else () for part in parts)
+    axes = tuple(tuple(map(str, each)) for each in listed)
     return axes if any(axes) else ()
-
-
-def _named(part: Any) -> tuple[str, ...]:
-    return (part,) if isinstance(part, str) else ()
 
 
 def meshes_of(arrays: Iterable[Any]) -> tuple[str, ...]:

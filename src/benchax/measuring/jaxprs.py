@@ -255,7 +255,8 @@ class Rounding:
         if name in FACTORISATIONS:
             operands = [self._off_by_norm(value) for value in operands]
             results = bind(equation, operands)
-            return _FREE.get(name, _as_they_are)(results, self._salt()) if self.free_signs else results
+            free = _FREE.get(name) if self.free_signs else None
+            return free(results, self._salt()) if free else results
         declared = [v.aval.dtype for v in equation.outvars]
         if any(map(is_narrow, declared)) and not _runs_programs(equation):
             wide = [_to_single(value) for value in operands]
@@ -271,7 +272,7 @@ class Rounding:
             ulps = max(ulps, share)
         results = bind(equation, operands, params)
         if name in _PARTIAL_SUMS:
-            unit = _accumulator_eps(equation)
+            unit = _eps(equation.outvars[0].aval.dtype)  # of the accumulator
             off = _PARTIAL_SUMS[name](operands[0], equation.params, results[0]) * unit
             results = [_off_by(results[0], off, self._salt())]
         if name in NORMWISE:
@@ -321,11 +322,9 @@ def _is_exact_conversion(equation: Any) -> bool:
     given, made = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
     if not is_inexact(given):
         return not is_narrow(made)
-    return jnp.promote_types(given, made) == made if _is_promotable(given, made) else False
-
-
-def _is_promotable(*dtypes: Any) -> bool:
-    return all(np.dtype(dtype).itemsize > 1 for dtype in dtypes) or dtypes[0] == dtypes[1]
+    # JAX promotes no type of 8 bits.
+    is_promotable = given == made or all(np.dtype(dtype).itemsize > 1 for dtype in (given, made))
+    return is_promotable and jnp.promote_types(given, made) == made
 
 
 # ---- sums --------------------------------------------------------------------------------------------------------
@@ -343,10 +342,6 @@ def _terms(equation: Any) -> float:
     if name == "reduce_window_sum":
         return max(1, math.prod(params["window_dimensions"]))
     return max(1, math.prod(shapes[-1]) / max(1, math.prod(shapes[0])))
-
-
-def _accumulator_eps(equation: Any) -> float:
-    return _eps(equation.outvars[0].aval.dtype)
 
 
 def _of_sum(x: Any, params: Any, result: Any) -> Any:
@@ -438,10 +433,6 @@ def _phases(shape: Sequence[int], dtype: Any, salt: Any) -> Any:
     if jax.dtypes.issubdtype(dtype, np.complexfloating):
         return jnp.exp(1j * np.pi * angle).astype(dtype)
     return jnp.where(angle < 0, -1, 1).astype(dtype)
-
-
-def _as_they_are(results: Arrays, salt: Any) -> Arrays:
-    return results
 
 
 def _of_eigh(results: Arrays, salt: Any) -> Arrays:

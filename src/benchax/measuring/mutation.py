@@ -256,7 +256,7 @@ class ClosedOver:
         if not self._tree[1]:
             return
         before, now = self._before.values, self._now().values
-        changed = [each for each in now if each not in before or not _is_same(now[each], before[each])]
+        changed = [each for each in now if each not in before or not state.is_same(now[each], before[each])]
         if not changed:
             return
         state.put_back(self._tree, self._before)
@@ -277,7 +277,3 @@ def _is_stateful(value: Any) -> bool:
         return state.is_stateful(value)
     except (TypeError, ValueError):  # a container that is no tree, such as a dict of unlike keys
         return False
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other or np.array_equal(state.data_of(one), state.data_of(other))

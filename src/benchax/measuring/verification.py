@@ -14,10 +14,10 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
@@ -43,8 +43,8 @@ from benchax.measuring.jaxprs import (
 )
 from benchax.measuring.program import as_reason
 from benchax.measuring.record import Notes, Undecided
-from benchax.measuring.state import CallOutcome, Values, data_of
-from benchax.measuring.timers.base import Ready, Subject
+from benchax.measuring.state import CallOutcome, data_of, is_key, is_same
+from benchax.measuring.timers.base import Subject
 from benchax.model import Numerics
 from benchax.numerics import (
     Against,
@@ -292,7 +292,7 @@ def evaluate_wide(call: TracedCall) -> Any:
     """
     with _x64():
         outputs = jax.block_until_ready(EVALUATOR.run(call))
-        plain = [leaf if _is_key(leaf) else np.asarray(leaf) for leaf in outputs]
+        plain = [leaf if is_key(leaf) else np.asarray(leaf) for leaf in outputs]
     return jax.tree.unflatten(call.out_tree, plain)
 
 
@@ -309,35 +309,26 @@ def _widened(value: Any) -> Any:
     return value.astype(_wide(dtype)) if dtype is not None and is_inexact(dtype) else value
 
 
-def _is_key(value: Any) -> bool:
-    return jax.dtypes.issubdtype(getattr(value, "dtype", np.int32), jax.dtypes.prng_key)
-
-
 def _apply(equation: Any, operands: Arrays) -> Arrays:
     name = equation.primitive.name
     if name in NOTHING:
         return operands
     if name in AS_DECLARED:
-        declared = [_as(value, v.aval.dtype) for value, v in zip(operands, equation.invars, strict=True)]
+        given = [(value, v.aval.dtype) for value, v in zip(operands, equation.invars, strict=True)]
+        declared = [value.astype(dtype) if is_inexact(dtype) else value for value, dtype in given]
         return [_widened(result) for result in bind(equation, declared)]
     if not any(is_inexact(v.aval.dtype) for v in (*equation.invars, *equation.outvars)):
         return bind(equation, operands)
     return bind(equation, operands, with_dtypes(EVALUATOR.retrace(equation.params), _wide))
 
 
-def _as(value: Any, dtype: Any) -> Any:
-    return value.astype(dtype) if is_inexact(dtype) else value
-
-
 EVALUATOR = Evaluator(_widened, _wide, _apply)
 
 
-@contextlib.contextmanager
-def _x64() -> Iterator[None]:
+def _x64() -> AbstractContextManager[Any]:
     """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
     module = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    with module.enable_x64(True):
-        yield
+    return module.enable_x64(True)
 
 
 RUNS, LEAST_RUNS = 8, 4
@@ -400,23 +391,10 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     outcome = ready.outcome(result)
     if not isinstance(outcome, CallOutcome):
         return outcome
-    notes.dropped += _changed_besides(subject, ready)
-    now = ready.state()
+    before, now = subject.inputs.parts.values, ready.state()
+    besides = [name for name in now if name not in subject.outputs.state]
+    notes.dropped += [name for name in besides if name not in before or not is_same(now[name], before[name])]
     return CallOutcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
-
-
-def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
-    """The values that the eager call has changed and the compiled one leaves unchanged."""
-    before: Values = subject.inputs.parts.values
-    now = {name: value for name, value in ready.state().items() if name not in subject.outputs.state}
-    return [name for name, value in now.items() if name not in before or not _is_same(value, before[name])]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    one, other = data_of(one), data_of(other)
-    return np.array_equal(one, other, equal_nan=jnp.issubdtype(jnp.result_type(one), jnp.inexact))
 
 
 class _Roundings:
@@ -513,7 +491,7 @@ def _places(outputs: Any) -> list[int]:
 
 
 def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafVerdict:
-    own_error = None if eager is None else _plain(jax.tree.leaves(eager)[place])
+    own_error = None if eager is None else np.asarray(data_of(jax.tree.leaves(eager)[place]))
     spread = _at(place, roundings.runs, roundings.directed)
     found = judge(leaf, spread, own_error)
     if found.state == "agrees" or not roundings.has_free_signs:
@@ -525,12 +503,7 @@ def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any
 def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> RoundingSpread:
     if any(place >= len(run) for run in runs):
         raise NotMeasured("what is traced has other outputs than the call")
-    return RoundingSpread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return RoundingSpread(*([np.asarray(data_of(run[place])) for run in each] for each in (runs, directed)))
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:

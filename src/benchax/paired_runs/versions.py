@@ -310,8 +310,11 @@ def compare_ref(
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
     effort = _make_effort(resolution, max_time_s, metrics)
-    if process_pairs:
-        _refuse_resolution(resolution)
+    if process_pairs and resolution_of(resolution) != SAME_WITHIN:
+        raise UsageError(
+            f"resolution={resolution!r} is given with process_pairs=True",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
+        )
     with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
         if process_pairs:
             with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
@@ -444,14 +447,6 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
     limit_s = read_duration("max_time_s", max_time_s)
     return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
-
-
-def _refuse_resolution(resolution: float | str) -> None:
-    if resolution_of(resolution) != SAME_WITHIN:
-        raise UsageError(
-            f"resolution={resolution!r} is given with process_pairs=True",
-            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
-        )
 
 
 def _refuse_choice(candidate: str, selection: Selection) -> None:

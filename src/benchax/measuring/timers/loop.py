@@ -30,8 +30,9 @@ from jax import lax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.program import as_reason
+from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, is_key, like, zeros_like_outputs
+from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, zeros_like_outputs
 from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
@@ -45,7 +46,7 @@ def prepare(subject: Subject) -> PreparedTimer:
     function = embed(subject, MOST_ITERATIONS)
     leaves = function.leaves
     proven = _compiled(_barrier_loop, subject, function)
-    regime = _regime()
+    regime = "thunks" if jax.default_backend() == "cpu" else "kernels"
     # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
     # version by other rules.
     if has_small_call(proven.text):
@@ -61,10 +62,6 @@ def prepare(subject: Subject) -> PreparedTimer:
         most_iterations=most,
         length=7.0,
     )
-
-
-def _regime() -> str:
-    return "thunks" if jax.default_backend() == "cpu" else "kernels"
 
 
 def _barrier_loop(function: Embedded, run: Run) -> Callable[..., Any]:
