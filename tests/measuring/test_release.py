@@ -11,16 +11,16 @@ import pytest
 import warm_python
 
 import benchax
-from benchax.measuring import release
-from benchax.measuring.release import count_programs, release_programs
+from benchax.measuring import stages
+from benchax.measuring.stages import count_programs, release_programs
 from benchax.watching.compiles import watch_compiles
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.clear_caches()
-    monkeypatch.setattr(release, "MOST", 5)
-    monkeypatch.setattr(release, "_kept", count_programs())
+    monkeypatch.setattr(stages, "MOST", 5)
+    monkeypatch.setattr(stages, "_kept", count_programs())
 
 
 def compiled(call: Callable[[], object]) -> int:
@@ -54,7 +54,7 @@ def test_a_few_stay() -> None:
 
 def test_no_backend_is_started_to_look() -> None:
     """On an accelerator the process that only sends jobs to workers would take their memory."""
-    look = "from benchax.measuring.release import release_programs; release_programs()"
+    look = "from benchax.measuring.stages import release_programs; release_programs()"
     told = "import jax; print(jax._src.xla_bridge.backends_are_initialized())"
 
     done = warm_python.run([sys.executable, "-c", f"{look}; {told}"], check=True)

@@ -13,8 +13,8 @@ import pytest
 from benchax.case import make_case
 from benchax.compiled_grids.compiled_functions import trace
 from benchax.measuring.paired import take_blocks
+from benchax.measuring.program import refuse_function
 from benchax.measuring.sides import PairedRequest, Side
-from benchax.measuring.unrun import refuse_function
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
 

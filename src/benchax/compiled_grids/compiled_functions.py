@@ -21,8 +21,8 @@ from benchax.clock.stamps import is_key
 from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable
 from benchax.measuring.mutation import carried, changed_names
+from benchax.measuring.program import refuse_result
 from benchax.measuring.state import Values, is_stateful, take_apart
-from benchax.measuring.unrun import refuse_result
 from benchax.program.jaxpr import every_equation
 from benchax.specs import spec_of
 from benchax.static_leaves import reveal

@@ -22,7 +22,7 @@ import jax.scipy
 from jax.core import Tracer
 
 from benchax.errors import BenchaxError
-from benchax.measuring import unrun
+from benchax.measuring.program import advise_on_unrun
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error, is_library
@@ -48,7 +48,7 @@ def _judge(error: BaseException) -> tuple[FailureKind, str]:
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         advice = "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
         return "out_of_memory", advice
-    if advice := unrun.advise(error):
+    if advice := advise_on_unrun(error):
         return "wrong_output", advice
     # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
     # though it is not an argument.

@@ -84,7 +84,7 @@ class Record:
 
     progress: Progress
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
-    reading: Reading = field(default_factory=lambda: noise.start())  # noqa: PLW0108  # the field of this name comes below
+    reading: Reading = field(default_factory=lambda: noise.start())
     """The machine's load by other processes, from now on."""
     stage: str = "inputs"
     signature: str = ""

@@ -15,7 +15,7 @@ from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.measuring.engine import measure
 from benchax.measuring.record import Progress, keep_news, row_fields
-from benchax.measuring.release import release_programs
+from benchax.measuring.stages import release_programs
 from benchax.model import Cold, Failure, Measurement, Options
 from benchax.workers.call_limits import limits_of
 from benchax.workers.task import Say, task
