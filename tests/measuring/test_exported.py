@@ -371,7 +371,7 @@ def test_the_program_comes_back_from_a_worker_process() -> None:
 #
 # A program that a store has is not exported again: by what it is known, and what that tells apart.
 
-X, Y = np.ones(4, np.float32), np.zeros(4, np.float32)
+ONES, ZEROS = np.ones(4, np.float32), np.zeros(4, np.float32)
 
 
 def digest(fn, *args) -> str:
@@ -381,16 +381,16 @@ def digest(fn, *args) -> str:
 
 def test_equal_programs_have_one_digest() -> None:
     """Those of two sessions: what they hold are functions, whose addresses differ."""
-    assert digest(lambda x: jax.nn.relu(x) * 2, X) == digest(lambda z: jax.nn.relu(z) * 2, Y)
+    assert digest(lambda x: jax.nn.relu(x) * 2, ONES) == digest(lambda z: jax.nn.relu(z) * 2, ZEROS)
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ((lambda x, y: x + 1, X, Y), (lambda x, y: y + 1, X, Y)),  # their lowered texts are equal
-        ((lambda x: x + X, X), (lambda x: x + Y, X)),  # their jaxprs read the same
-        ((lambda x: x + 1, X), (lambda x: x + 1, X[:2])),
-        ((lambda x: x + 1, X), (lambda x: x + 2, X)),
+        ((lambda x, y: x + 1, ONES, ZEROS), (lambda x, y: y + 1, ONES, ZEROS)),  # their lowered texts are equal
+        ((lambda x: x + ONES, ONES), (lambda x: x + ZEROS, ONES)),  # their jaxprs read the same
+        ((lambda x: x + 1, ONES), (lambda x: x + 1, ONES[:2])),
+        ((lambda x: x + 1, ONES), (lambda x: x + 2, ONES)),
     ],
 )
 def test_programs_that_differ_have_two(one, other) -> None:
@@ -412,7 +412,7 @@ def test_a_stored_program_is_looked_up_and_stands_in_the_new_row(tmp_path, monke
     def measure(number: int):
         from benchax.case import make_case
 
-        case = make_case(lambda x: x * number, (X,), name="f")
+        case = make_case(lambda x: x * number, (ONES,), name="f")
         (row,) = api.run([case], call=options)
         return row
 
