@@ -144,13 +144,13 @@ def times(kind: str, samples_ms: Any) -> dict[str, float]:
 
 
 def old_header(facts: dict[str, str]) -> list[str]:
-    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT.columns[:18], 1)]
+    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT[:18], 1)]
     return ["# pytest-jax-bench", *(f"# {k}: {v}" for k, v in facts_of([]).items() | facts.items()), *listed]
 
 
 def old_line(row: dict[str, Any]) -> str:
     """As pytest-jax-bench 0.5.0 writes a row."""
-    values = [row[name] for name in CURRENT.columns[:18]]
+    values = [row[name] for name in CURRENT[:18]]
     return "".join(f" {value:11.2f}" if isinstance(value, float) else f" {value:>11}" for value in values)
 
 

@@ -42,7 +42,8 @@ def one_process(pool: Pool, kernels: list[str], order: random.Random) -> dict[st
         sides = (side("a", name), side("b", name))
         answer = pool.call(take_blocks, PairedRequest(sides, order_seed=order.randrange(2**31)))
         assert not isinstance(answer, Failure), answer
-        ns = answer[1][0]
+        ns = answer.wall_ns
+        assert ns is not None
         found[name] = float(np.median(np.log(ns[:, :, 1] / ns[:, :, 0])))
     return found
 

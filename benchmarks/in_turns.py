@@ -23,7 +23,7 @@ from benchax.errors import NotMeasured
 from benchax.measuring import stages
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.measuring.stopping import calibrate
+from benchax.measuring.sampling import calibrate
 from benchax.measuring.timers import TIMERS
 from benchax.measuring.timers.base import PreparedTimer, Subject
 

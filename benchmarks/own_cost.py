@@ -53,7 +53,7 @@ from report import header, load, note, table
 
 from benchax import api
 from benchax.machine import noise
-from benchax.measuring import engine, prepare, record, sampler, sampling, stages, verification
+from benchax.measuring import engine, prepare, record, sampling, stages, verification
 from benchax.measuring.timers import in_graph, loop
 from benchax.store.database import DatabaseStore
 
@@ -84,9 +84,9 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("asked", "build the timers", loop, "_compiled"),
     ("asked", "build the timers", in_graph, "_compiled"),
     ("asked", "first run", stages, "first_run"),
-    ("asked", "warm-up", sampler, "warm_up"),
-    ("asked", "warm-up", sampler, "call_again"),
-    ("asked", "eager run", verification, "_run"),
+    ("asked", "warm-up", engine, "warm_up"),
+    ("asked", "warm-up", engine, "call_again"),
+    ("asked", "eager run", verification, "_expected"),
     ("shown", "comparison of results", verification, "verify"),
     ("shown", "memory", engine, "observe_memory"),
     ("shown", "transfers", engine, "_transfers"),
@@ -98,13 +98,12 @@ STEPS: tuple[tuple[str, str, Any, str], ...] = (
     ("own", CALIBRATING, sampling, "calibrate"),
     ("own", "when to stop", sampling, "decide"),
     ("own", "garbage collection", gc, "collect"),
-    ("own", BETWEEN, sampler, "collect"),
-    ("own", "prepare timers", loop.LoopTimer, "prepare"),
-    ("own", "prepare timers", in_graph.InGraphTimer, "prepare"),
-    ("own", "interval above zero?", sampler, "believable"),
+    ("own", BETWEEN, engine, "collect"),
+    ("own", "prepare timers", loop, "prepare"),
+    ("own", "prepare timers", in_graph, "prepare"),
+    ("own", "interval above zero?", engine, "believable"),
     ("own", "noise", noise, "_own_s"),
     ("own", "noise", noise, "finish"),
-    ("own", "remarks", engine, "_evidence"),
     ("own", "remarks", engine, "remarks"),
     ("own", "environment", record, "capture"),
     ("own", "store", api, "_store"),
@@ -169,7 +168,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
 
     A sample may last 100 µs, of which the wrapper takes 0.2 µs; the stopwatch would take more.
     """
-    collect = sampler.collect
+    collect = engine.collect
 
     def collected(timer: str, prepared: Any, *rest: Any, **named: Any) -> Any:
         inside_ns = 0
@@ -195,7 +194,7 @@ def _wrap_samples(watch: Stopwatch) -> None:
         watch.ns[BETWEEN] -= inside_ns
         return samples
 
-    sampler.collect = collected
+    engine.collect = collected
 
 
 def peer_cost(python: str, rounds: int) -> None:

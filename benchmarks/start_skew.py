@@ -21,8 +21,7 @@ from pathlib import Path
 
 from report import header, load, table
 
-from benchax.measuring.remote_start import RemoteStartLine
-from benchax.measuring.start_line import StartLine, make_file
+from benchax.measuring.start_line import RemoteStartLine, StartLine, make_file
 from benchax.units import percent, seconds
 
 ROOT = Path(__file__).parents[1]

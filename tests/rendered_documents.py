@@ -25,11 +25,14 @@ from benchax.reporting.document import (
     Table,
     TextRow,
 )
-from benchax.reporting.folding import longest_word
+from benchax.reporting.terminal import longest_word
 
 NARROW, WIDE = (40, 80, 120), 20_000
-TAGS = {"div", "span", "b", "table", "tr", "th", "td", "pre", "details", "summary", "svg", "rect"}
-"""All that the renderer for pages makes."""
+TAGS = {
+    "div", "section", "p", "ul", "li", "small", "span", "table", "thead", "tbody", "tr", "th", "td", "pre", "code",
+    "details", "summary", "svg", "rect",
+}  # fmt: skip
+"""All that the renderer for notebooks makes."""
 DRAWN = TAGS | {"g", "path", "text", "use", "defs", "clippath", "image"}
 """And what matplotlib does, of charts."""
 

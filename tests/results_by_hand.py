@@ -131,7 +131,7 @@ def _profile(name: str) -> Profile:
     one = OneStep(3, 0.2, (("device", 0.1), ("unseen", 0.1)), "unseen", 0.1, f"/{name}.py:3")
     split = StepSplit(
         "program", name, (0.1, 0.2, 0.1), (StepPart("input", 0.1, 0.7, (line, line)), StepPart("device", 0.05, 0.3)),
-        f"/{name}.py:9", one, 2, one, (ProgramsPerStep(name, 2.0),), 0.5, 1, 9, 0.01, f"/{name}.py:1", 0.9,
+        f"/{name}.py:9", one, 2, one, (ProgramsPerStep(name, 2.0),), 0.5, 1, 9, 0.01, 5.0, f"/{name}.py:1", 0.9,
     )  # fmt: skip
     cost = CompileCost(name, f"/{name}.py:1", 2, 0.1, 0.2, 0.3, ((name, 0.1),))
     return Profile(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from benchax.stats.summary import Summary
     from benchax.store.load import Rows, load
     from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
-    from benchax.watching.cache import watch_cache
+    from benchax.watching.compiles import watch_cache
     from benchax.watching.transfers import watch_transfers
     from benchax.watching.watch import watch
 
@@ -102,7 +102,7 @@ _HOME = {
     "max_compiles": "benchax.watching.assertions",
     "no_recompile": "benchax.watching.assertions",
     "watch": "benchax.watching.watch",
-    "watch_cache": "benchax.watching.cache",
+    "watch_cache": "benchax.watching.compiles",
     "watch_transfers": "benchax.watching.transfers",
     "workloads": "benchax.workloads",
 }

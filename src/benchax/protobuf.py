@@ -69,6 +69,49 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
         at = after
 
 
+class Message:
+    """The fields of one message, by number: for messages that are read once, and not a million times."""
+
+    def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
+        self.data, self.start, self.end = data, start, len(data) if end is None else end
+        self._fields: dict[int, list[Field]] = {}
+        for part in fields(data, start, self.end):
+            self._fields.setdefault(part.number, []).append(part)
+
+    def parts(self, number: int, *wires: int) -> list[Field]:
+        """Returns the fields with this number whose wire type is one of those, in their order."""
+        return [part for part in self._fields.get(number, ()) if part.wire in wires]
+
+    def bytes_of(self, number: int) -> list[bytes]:
+        return [self.data[part.start : part.end] for part in self.parts(number, BYTES)]
+
+    def texts(self, number: int) -> list[str]:
+        return [each.decode(errors="replace") for each in self.bytes_of(number)]
+
+    def text(self, number: int) -> str:
+        """Returns the last one; empty if there is none."""
+        return (self.texts(number) or [""])[-1]
+
+    def numbers(self, number: int) -> list[int]:
+        """Reads a repeated number, either packed into bytes or single."""
+        found: list[int] = []
+        for part in self.parts(number, VARINT, BYTES):
+            at = part.start
+            found += [signed(part.value)] if part.wire == VARINT else []
+            while part.wire == BYTES and at < part.end:
+                value, at = varint(self.data, at, part.end)
+                found.append(signed(value))
+        return found
+
+    def number(self, number: int) -> int:
+        """Returns the last one; 0 if there is none, as protobuf omits zeros."""
+        parts = self.parts(number, VARINT)
+        return signed(parts[-1].value) if parts else 0
+
+    def messages(self, number: int) -> list[Message]:
+        return [Message(self.data, part.start, part.end) for part in self.parts(number, BYTES)]
+
+
 def alike(data: bytes, at: int, end: int, tag: int) -> tuple[list[int], list[int], int]:
     """Returns (starts, ends) of the consecutive messages from `at` with the one-byte tag `tag`, and the end of the last
     one.

@@ -13,8 +13,20 @@ LONGEST_PERIOD = 64
 SAME = 0.8
 """The share of a sequence that must repeat after a period: reports and checkpoints come in between."""
 LONGEST_HISTORY = 8
+LAST, LAST_CALLS = 0.2, 1.5
+"""The last call of a step can be this far before the end, as a share of the whole, or as a number of steps."""
 
 Ints = NDArray[np.int64]
+
+
+def goes_on(at: Ints, begin: int, end: int) -> bool:
+    """Is something still being called at the end? `at` says when it is called between the two times, in order.
+
+    What is called to begin with, and then no more, is no step of a loop that is still running.
+    """
+    if len(at) < LEAST_CALLS:
+        return False
+    return end - int(at[-1]) <= max(LAST * (end - begin), LAST_CALLS * float(np.median(np.diff(at))))
 
 
 def once_a_round(sequence: Ints, at: Ints) -> Ints:

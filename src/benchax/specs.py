@@ -3,7 +3,7 @@ back.
 
 JAX prints the same notation in jaxprs. It gives shape and dtype. After an @ it gives the axes of a mesh over which a
 dimension is sharded: `f32[1024@data+model]`, or JAX's form `f32[1024@(data,model)]`. A `MeshSpec` gives the number of
-devices of an axis. `measuring/inputs.py` makes the data with a seed, and `measuring/meshes.py` places them. Long NumPy
+devices of an axis. `measuring/inputs.py` makes the data with a seed, and `measuring/inputs.py` places them. Long NumPy
 names (`float32[3]`) are read as well.
 """
 

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchax.errors import UsageError, one_of
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
+from pytest_jax_bench.context import Pin, PluginSettings
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.text import word
-from pytest_jax_bench.settings import Pin, PluginSettings
 
 FACTORS = ((20, 2.5), (10, 3.0), (5, 4.0), (3, 6.0))
 """(rounds, factor): with at least this many rounds in both rows, this factor counts as a change. With fewer rounds a
@@ -110,13 +109,7 @@ def _commit(row: Row) -> str:
 
 def judge_metrics(old: Row, new: Row) -> dict[str, MetricVerdict]:
     """Judges each metric that either row has."""
-    return {metric: _judge_metric(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
-
-
-def _judge_metric(old: Row, new: Row, metric: str) -> MetricVerdict:
-    if metric in BYTES and not old["environment"]:
-        return MetricVerdict("unclear", FOREIGN)
-    return judge(old, new, metric)
+    return {metric: judge(old, new, metric) for metric in METRICS if has(old, metric) or has(new, metric)}
 
 
 def has(row: Row, metric: str) -> bool:
@@ -154,26 +147,15 @@ def judge(old: Row, new: Row, metric: str) -> MetricVerdict:
 
     Args:
         old, new: baseline and candidate.
-        metric: "jit", "eager", "compile", or one of the columns in bytes. Less is faster, in bytes as well.
-
-    Raises:
-        UsageError: another metric.
+        metric: one of METRICS. Less is faster, in bytes as well.
     """
     if metric in BYTES:
         return _bytes(old, new, metric)
-    if metric not in (*TIMES, "compile"):
-        raise UsageError(f"cannot judge {metric!r}", one_of([*TIMES, "compile", *BYTES], metric))
-    if (why := _not_comparable(old, new)) is not None:
-        return MetricVerdict("unclear", why)
-    return _compile(old, new) if metric == "compile" else _times(old, new, metric)
-
-
-def _not_comparable(old: Row, new: Row) -> str | None:
     if "" in (old["environment"], new["environment"]):
-        return "where the older row was measured is not known"
+        return MetricVerdict("unclear", "where the older row was measured is not known")
     if old["environment"] != new["environment"]:
-        return "they were measured in different environments"
-    return None
+        return MetricVerdict("unclear", "they were measured in different environments")
+    return _compile(old, new) if metric == "compile" else _times(old, new, metric)
 
 
 def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
@@ -188,13 +170,9 @@ def _times(old: Row, new: Row, kind: str) -> MetricVerdict:
     factor = next((factor for least_rounds, factor in FACTORS if rounds >= least_rounds), None)
     if factor is None:
         return MetricVerdict("unclear", f"fewer than {LEAST_ROUNDS} rounds")
-    at = "" if factor == FACTORS[0][1] else f" at fewer than {_next_step(rounds)} rounds"
+    enough = min((least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds), default=0)
+    at = f" at fewer than {enough} rounds" if enough else ""
     return _by_factor(min(least, median), max(least, median), factor, at)
-
-
-def _next_step(rounds: int) -> int:
-    """From how many rounds up a smaller factor is enough."""
-    return min(least_rounds for least_rounds, _ in FACTORS if least_rounds > rounds)
 
 
 def _compile(old: Row, new: Row) -> MetricVerdict:
@@ -214,6 +192,8 @@ def _by_factor(low: float, high: float, factor: float, at: str = "") -> MetricVe
 
 def _bytes(old: Row, new: Row, metric: str) -> MetricVerdict:
     before, after = old[metric], new[metric]
+    if not old["environment"]:
+        return MetricVerdict("unclear", FOREIGN)
     if min(before, after) < 0:
         return MetricVerdict("unclear", "one of them was not measured")
     if before == after:

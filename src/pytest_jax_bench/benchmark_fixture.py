@@ -9,23 +9,27 @@ measured unchanged, with its very own arguments (`dispatches.py`). The fixture w
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
 import pytest
 
+from benchax import units
 from benchax.errors import UsageError, require
 from benchax.measuring.inputs import signature
-from pytest_jax_bench import forks
-from pytest_jax_bench.benchmark_stats import BenchmarkStats
+from pytest_jax_bench.benchmark_hooks import BenchmarkStats
+from pytest_jax_bench.context import settings_of
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
 from pytest_jax_bench.fixture import JaxBench, measure_observed
-from pytest_jax_bench.measure import Overrides, Rounds
-from pytest_jax_bench.settings import settings_of
+from pytest_jax_bench.measure import Overrides, Rounds, whole_number
 from pytest_jax_bench.stash import MEASURED
 
 ROUNDS = 20
@@ -70,7 +74,6 @@ class BenchmarkFixture:
     """
 
     def __init__(self, item: pytest.Item, keywords: Mapping[str, Any]) -> None:
-        forks.refuse_broken_fork()  # here, for what the test does next with JAX would never end
         self._item, self._keywords = item, keywords
         self._used_in = ""
         self._record: dict[str, Any] | None = None
@@ -91,7 +94,10 @@ class BenchmarkFixture:
         return not self.disabled
 
     def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Measures `function_to_benchmark(*args, **kwargs)` and returns what it returns."""
+        """Measures `function_to_benchmark(*args, **kwargs)` and returns what it returns.
+
+        The call of a coroutine function is to be awaited where an event loop runs: its body runs in that loop.
+        """
         __tracebackhide__ = True
         self._use("benchmark(...)")
         return self._measure(function_to_benchmark, args, kwargs)
@@ -117,13 +123,9 @@ class BenchmarkFixture:
         """
         __tracebackhide__ = True
         self._use("benchmark.pedantic(...)")
-        for name, value, least in (
-            ("iterations", iterations, 1),
-            ("rounds", rounds, 1),
-            ("warmup_rounds", warmup_rounds, 0),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name}={value!r} of benchmark.pedantic cannot be", f"a whole number from {least} up")
+        iterations = whole_number("iterations", iterations, 1)
+        rounds = whole_number("rounds", rounds, 1)
+        warmup_rounds = whole_number("warmup_rounds", warmup_rounds, 0)
         if setup is not None and iterations > 1:
             raise UsageError(
                 f"benchmark.pedantic was given a setup and iterations={iterations}",
@@ -177,11 +179,34 @@ class BenchmarkFixture:
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None = None
     ) -> Any:
         __tracebackhide__ = True
+        if inspect.iscoroutinefunction(fn):
+            return self._measure_coroutine(fn, args, kwargs, calls)
         if calls is not None and (calls.setup or calls.teardown):
             with SetUp(calls, args, kwargs) as made:
                 args, kwargs = made.first
                 return self._measure_with(fn, args, kwargs, calls, made.renew)
         return self._measure_with(fn, args, kwargs, calls, None)
+
+    def _measure_coroutine(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None
+    ) -> Any:
+        """Runs the body in the event loop of the test, from another thread; in a new loop if there is none."""
+        __tracebackhide__ = True
+
+        def measure(run: Callable[[Any], Any]) -> Any:
+            __tracebackhide__ = True
+            returned = self._measure(lambda *args, **kwargs: run(fn(*args, **kwargs)), args, kwargs, calls)
+            if self._record is not None:
+                cost = units.seconds(_cost_of(run))
+                self._record["notes"].append(f"each time includes {cost} for starting the coroutine in the event loop")
+            return returned
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            with asyncio.Runner() as runner:
+                return measure(runner.run)
+        return asyncio.to_thread(measure, lambda body: asyncio.run_coroutine_threadsafe(body, loop).result())
 
     def _measure_with(
         self,
@@ -257,6 +282,20 @@ class BenchmarkFixture:
         return self.has_error
 
 
+def _cost_of(run: Callable[[Any], Any]) -> float:
+    """Seconds for a coroutine that does nothing."""
+
+    async def nothing() -> None:
+        pass
+
+    times = list[float]()
+    for _ in range(ROUNDS):
+        start = perf_counter()
+        run(nothing())
+        times.append(perf_counter() - start)
+    return median(times)
+
+
 class Held:
     """The arguments of a function that is measured as it stands: no part of them is placed, copied or looked into."""
 
@@ -316,10 +355,8 @@ class SetUp:
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         __tracebackhide__ = True
         made = self._calls.setup() if self._calls.setup is not None else None
-        return self._given if not made else self._read(made)
-
-    def _read(self, made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        __tracebackhide__ = True
+        if not made:
+            return self._given
         if any(self._given):
             raise ArgumentsGivenTwice(
                 "benchmark.pedantic was given args or kwargs, and its setup returns them as well", "either"

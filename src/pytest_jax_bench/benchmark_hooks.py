@@ -7,12 +7,11 @@ objects like `benchmark.stats` as `benchmarks`. Hooks in `NOT_CALLED` may be the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from pytest_jax_bench.benchmark_stats import BenchmarkStats
 
 NOT_CALLED = ("pytest_benchmark_scale_unit", "pytest_benchmark_compare_machine_info")
 
@@ -103,3 +102,40 @@ def _stats_of_record(record: Mapping[str, Any]) -> BenchmarkStats:
     stats = {"data": readings["times_s"], "iterations": readings["iterations"]}
     named = {"param": None, "params": None, "extra_info": {}, "has_error": False}
     return _stats_of(named | plain | (record.get("benchmark") or {}) | {"stats": stats})
+
+
+# `benchmark.stats`: the statistics of a measurement, by the names of pytest-benchmark, in seconds per call.
+
+
+NAMES = ("name", "fullname", "group", "param", "params", "extra_info", "has_error")
+
+
+class BenchmarkStats:
+    """`stats["mean"]`, `stats.stats.mean` and `stats.iterations`."""
+
+    def __init__(self, fixture: Any, times_s: Sequence[float], iterations: int) -> None:
+        self.fixture, self.times_s, self.iterations = fixture, list(times_s), iterations
+
+    @cached_property
+    def stats(self) -> SimpleNamespace:
+        # With it come all exports, 0.2 s for who asks for no statistics.
+        from benchax.reporting.exports.pytest_benchmark import stats as statistics_of
+
+        return SimpleNamespace(**statistics_of(self.times_s), data=self.times_s)
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self if key in (*NAMES, "iterations", "stats") else self.stats, key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except AttributeError:
+            return default
+
+    def __getattr__(self, name: str) -> Any:
+        if name in NAMES:
+            return getattr(self.fixture, name)
+        raise AttributeError(f"the statistics of benchmark have no {name!r}; they are in .stats")
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self.stats))

@@ -1,13 +1,20 @@
-"""The fixture `benchmark`, and whole tests that are marked `benchmark`: the hooks of --benchax-fixture.
+"""The options `--benchmark-*`, the fixture `benchmark`, and whole tests that are marked `benchmark`.
 
-Registered only where neither pytest-benchmark nor pytest-codspeed is active: both have a fixture of this name. It
-measures nothing, and loads nothing until asked.
+    --benchmark-only --benchmark-json=out.json --benchmark-columns=min,median --benchmark-compare-fail=min:5%
+
+An option of pytest-benchmark with a counterpart does the same. An option without one is accepted, so that existing
+commands keep working, and a message names the nearest option (`WITHOUT`).
+
+Neither is there where pytest-benchmark or pytest-codspeed is active. This module measures nothing, and loads nothing
+until asked. With --benchax-fixture it is a plugin.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,13 +25,184 @@ from pytest_jax_bench.stash import FIXTURE
 if TYPE_CHECKING:
     from pytest_jax_bench.benchmark_fixture import BenchmarkFixture
 
+COLUMNS = ("min", "max", "mean", "stddev", "median", "iqr", "ops", "outliers", "rounds", "iterations")
+TIMES = ("min", "max", "mean", "stddev", "median", "iqr")
+SORTS = ("min", "max", "mean", "stddev", "name", "fullname")
+NAMES = ("short", "normal", "long", "trial")
+UNITS = ("ns", "us", "ms", "s", "auto")
+GROUPINGS = ("group", "name", "func", "fullname", "fullfunc", "param")
+
+WITHOUT = {
+    "min-time": "a round holds so many calls that all rounds together take 10 ms; calls_per_round= says how many",
+    "precision": "rounds= and --benchmark-min-rounds say how many rounds there are",
+    "confidence": "the interval of the median is always one of 95 %",
+    "timer": "--ptjb-timer: wall, in_graph, loop, pipelined or device",
+    "calibration-precision": "calls_per_round= says how many calls a round holds",
+    "warmup": "every function is warmed up until its times are steady",
+    "warmup-iterations": "jit_warmup= of jax_bench",
+    "histogram": "--ptjb-plot",
+    "csv": "the CSV files in --ptjb-output-dir",
+    "cprofile": "benchax profile",
+    "cprofile-loops": "benchax profile",
+    "cprofile-top": "benchax profile",
+    "cprofile-dump": "benchax profile",
+    "netrc": "a PostgreSQL URL as --store of benchax",
+    "cleanup": "nothing: files are kept",
+}
+"""The options of pytest-benchmark that take a value and that benchax does not know, and the nearest alternative."""
+SILENT = ("disable-gc", "verbose", "quiet", "save-data")
+"""Switches that hold always (no garbage is collected in rounds, all readings are kept), or for which pytest has its own
+(-v, -q)."""
+CODSPEED = ("mode", "warmup-time", "max-time", "max-rounds")
+
+
+def add(parser: pytest.Parser) -> None:
+    group = parser.getgroup("benchmark", "pytest-benchmark's options, as benchax understands them")
+    add_value = _adder(group)
+    for name, text in (
+        ("only", "Skip tests that measure nothing"),
+        ("skip", "Skip tests that measure"),
+        ("disable", "As --ptjb-disable"),
+        ("enable", "Overrides --benchmark-disable"),
+    ):
+        group.addoption(f"--benchmark-{name}", action="store_true", default=False, help=text)
+    group.addoption("--codspeed", action="store_true", default=False, help="As --benchmark-only")
+    add_value("json", Path, "PATH", "Write pytest-benchmark's JSON, with every reading")
+    add_value("save", _file_name, "NAME", "Write that to OUTPUT-DIR/MACHINE/COUNTER_NAME.json")
+    group.addoption("--benchmark-autosave", action="store_true", default=False, help="The same, named by the commit")
+    add_value("storage", _folder, "DIR", "As --ptjb-output-dir")
+    add_value(
+        "compare", str, "NUM", "Show the times of that saved run (default: the last one) beside", nargs="?", const=""
+    )
+    add_value("compare-fail", _limit, "EXPR", "As --ptjb-fail-slower: min:5%% is 5%%", nargs="+", action="extend")
+    add_value("group-by", _list_of("groupings", GROUPINGS, "param:"), "LABEL", f"A table for each of {GROUPINGS}")
+    add_value("sort", _lower_case(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}")
+    add_value("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}")
+    add_value("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}")
+    add_value("time-unit", _lower_case(UNITS), "UNIT", f"Of these columns: {', '.join(UNITS)}")
+    add_value("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)")
+    add_value("min-rounds", _rounds, "NUM", "At least so many rounds")
+    for name, nearest in WITHOUT.items():
+        text = f"Does nothing here; the nearest: {nearest}".replace("%", "%%")
+        add_value(name, str, "X", text, nargs="?", const="")
+    for name in SILENT:
+        group.addoption(f"--benchmark-{name}", action="store_true", default=False, help="Holds anyhow, or as of pytest")
+    for name in CODSPEED:
+        group.addoption(f"--codspeed-{name}", default=None, metavar="X", help="Does nothing here")
+
+
+def _adder(group: Any) -> Callable[..., None]:
+    def add_value(name: str, read: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
+        read = options.for_argparse(read)
+        group.addoption(f"--benchmark-{name}", type=read, metavar=metavar, default=None, help=text, **more)
+
+    return add_value
+
+
+def _lower_case(permitted: Sequence[str]) -> Callable[[str], str]:
+    read = options.one_of(*permitted)
+    return lambda text: read(text.strip().lower())
+
+
+def _list_of(what: str, permitted: Sequence[str], prefix: str = "\0") -> Callable[[str], tuple[str, ...]]:
+    def read(text: str) -> tuple[str, ...]:
+        named = tuple(part.strip() for part in text.split(","))
+        if unknown := [one for one in named if one not in permitted and not one.startswith(prefix)]:
+            more = f", {prefix}NAME" if prefix != "\0" else ""
+            raise ValueError(f"{what}: {', '.join(permitted)}{more} (there is no {unknown[0]!r})")
+        return named
+
+    return read
+
+
+def _file_name(text: str) -> str:
+    if not text or set(text) & set(r"\/:*?<>|"):
+        raise ValueError(r"part of a file name, without \ / : * ? < > |")
+    return text
+
+
+def _folder(text: str) -> Path:
+    if "://" in text and not text.startswith("file://"):
+        raise ValueError("a folder; benchax stores rows in PostgreSQL instead: `store` in [tool.benchax]")
+    return Path(text.removeprefix("file://"))
+
+
+def _limit(text: str) -> str:
+    """min:5% → run=5%; mean:0.001 → run=0.001s"""
+    match = re.fullmatch(r"(?:min|max|mean|median|stddev|iqr):(?:(\d+)%|(\d*\.?\d+(?:[eE][-+]?\d+)?))", text)
+    if match is None:
+        raise ValueError("such as min:5% or mean:0.001 (seconds)")
+    return f"run={match[1]}%" if match[1] else f"run={float(match[2]) * 1e6:g}us"
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise ValueError("seconds above 0, such as 1.0")
+    return seconds
+
+
+def _rounds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError("a whole number from 1 up")
+    return int(text)
+
+
+def ignored(config: pytest.Config) -> list[str]:
+    """One line for each option that was given and does nothing."""
+    given = [name for name in WITHOUT if config.getoption(_dest(name), None) is not None]
+    lines = [f"--benchmark-{name} does nothing here; the nearest: {WITHOUT[name]}" for name in given]
+    codspeed = [name for name in CODSPEED if config.getoption(f"codspeed_{name.replace('-', '_')}", None) is not None]
+    return lines + [f"--codspeed-{name} does nothing here" for name in codspeed]
+
+
+def _dest(name: str) -> str:
+    return f"benchmark_{name.replace('-', '_')}"
+
+
+def values_of(config: pytest.Config) -> dict[str, Any]:
+    """Returns the given options, by the names of `settings.BenchmarkSettings`; empty if these options belong to another
+    plugin."""
+    names = ("json", "save", "autosave", "compare", "group_by", "sort", "columns", "name", "time_unit", "max_time")
+    found = {name: config.getoption(_dest(name), None) for name in (*names, "min_rounds", "only", "skip")}
+    found["only"] = found["only"] or config.getoption("codspeed", None)
+    return {name: value for name, value in found.items() if value is not None and value is not False}
+
+
+def for_ours(config: pytest.Config) -> dict[str, Any]:
+    """Returns the values that these options set for our own options, by the names of `settings.PluginSettings`."""
+    import pytest
+
+    for one, other in (("only", "disable"), ("only", "skip"), ("disable", "enable")):
+        if config.getoption(_dest(one), False) and config.getoption(_dest(other), False):
+            raise pytest.UsageError(f"--benchmark-{one} and --benchmark-{other} contradict each other")
+    found: dict[str, Any] = {}
+    if config.getoption("benchmark_disable", False) and not config.getoption("benchmark_enable", False):
+        found["disable"] = True
+    if (folder := config.getoption("benchmark_storage", None)) is not None:
+        found["output_dir"] = config.invocation_params.dir / folder
+    if limits := config.getoption("benchmark_compare_fail", None):
+        from benchax.comparing.gate import parse
+
+        found["fail_slower"] = parse(limits[0])  # of several, which compare one number, the first
+    return found
+
+
 MARKS = ("benchmark", "codspeed_benchmark")
-KEYWORDS = (
-    "group", "min_rounds", "max_time", "max_rounds", "min_time", "precision", "confidence", "timer", "disable_gc",
-    "warmup", "warmup_iterations", "warmup_time", "calibration_precision", "cprofile",
+NAMED = (
+    "group", "max_time", "min_time", "precision", "confidence", "timer", "disable_gc", "warmup", "warmup_iterations",
+    "warmup_time", "calibration_precision", "cprofile",
 )  # fmt: skip
+COUNTED = ("min_rounds", "max_rounds")
+KEYWORDS: options.Keywords = {
+    **{name: (lambda value: True, "") for name in NAMED},
+    **{name: (lambda value: options.is_count(value, 1), "a whole number from 1 up") for name in COUNTED},
+}
 """The keywords of pytest-benchmark and pytest-codspeed. Those from `min_time` on are accepted and change nothing: see
-WITHOUT of `benchmark_options.py`."""
+WITHOUT."""
 MARKER_LINE = (
     "benchmark(group=None, min_rounds=1, max_time=1.0, ...): as of pytest-benchmark and pytest-codspeed. On a test "
     "without a fixture that measures, the whole test is measured"
@@ -46,9 +224,7 @@ def benchmark_weave(benchmark: BenchmarkFixture) -> Any:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for mark in _marks(item):
-        if why := _problem(mark):
-            pytest.fail(why, pytrace=False)
+    options.check_marks(options.marks_of(item, MARKS), KEYWORDS)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -70,33 +246,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def make_fixture(item: pytest.Item) -> BenchmarkFixture:
-    keywords: dict[str, Any] = {}
-    for mark in _marks(item):
-        keywords = {**mark.kwargs, **keywords}
+    keywords = options.marker_of(item, MARKS)
     fixture = item.stash[FIXTURE] = load("benchmark_fixture").BenchmarkFixture(item, keywords)
     return fixture
 
 
-def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
-    """The nearest first."""
-    return (mark for mark in item.iter_markers() if mark.name in MARKS)
-
-
-def _problem(mark: pytest.Mark) -> str | None:
-    if mark.args:
-        return f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {KEYWORDS}"
-    unknown = [name for name in mark.kwargs if name not in KEYWORDS]
-    if unknown:
-        return f"the marker {mark.name} has no keyword {unknown[0]!r}\nexpected some of {', '.join(KEYWORDS)}"
-    rounds = [mark.kwargs[name] for name in ("min_rounds", "max_rounds") if mark.kwargs.get(name) is not None]
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in rounds):
-        return f"the marker {mark.name} was given {rounds[0]!r} rounds\nexpected a whole number from 1 up"
-    return None
-
-
 def is_whole(item: pytest.Item) -> bool:
     """Is the test itself what is measured?"""
-    return next(_marks(item), None) is not None and not _has_fixture(item)
+    return bool(options.marks_of(item, MARKS)) and not _has_fixture(item)
 
 
 def _has_fixture(item: pytest.Item) -> bool:
@@ -104,7 +261,7 @@ def _has_fixture(item: pytest.Item) -> bool:
 
 
 def measures(item: pytest.Item) -> bool:
-    return _has_fixture(item) or options.is_marked(item) or next(_marks(item), None) is not None
+    return _has_fixture(item) or bool(options.marks_of(item, (*options.MARKERS, *MARKS)))
 
 
 def leave_out(items: list[pytest.Item], *, only: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -20,12 +21,98 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
-from pytest_jax_bench import forks, marks
 from pytest_jax_bench.csv import files as csv_files
-from pytest_jax_bench.settings import PluginSettings, settings_of
+from pytest_jax_bench.options import OUTPUT_DIR, marker_of
 
 if TYPE_CHECKING:
     import pytest
+if TYPE_CHECKING:
+    import pytest
+
+    from benchax.comparing.gate import Limit
+    from benchax.model import Metric
+
+
+# The settings of a session, once something is measured or reported. `options.py` has the options that set them.
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The reference for all comparisons. `commit` None: the one that is checked out; `run` None: its first."""
+
+    commit: str | None
+    run: int | None
+
+    def __str__(self) -> str:
+        return (self.commit or "") + ("" if self.run is None else f":{self.run}")
+
+
+@dataclass(frozen=True)
+class BenchmarkSettings:
+    """The values of the options `--benchmark-*` that have no counterpart among ours."""
+
+    json: Path | None = None
+    save: str | None = None
+    autosave: bool = False
+    compare: str | None = None
+    """The beginning of a file's name; empty: the last one."""
+    group_by: tuple[str, ...] = ("group",)
+    sort: str | None = None
+    columns: tuple[str, ...] | None = None
+    name: str | None = None
+    time_unit: str | None = None
+    max_time: float | None = None
+    min_rounds: int | None = None
+    only: bool = False
+    skip: bool = False
+
+    @property
+    def shows_statistics(self) -> bool:
+        """Do the tables need all readings?"""
+        by_time = self.sort is not None and self.sort not in ("name", "fullname")
+        return by_time or bool(self.columns or self.time_unit) or self.compare is not None
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Is a file in the form of pytest-benchmark wanted?"""
+        return self.json is not None or self.save is not None or self.autosave
+
+
+@dataclass(frozen=True)
+class PluginSettings:
+    """The settings of a session. None: not set."""
+
+    output_dir: Path = Path(OUTPUT_DIR)
+    no_compare: bool = False
+    no_judge: bool = False
+    pin: Pin | None = None
+    save_graph: bool = False
+    plot: bool = False
+    plot_xaxis: str = "run"
+    plot_format: str = "png"
+    timer: str | None = None
+    verify: str | None = None
+    timeout: float | None = None
+    fail_slower: Mapping[Metric, Limit] | None = None
+    ignore_unclear: bool = False
+    json: Path | None = None
+    only: str | None = None
+    skip: str | None = None
+    disable: bool = False
+    fixture: bool = False
+    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+
+
+def settings_of(config: pytest.Config) -> PluginSettings:
+    from pytest_jax_bench import stash  # which needs pytest; the rest works without
+
+    said: dict[str, Any] = dict(config.stash[stash.VALUES])
+    if "pin" in said:
+        # A pair until now: `options.py` makes no dataclass.
+        said["pin"] = Pin(*said["pin"])
+    if "benchmark" in said:
+        said["benchmark"] = BenchmarkSettings(**said["benchmark"])
+    return PluginSettings(**said)
 
 
 LOCK = ".ptjb-lock"
@@ -56,22 +143,29 @@ class BenchContext:
 
 
 def from_request(request: pytest.FixtureRequest) -> BenchContext:
-    """Raises `UsageError` in a fork in which JAX cannot work."""
+    """Raises `UsageError` for the request of anything but a test, and in a fork in which JAX cannot work."""
     from pytest_jax_bench import stash  # which needs pytest; the rest works without
 
-    forks.refuse_broken_fork()
     item, config = request.node, request.config
     if not hasattr(item, "runtest"):
         raise UsageError(
             f"JaxBench got the request of a fixture with the scope {request.scope!r}, which belongs to no test",
             "the request of one test: a fixture with the scope 'function', or the fixture jax_bench",
         )
+    if os.getpid() != config.stash[stash.PROCESS] and config.stash[stash.STARTED]:
+        raise UsageError(
+            "JAX had started before this test was forked, and no computation would end here",
+            "a test that asks for request, jax_bench or benchmark itself, which runs without the fork then",
+            "or no arrays and no computations when test files are imported",
+        )
     settings = settings_of(config)
     params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
     name = item.nodeid.removesuffix(item.name) + getattr(item, "originalname", item.name)
+    attempt = getattr(item, "execution_count", 1)
     is_worker = hasattr(config, "workerinput")
     return BenchContext(
-        session=config.stash[stash.SESSION],
+        # Each attempt of a test that pytest-rerunfailures runs again is a run.
+        session=config.stash[stash.SESSION] + (f"-{attempt}" if attempt > 1 else ""),
         nodeid=item.nodeid,
         # Of the items of other plugins: an id need not end in the name, and then nothing can be cut off it.
         name=name if item.nodeid.endswith(item.name) else item.nodeid,
@@ -81,7 +175,7 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
         csv=csv_files.file_for(settings.output_dir, item.nodeid, params),
         output_dir=settings.output_dir,
         settings=settings,
-        marker=marks.of(item),
+        marker=marker_of(item),
         keep=item.stash.setdefault(stash.MEASURED, []).append,
         lock=(lambda: hold_lock(settings.output_dir)) if is_worker else nullcontext,
         hold_open=partial(hold_open, config),
@@ -94,8 +188,9 @@ def hold_open(config: pytest.Config, place: str) -> None:
     from pytest_jax_bench import stash
 
     held = config.stash.setdefault(stash.HELD, set())
-    # What a fork inherits of SQLite it may not use.
-    if place not in held and not config.getoption("forked", False):
+    # What a fork inherits of SQLite it may not use, and only the thread that opened it may close it.
+    is_ending_here = threading.current_thread() is threading.main_thread()
+    if place not in held and is_ending_here and not config.getoption("forked", False):
         held.add(place)
         stack = contextlib.ExitStack()
         config.add_cleanup(stack.close)
@@ -141,3 +236,18 @@ def hold_lock(folder: Path) -> Iterator[None]:
         finally:
             # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
             flock(file, LOCK_UN)
+
+
+@contextmanager
+def by_value(module: ModuleType | None) -> Iterator[None]:
+    """Functions of a test file reach another process by value: it cannot import test files by pytest's names."""
+    if module is None:
+        yield
+        return
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from benchax import units
 from benchax.errors import StoreError, one_of
 from benchax.model import Opaque
-from pytest_jax_bench.csv.files import COLUMNS, is_ours, read
-from pytest_jax_bench.csv.reading import fixed_width
+from pytest_jax_bench.csv.files import fixed_width, is_ours, read
+from pytest_jax_bench.csv.lines import COLUMNS
 from pytest_jax_bench.csv.text import decode_parameters
 from pytest_jax_bench.csv.text import decode_parameters as decode_pardict  # noqa: F401  # the names of 0.5.0
 from pytest_jax_bench.csv.text import encode_parameters as encode_pardict  # noqa: F401
@@ -179,43 +179,35 @@ class BenchData:
         return dict(self.columns)
 
     def __str__(self) -> str:
-        lines = [f"{name:<{NAME_WIDTH}} {text}".rstrip() for name, text in self._lines()]
-        return "\n".join([self._title(), *(f"  {line}" for line in lines)])
-
-    def _title(self) -> str:
         c = self.columns
         tag = f" #{c['tag']}" if c.get("tag") not in (None, "", "base") else ""
         commit = f"   commit {c['commit']}" if c.get("commit") else ""
         run = f", run {c['commit_run']}" if c.get("commit_run", -1) >= 0 else ""
-        return f"{self.name or 'JaxBench'}{tag}{commit}{run}"
+        named = [f"  {name:<{NAME_WIDTH}} {text}".rstrip() for name, text in self._lines()]
+        return "\n".join([f"{self.name or 'JaxBench'}{tag}{commit}{run}", *named])
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         c = self.columns
         if c.get("status", "ok") != "ok":
             yield c["status"], c["message"]
-        yield from self._compile()
-        for kind in ("jit", "eager"):
+        if math.isfinite(total_ms := c.get("compile_ms", math.nan)):
+            stages = self.jit.stages if self.jit else None
+            parts = {"trace": stages.trace_s, "lower": stages.lower_s, "compile": stages.compile_s} if stages else {}
+            text = " + ".join(f"{name} {units.seconds(s)}" for name, s in parts.items() if s is not None)
+            yield "compile", f"{units.seconds(total_ms / 1e3)}   {text}"
+        for kind, m in (("jit", self.jit), ("eager", self.eager)):
             if math.isfinite(median_ms := c.get(f"{kind}_median_ms", math.nan)):
-                yield kind, f"{units.seconds(median_ms / 1e3)}   {self._spread(kind)}"
+                yield kind, f"{units.seconds(median_ms / 1e3)}   {self._spread(kind, m)}"
         for label, column in SIZES.items():
             if c.get(column, -1) >= 0:
                 yield label, units.size(c[column])
         for note in self.notes:
             yield "note", note
 
-    def _compile(self) -> Iterator[tuple[str, str]]:
-        total_ms = self.columns.get("compile_ms", math.nan)
-        if math.isfinite(total_ms):
-            stages = self.jit.stages if self.jit else None
-            parts = {"trace": stages.trace_s, "lower": stages.lower_s, "compile": stages.compile_s} if stages else {}
-            text = " + ".join(f"{name} {units.seconds(s)}" for name, s in parts.items() if s is not None)
-            yield "compile", f"{units.seconds(total_ms / 1e3)}   {text}"
-
-    def _spread(self, kind: str) -> str:
+    def _spread(self, kind: str, m: Measurement | None) -> str:
         c = self.columns
         low, high = c[f"{kind}_low_ms"] / 1e3, c[f"{kind}_high_ms"] / 1e3
         interval = f"{units.seconds_range(low, high)} (95 % interval of the median), " if math.isfinite(low) else ""
-        m = self.jit if kind == "jit" else self.eager
         samples = m.headline if m else None
         calls = f" of {samples.iterations} calls" if samples and samples.iterations > 1 else ""
         how = f"{calls}, {samples.timer}" if samples else ""

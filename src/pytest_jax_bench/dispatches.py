@@ -1,8 +1,8 @@
 """Which jitted functions a call dispatches, by observing it: however they're called, and whatever is done around them.
 
 JAX tells a hook of each call that runs a compiled program it already has. The hook is private (`jax._src.api`, tried on
-jax 0.10.2 and 0.12.0.1); without it nothing is seen, and a call counts as one that isn't jitted. A first call compiles,
-which the hook doesn't report, so the second one is observed if it exists.
+jax 0.10.2 and 0.12.0.1). Without it nothing is seen, a call counts as one that isn't jitted, and the session says so. A
+first call compiles, which the hook doesn't report, so the second one is observed if it exists.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Observed:
         functools.update_wrapper(self, fn)
         self._fn, self._left = fn, observed_call
         self.dispatches: list[Dispatch] = []
+        self.is_blind = False
+        """Does this JAX lack the hook, so that nothing could be observed?"""
         self.is_lookup = False
         """Does it return a compiled program that JAX kept?"""
 
@@ -52,6 +54,7 @@ class Observed:
         self._left -= 1
         if self._left:
             return self._fn(*args, **kwargs)
+        self.is_blind = _hook() is None
         with watch_compiles() as log, watch_dispatches() as self.dispatches:
             returned = self._fn(*args, **kwargs)
         self.is_lookup = isinstance(returned, jax.stages.Compiled) and (not log.was_asked or log.cache_hits > 0)
@@ -101,6 +104,10 @@ def _is_operation(fn: Any) -> bool:
     return named is fn or is_inside
 
 
+def _hook() -> Any:
+    return getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
+
+
 @contextmanager
 def watch_dispatches() -> Iterator[list[Dispatch]]:
     """Yields the calls of the user's own jitted functions in this thread; none where JAX has no such hook."""
@@ -110,7 +117,7 @@ def watch_dispatches() -> Iterator[list[Dispatch]]:
         if not _is_operation(fn):
             found.append(Dispatch(fn, tuple(args), dict(kwargs)))
 
-    hook = getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
+    hook = _hook()
     if hook is None:
         yield found
         return

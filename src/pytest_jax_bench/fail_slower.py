@@ -25,7 +25,7 @@ from benchax.measuring.prepare import prepare
 from benchax.model import Comparison, Measurement, Metric
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.stored import pair_with_rows
+from benchax.paired_runs.versions import pair_with_rows
 from benchax.reporting.comparisons import interval, verdict
 from benchax.stats.verdicts import Verdict
 from pytest_jax_bench import side_by_side

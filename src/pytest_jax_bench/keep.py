@@ -104,6 +104,8 @@ KEPT_NOTE = (
 )
 NO_COMMIT = "no-commit"
 """The code of a repository that git says nothing about."""
+BLIND = "no-dispatches"
+"""The code of a function whose jitted calls this JAX does not report."""
 BUSY = "busy"
 """The code of the remark that other processes used the machine meanwhile."""
 
@@ -222,7 +224,7 @@ def _make_record(
         "ranges": _ranges(measured) | _eager_peaks(measured.timed.get("eager"), row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
-        "plots": custom.list_addresses(context.marker),
+        "plots": custom.pack(context.marker, context.module) if context.settings.plot else {},
         "measurements": [codec.to_document(m) for m in measured.rows] if is_exported else [],
     }
 
@@ -279,6 +281,7 @@ def _codes(measured: StepResults) -> list[str]:
     found = [r.code for r in _doubtful(measured)]
     found += [r.code for m in measured.rows for r in m.remarks if r.code == BUSY]
     found += [NO_COMMIT] if _is_commit_hidden(measured) else []
+    found += [BLIND] if measured.observed and measured.observed.is_blind else []
     return list(dict.fromkeys([*found, KEPT] if measured.observed and measured.observed.is_lookup else found))
 
 

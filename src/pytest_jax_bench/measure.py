@@ -13,6 +13,7 @@ import contextlib
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +29,7 @@ from benchax.measuring.inputs import Inputs
 from benchax.model import Failure, Measurement, Opaque, Options
 from benchax.options import resolve
 from benchax.source_files import keep_own_frames
-from pytest_jax_bench.context import BenchContext, make_folder
+from pytest_jax_bench.context import BenchContext, by_value, make_folder
 from pytest_jax_bench.dispatches import Observed, can_be_observed
 
 WARMUP_S = 0.02
@@ -233,11 +234,10 @@ def warnings_into(notes: list[str]) -> Iterator[None]:
 
 def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str, Any]:
     """Returns the options of the call, the marker and the command line, in this order."""
-    marker, settings = context.marker, context.settings
-    timeout_s = overrides.timeout_s or marker.get("timeout_s") or settings.timeout
+    timeout_s = overrides.timeout_s or context.marker.get("timeout_s") or context.settings.timeout
     return {
-        "timer": overrides.timer or marker.get("timer") or settings.timer,
-        "verify": overrides.verify or marker.get("verify") or settings.verify,
+        "timer": overrides.timer or context.marker.get("timer") or context.settings.timer,
+        "verify": overrides.verify or context.marker.get("verify") or context.settings.verify,
         "timeout_s": timeout_s,
         # The number of rounds ends the sampling: neither precision nor a least time does.
         "relative_width": NEVER_PRECISE,
@@ -338,21 +338,9 @@ def call_once(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return jax.block_until_ready(fn(*copied_args, **copied_kwargs))
 
 
-@contextlib.contextmanager
-def _send_by_value(module: ModuleType | None, options: Options) -> Iterator[None]:
-    """Functions of test files reach another process by value: it cannot import test files by their names."""
+def _send_by_value(module: ModuleType | None, options: Options) -> AbstractContextManager[None]:
     is_sent = options.isolate or options.cold_process or options.timeout_s or options.memory_limit_bytes
-    if not is_sent or module is None:
-        yield
-        return
-    import cloudpickle
-
-    # pytest imports test files under names that no other process can import.
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
+    return by_value(module) if is_sent else contextlib.nullcontext()
 
 
 def _explain_failure(row: Measurement, failure: Failure) -> BenchmarkFailed:

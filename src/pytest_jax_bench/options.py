@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pytest
+if TYPE_CHECKING:
+    import pytest
+
 
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
 OUTPUT_DIR = ".benchmarks"
@@ -44,7 +47,7 @@ class Option(NamedTuple):
         return tuple(f"{prefix}_{self.name}" for prefix in MARKERS)
 
 
-def _one_of(*permitted: str) -> Callable[[str], str]:
+def one_of(*permitted: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in permitted:
             raise ValueError(f"one of: {', '.join(permitted)}")
@@ -108,8 +111,8 @@ OPTIONS = (
     Option("pin", "Compare with this commit, and this run of it (default: none)", _pin, "COMMIT[:RUN]"),
     Option("save_graph", "Save compiled graphs as SVG if they differ from the last saved (default: off)"),
     Option("plot", "Draw plots at the end; needs matplotlib (default: off)"),
-    Option("plot_xaxis", "Axis of the plots: run or commit (default: run)", _one_of("run", "commit"), "AXIS"),
-    Option("plot_format", "png, pdf or svg (default: png)", _one_of("png", "pdf", "svg"), "FORMAT"),
+    Option("plot_xaxis", "Axis of the plots: run or commit (default: run)", one_of("run", "commit"), "AXIS"),
+    Option("plot_format", "png, pdf or svg (default: png)", one_of("png", "pdf", "svg"), "FORMAT"),
     Option(
         "timer",
         "wall, in_graph, loop, pipelined, device, auto, or several with commas (default: wall)",
@@ -119,7 +122,7 @@ OPTIONS = (
     Option(
         "verify",
         "Check jitted results: eager, float64, off (default: eager if fn and fn_jit are given)",
-        _one_of("eager", "float64", "off"),
+        one_of("eager", "float64", "off"),
         "HOW",
     ),
     Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "TIME"),
@@ -141,7 +144,7 @@ def add(parser: pytest.Parser) -> None:
             # Not False: what nobody has said on the command line, the configuration may say.
             group.addoption(*option.flags, action="store_true", default=None, help=text)
         else:
-            group.addoption(*option.flags, type=_for_argparse(option.read), metavar=option.metavar, help=text)
+            group.addoption(*option.flags, type=for_argparse(option.read), metavar=option.metavar, help=text)
         kind: Any = {"default": None} if option.read else {"type": "bool", "default": False}
         ours, alias = option.inis[::-1]
         try:
@@ -151,7 +154,7 @@ def add(parser: pytest.Parser) -> None:
                 parser.addini(ini, f"Default of {option.flags[1]}", **kind)
 
 
-def _for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
+def for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         try:
             return read(text)
@@ -209,3 +212,76 @@ def is_match(label: str, pattern: str) -> bool:
         return pattern in label
     # Brackets hold the parameters of a test; fnmatch would take them for a set of characters.
     return fnmatchcase(label, pattern.replace("[", "[[]"))
+
+
+# The marker `ptjb`, or `benchax`: which keywords it takes, checked by name, and what is in force for one test.
+#
+# A marker on a test wins over one on its class, and that over one on its module, keyword by keyword.
+
+
+def _accepted_by(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def is_accepted(value: Any) -> bool:
+        try:
+            return bool(read(value))
+        except (AttributeError, ValueError):
+            return False
+
+    return is_accepted
+
+
+def is_count(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+Keywords = Mapping[str, tuple[Callable[[Any], bool], str]]
+KEYWORDS: Keywords = {
+    "plot": (callable, "a function of the data"),
+    "plot_summary": (callable, "a function of the data"),
+    "max_time_ms": (_is_time, "milliseconds above 0"),
+    "min_time_ms": (_is_time, "milliseconds above 0"),
+    "max_compiles": (is_count, "a whole number from 0 up"),
+    "only_last": (lambda value: isinstance(value, bool), "True or False"),
+    "save_graph": (lambda value: isinstance(value, bool), "True or False"),
+    "timeout_s": (_accepted_by(_seconds), "a time above 0, such as 0.5, 500ms or 2min"),
+    "timer": (_accepted_by(_timer), f"some of {', '.join(TIMERS)}, separated by commas"),
+    "verify": (lambda value: value in ("eager", "float64", "off"), "one of: eager, float64, off"),
+}
+
+
+def marker_of(item: pytest.Item, names: Sequence[str] = MARKERS) -> dict[str, Any]:
+    """The keywords in force for `item`."""
+    merged: dict[str, Any] = {}
+    for mark in marks_of(item, names):
+        merged = {**mark.kwargs, **merged}
+    return merged
+
+
+def marks_of(item: pytest.Item, names: Sequence[str] = MARKERS) -> list[pytest.Mark]:
+    """The nearest first."""
+    return [mark for mark in item.iter_markers() if mark.name in names]
+
+
+def check_marks(marks: Sequence[pytest.Mark], keywords: Keywords = KEYWORDS) -> None:
+    """Fails the test whose markers have a keyword or a value that is not permitted."""
+    import pytest
+
+    listed = ", ".join(sorted(keywords))
+    for mark in marks:
+        if mark.args:
+            unnamed = f"the marker {mark.name} was given {mark.args[0]!r} without a name\nexpected keywords: {listed}"
+            pytest.fail(unnamed, pytrace=False)
+        for name, value in mark.kwargs.items():
+            if name not in keywords:
+                import difflib
+
+                near = difflib.get_close_matches(name, keywords, n=1)
+                did_you_mean = f"{near[0]!r}? Permitted are " if near else ""
+                unknown = f"the marker {mark.name} has no keyword {name!r}\nexpected {did_you_mean}{listed}"
+                pytest.fail(unknown, pytrace=False)
+            is_right, expected = keywords[name]
+            if value is not None and not is_right(value):
+                pytest.fail(f"{name}={value!r} of the marker {mark.name} cannot be\nexpected {expected}", pytrace=False)

@@ -7,21 +7,25 @@ process, from a fork, and from a worker of xdist. The summary reads no file agai
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_jax_bench import load, options
-from pytest_jax_bench.stash import MARKED, MEASURED, SESSION, VALUES
+from pytest_jax_bench.stash import MARKED, MEASURED, PROCESS, SESSION, STARTED, VALUES
 
 if TYPE_CHECKING:
     from pytest_jax_bench.fixture import Factory
 
 ATTRIBUTE = "ptjb"
 """The attribute of a report that holds the records as JSON."""
+UNFORKED = "unforked"
+"""The code of a measurement without the fork that was asked for."""
 
 MARKER_LINE = (
     "{}(plot=f, plot_summary=f, only_last=False, save_graph=False, timeout_s=None, timer=None, "
@@ -49,19 +53,23 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     # Here, because all plugins are there by now, and the command line is still to be read in full.
     asks = any(one.startswith(("--benchmark", "--codspeed", "-h", "--help", "--ptjb-f", "--benchax-f")) for one in args)
     if asks or any(early_config.getini(f"{name}_fixture") for name in options.MARKERS):
-        from pytest_jax_bench import benchmark_options
+        from pytest_jax_bench import benchmark_plugin
 
         if not other_plugins(early_config):
-            benchmark_options.add(parser)
+            benchmark_plugin.add(parser)
+
+
+OTHERS = {
+    "pytest-benchmark": (("benchmark", "pytest_benchmark.plugin"), "--benchmark-only", "-p no:benchmark"),
+    "pytest-codspeed": (("codspeed", "pytest_codspeed.plugin"), "--codspeed", "-p no:codspeed"),
+}
+"""Plugins that have a fixture `benchmark` and their own options: by what names, which option runs only their own tests,
+and how to switch them off."""
 
 
 def other_plugins(config: pytest.Config) -> list[str]:
-    """Returns the active plugins that have a fixture `benchmark` and their own options."""
-    active = {
-        "pytest-benchmark": ("benchmark", "pytest_benchmark.plugin"),
-        "pytest-codspeed": ("codspeed", "pytest_codspeed.plugin"),
-    }
-    return [name for name, plugins in active.items() if any(map(config.pluginmanager.hasplugin, plugins))]
+    """Returns those of OTHERS that are active."""
+    return [name for name, (plugins, *_) in OTHERS.items() if any(map(config.pluginmanager.hasplugin, plugins))]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,10 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
     values = config.stash[VALUES] = options.values_of(config)
     others = other_plugins(config)
     if not others and config.getoption("benchmark_only", None) is not None:
-        from pytest_jax_bench import benchmark_hooks, benchmark_options
+        from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-        values["benchmark"] = benchmark_options.values_of(config)
-        values |= benchmark_options.for_ours(config)
+        values["benchmark"] = benchmark_plugin.values_of(config)
+        values |= benchmark_plugin.for_ours(config)
         config.pluginmanager.add_hookspecs(benchmark_hooks)
     if "fixture" in values and not others:
         from pytest_jax_bench import benchmark_plugin
@@ -84,11 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # With xdist all workers are one session, the controller's.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
     config.stash[MARKED] = {}
+    config.stash[PROCESS] = os.getpid()
     config.pluginmanager.register(SessionReporter(config), "ptjb-reporter")
-    if config.getoption("forked", False):
-        from pytest_jax_bench import forks
-
-        forks.watch()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -98,17 +103,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if options.is_marked(item):
-        from pytest_jax_bench import marks
-
-        if (why := marks.problem(item)) is not None:
-            pytest.fail(why, pytrace=False)
+    options.check_marks(options.marks_of(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    if not options.is_marked(item):
-        return (yield)
     with limit_compiles(item):
         return (yield)
 
@@ -120,9 +119,7 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
     Only compilations by the test's own lines count, including first calls. Eager operations do not count. `jax_bench`
     does not count either, because it compiles each function again to time that.
     """
-    from pytest_jax_bench import marks
-
-    limit = marks.of(item).get("max_compiles")
+    limit = options.marker_of(item).get("max_compiles")
     if limit is None:
         yield
         return
@@ -147,30 +144,40 @@ def jax_bench(request: pytest.FixtureRequest) -> Factory:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     report = yield
+    is_fork = os.getpid() != item.config.stash[PROCESS]
     if records := item.stash.get(MEASURED, []):
+        if asks_for_fork(item) and not is_fork:
+            for record in records:
+                record["codes"].append(UNFORKED)
         # What a test puts into `benchmark.extra_info` may be anything.
         setattr(report, ATTRIBUTE, json.dumps(records, default=lambda value: f"UNSERIALIZABLE[{value!r}]"))
         # Setup, call and teardown have a report each; a record travels with one of them.
         records.clear()
-    if item.config.getoption("forked", False):
-        from pytest_jax_bench import forks
-
-        forks.make_portable(report)
+    if is_fork and not isinstance(report.__dict__.get("_id", ""), str):
+        # pytest-forked (up to 1.7.5) sends all attributes of a report by `marshal`, and makes it again by their names.
+        # Those of pytest 9.1 and later are others.
+        report.__dict__["nodeid"] = report.__dict__["_id"] = report.nodeid
     return report
+
+
+def asks_for_fork(item: pytest.Item) -> bool:
+    return bool(item.config.getoption("forked", False)) or item.get_closest_marker("forked") is not None
+
+
+def has_jax_started() -> bool:
+    """Private (tried on jax 0.6 to 0.12.0.1); without it, the answer is no."""
+    started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+    return bool(started and started())
 
 
 def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """A line for each option of another plugin by which tests with `jax_bench` do not run: it knows its own alone."""
-    options_of = {
-        "pytest-benchmark": ("--benchmark-only", "benchmark_only"),
-        "pytest-codspeed": ("--codspeed", "codspeed"),
-    }
     lines: list[str] = []
     for name in other_plugins(config):
-        option, dest = options_of[name]
+        option = OTHERS[name][1]
         fixtures = [set(getattr(item, "fixturenames", ())) for item in items]
         count = sum("jax_bench" in each and "benchmark" not in each for each in fixtures)
-        if count and config.getoption(dest, False):
+        if count and config.getoption(option.lstrip("-").replace("-", "_"), False):
             tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
             lines.append(
                 f"ptjb: {tests} did not run, because {option} of {name} knows only its own; leave {option} out"
@@ -187,22 +194,35 @@ class SessionReporter:
         self.left_out: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        """Runs a benchmark without the fork that was asked for, where no computation would end in a fork: it has none
+        of the threads that JAX has started."""
+        own = inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
+        is_measuring = "request" in own or {"jax_bench", "benchmark"} & set(getattr(item, "fixturenames", ()))
+        self.config.stash[STARTED] = has_jax_started()
+        if not (is_measuring and asks_for_fork(item) and self.config.stash[STARTED]):
+            return None
+        manager = self.config.pluginmanager
+        without = [self, manager.get_plugin("pytest_forked")]
+        run = manager.subset_hook_caller("pytest_runtest_protocol", without)
+        return run(item=item, nextitem=nextitem)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # First of all, because the terminal writes the name of the test when it hears of the report.
-        if isinstance(report.__dict__.get("_id"), str):  # by forks.make_portable
+        if isinstance(report.__dict__.get("_id"), str):  # by pytest_runtest_makereport, in a fork
             report.nodeid = report.__dict__["_id"]
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
 
     def pytest_report_header(self) -> list[str]:
         values, lines = self.config.stash[VALUES], []
         if "fixture" in values and (others := other_plugins(self.config)):
-            off = {"pytest-benchmark": "-p no:benchmark", "pytest-codspeed": "-p no:codspeed"}
-            switches = " ".join(off[name] for name in others)
+            switches = " ".join(OTHERS[name][2] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
         if "benchmark" in values:
-            from pytest_jax_bench import benchmark_hooks, benchmark_options
+            from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-            lines += benchmark_options.ignored(self.config) + benchmark_hooks.uncalled(self.config)
+            lines += benchmark_plugin.ignored(self.config) + benchmark_hooks.uncalled(self.config)
         return [f"benchax: {line}" for line in lines]
 
     # First of all: what other plugins deselect is gone from the list then.
@@ -214,17 +234,14 @@ class SessionReporter:
 
             benchmark_plugin.leave_out(items, only="only" in wanted)
         self.left_out = count_left_out(self.config, items)
-        if marked := [item for item in items if options.is_marked(item)]:
-            from pytest_jax_bench import marks
-
-            self.config.stash[MARKED] = {item.nodeid: marks.of(item) for item in marked}
+        self.config.stash[MARKED] = {item.nodeid: options.marker_of(item) for item in items if options.is_marked(item)}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if exitstatus or not self.records:
             return
         from pytest_jax_bench import session_summary
-        from pytest_jax_bench.settings import settings_of
+        from pytest_jax_bench.context import settings_of
 
         if any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

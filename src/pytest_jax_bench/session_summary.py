@@ -27,8 +27,8 @@ import pytest
 from benchax.errors import BenchaxError
 from benchax.reporting.document import Table
 from benchax.units import plural
-from pytest_jax_bench import layout, stash, table
-from pytest_jax_bench.settings import BenchmarkSettings, PluginSettings, settings_of
+from pytest_jax_bench import stash, table
+from pytest_jax_bench.context import BenchmarkSettings, PluginSettings, settings_of
 
 Record = Mapping[str, Any]
 TITLE = "Pytest Jax Benchmark (PTJB) results"
@@ -42,8 +42,16 @@ MARKUP: dict[str, dict[str, bool]] = {
 }
 """The styles of the table, as pytest's writer has them."""
 
-BUSY = "busy"
-"""The code of the remark; said once for all, since most measurements of a session have it or none has."""
+SAID_ONCE = {
+    "busy": "the machine was busy with other things during {}",
+    "no-commit": "the commit is unknown: the repository has none, or belongs to another user (git status says how to "
+    "trust it)",
+    "no-dispatches": "this JAX doesn't report which jitted functions a call runs: {} are shown as Run, without the "
+    "compilation",
+    "unforked": "{} ran without a fork, because JAX had started before (arrays or computations at the top of a test "
+    "file)",
+}
+"""By the code of a remark: a line for all measurements that have it, which are most of a session or none."""
 
 VERSION = 1
 FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "measurements")
@@ -97,41 +105,41 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
-    from pytest_jax_bench import benchmark_json, benchmark_table
+    from pytest_jax_bench import benchmark_reports
 
     saved = None
     if wanted.compare is not None:
         try:
-            path = benchmark_json.find(settings.output_dir, wanted.compare)
-            saved = benchmark_json.read(path)
+            path = benchmark_reports.find(settings.output_dir, wanted.compare)
+            saved = benchmark_reports.read(path)
             reporter.write_line(f"ptjb: (saved) is {path}, of another session; see -v for what that can tell")
         except BenchaxError as error:
             reporter.write_line(f"ptjb: not compared. {error}")
-    for title, group in hooked or benchmark_table.group(records, wanted):
+    for title, group in hooked or benchmark_reports.group(records, wanted):
         if title:
             reporter.write_line(f"group {table.truncate(title, 200)}: {plural(len(group), 'measurement')}")
-        _table(reporter, benchmark_table.tabulate(group, wanted, saved))
+        _table(reporter, benchmark_reports.tabulate(group, wanted, saved))
 
 
 def _table(reporter: pytest.TerminalReporter, found: Table) -> None:
     """By pytest's writer, which knows how wide this terminal is and whether it shows colours. Logs aren't folded."""
     writer = reporter.config.get_terminal_writer()
     width = writer.fullwidth if reporter.isatty else None
-    for line in layout.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
+    for line in table.fit(found, width, lambda text, style: writer.markup(text, **MARKUP[style])):
         reporter.write_line(line)
 
 
 def _benchmark_files(reporter: pytest.TerminalReporter, records: Sequence[Record], settings: PluginSettings) -> None:
-    from pytest_jax_bench import benchmark_hooks, benchmark_json
+    from pytest_jax_bench import benchmark_hooks, benchmark_reports
 
     wanted, written = settings.benchmark, list[Path]()
-    document = benchmark_hooks.complete_document(reporter.config, benchmark_json.make_document(records))
+    document = benchmark_hooks.complete_document(reporter.config, benchmark_reports.make_document(records))
     if wanted.json is not None:
         path = reporter.config.invocation_params.dir / wanted.json
-        benchmark_json.write(path, document)
+        benchmark_reports.write(path, document)
         written.append(path)
     if wanted.save is not None or wanted.autosave:
-        written.append(benchmark_json.save(settings.output_dir, wanted, document))
+        written.append(benchmark_reports.save(settings.output_dir, wanted, document))
     if reporter.config.get_verbosity() >= 0:
         for path in written:
             reporter.write_line(f"ptjb: wrote {path}")
@@ -144,13 +152,9 @@ def notes(records: Sequence[Record], settings: PluginSettings, verbosity: int) -
         lines.append(
             "ptjb: (low–high) is the median's 95 % interval; of fewer than 6 rounds, the least and greatest reading"
         )
-    if busy := [r for r in records if BUSY in r.get("codes", ())]:
-        lines.append(f"ptjb: the machine was busy with other things during {_share(busy, records)}")
-    if any("no-commit" in r.get("codes", ()) for r in records):
-        lines.append(
-            "ptjb: the commit is unknown: the repository has none, or belongs to another user (git status says how to "
-            "trust it)"
-        )
+    for code, text in SAID_ONCE.items():
+        if some := [r for r in records if code in r.get("codes", ())]:
+            lines.append(f"ptjb: {text.format(_share(some, records))}")
     unmatched = [r for r in records if r["reference"] is None and r["row"]["status"] == "ok"]
     if settings.pin is not None and unmatched and not settings.no_compare:
         lines.append(f"ptjb: no run {settings.pin} to compare with (--ptjb-pin): {_share(unmatched, records)}")
@@ -184,7 +188,7 @@ def gate_lines(records: Sequence[Record], verbosity: int) -> list[str]:
     counts = Counter(gate["verdict"] for _, gate in compared)
     lines: list[str] = []
     if compared and verbosity >= 0:
-        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in layout.VERDICTS if counts[verdict])
+        listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in table.VERDICTS if counts[verdict])
         lines.append(f"ptjb: {_share(compared, records)} compared side by side (--ptjb-fail-slower): {listed}")
     if verbosity >= 1:
         lines += [f"{_name(r)}: {gate['text']}, against {gate['against']}" for r, gate in compared]
@@ -254,9 +258,9 @@ def _read_plot_keywords(config: pytest.Config, record: Record, problems: list[st
     if own is not None:
         return {name: own[name] for name in (*custom.KEYWORDS, "only_last") if own.get(name) is not None}
     chosen: dict[str, Any] = {"only_last": record["only_last"]}
-    for name, address in record["plots"].items():
+    for name, packed in record["plots"].items():
         try:
-            chosen[name] = custom.find_function(address)
+            chosen[name] = custom.unpack(packed)
         except Exception as error:  # whatever importing a test file raises
             problems.append(f"{record['nodeid']}: {name} was not drawn, because {type(error).__name__}: {error}")
     return chosen

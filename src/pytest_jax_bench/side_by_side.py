@@ -1,9 +1,9 @@
 """Judges a run time in its own test: the stored program of the reference runs side by side with the one of now.
 
 Times of two sessions tell no change below a factor of 2.5. Two programs that take turns in one process tell 15 % and
-more in half a second: each call of one follows a call of the other, so the machine's pace divides out. What's left is
-the luck of two executables, which recordings put below 12 % (`MARGIN`). Smaller changes need fresh processes, which
-take longer: `--ptjb-fail-slower` (`fail_slower.py`).
+more in about half a second: a round has a sample of each, so the machine's pace divides out. What's left is the luck of
+two executables, which recordings put below 12 % (`MARGIN`). Smaller changes need fresh processes, which take longer:
+`--ptjb-fail-slower` (`fail_slower.py`).
 
 The two exported programs run, never the user's function. Where the programs are equal nothing needs to run.
 """
@@ -11,19 +11,17 @@ The two exported programs run, never the user's function. Where the programs are
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from statistics import median
-from time import perf_counter, process_time
 from typing import Any
 
 import jax
+import numpy as np
 
 from benchax import api, units
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.machine.noise import paused_gc
-from benchax.measuring.exported import ImportedProgram
-from benchax.measuring.jax_settings import keep_programs
+from benchax.measuring import paired
+from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Measurement
 from benchax.stats.intervals import median_interval
 from benchax.stats.verdicts import Verdict
@@ -32,17 +30,14 @@ from benchax.store.database import DatabaseStore
 from benchax.store.schema import case_key
 from pytest_jax_bench.baseline import MetricVerdict, Row, has
 
-LIMIT_S = 0.5
-"""For building both programs and running them alternately."""
 BUILD_LIMIT_S = 1.0
 """By the stored times, which a busy machine makes long: programs that take longer to build aren't judged."""
-LEAST_S = 0.2
-"""For running them, also where building took most of the limit."""
+CALL_LIMIT_S = 0.04
+"""Programs that take longer aren't judged."""
+LEAST_ROUNDS = 8
 MARGIN = 0.15
 """A change counts when the interval of the ratio lies beyond this share."""
 LEVEL = 0.98
-LEAST_PAIRS, MOST_PAIRS = 8, 200
-SAMPLE_S = 200e-6
 _DIRECTIONS: tuple[tuple[int, Verdict], ...] = ((1, "slower"), (-1, "faster"))
 SAME_PROGRAM = "the program is the same"
 
@@ -64,7 +59,11 @@ def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVer
         if build_s > BUILD_LIMIT_S:
             raise NotMeasured(f"building both programs takes {units.seconds(build_s)}")
         programs = [baselines.program(store, m) for m in (reference, new)]
-        return _compare(programs, leaves, LIMIT_S)
+        call_s = new.headline.summary.median_s if new.headline else 0.0
+        if call_s > CALL_LIMIT_S:
+            raise NotMeasured(f"half a second isn't enough for calls of {units.seconds(call_s)}")
+        needed = math.ceil(LEAST_ROUNDS * 2 * call_s / (paired.BLOCK_NS / 1e9))
+        return _compare(programs, leaves, patience=2 if call_s < 1e-3 else needed)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
         why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
         return MetricVerdict("unclear", f"not judged side by side, because {' '.join(why.split())}")
@@ -103,42 +102,22 @@ def _no_program(m: Measurement) -> str:
     return f"no program that could run again: {m.why_absent('program') or 'it was stored by a benchax that kept none'}"
 
 
-def _compare(programs: Sequence[Any], leaves: Sequence[Any], limit_s: float) -> MetricVerdict:
-    until = perf_counter() + limit_s
-    with paused_gc(), keep_programs():
-        calls = [_build(content, leaves) for content in programs]
-        for call in calls * 2:  # the second one knows the caches
-            taken_s, _ = _time(call, 1)
-        until = max(until, perf_counter() + LEAST_S)
-        count = max(1, int(SAMPLE_S / max(taken_s, 1e-9)))
-        if 2 * LEAST_PAIRS * taken_s > limit_s:
-            raise NotMeasured(f"half a second isn't enough to call each {LEAST_PAIRS} times")
-        ratios, rng = list[tuple[float, ...]](), random.Random(0)
-        while len(ratios) < LEAST_PAIRS or (perf_counter() < until and len(ratios) < MOST_PAIRS):
-            order = [0, 1] if rng.random() < 0.5 else [1, 0]
-            times = {i: _time(calls[i], count) for i in order}
-            ratios.append(tuple(math.log(new / old) for old, new in zip(times[0], times[1], strict=True)))
-    wall, processor = zip(*ratios, strict=True)
+def _compare(programs: Sequence[Any], leaves: Sequence[Any], patience: int) -> MetricVerdict:
+    sides = tuple(
+        Side(label, program=content, leaves=tuple(leaves)) for label, content in zip("ab", programs, strict=True)
+    )
+    request = PairedRequest(sides, blocks=1, patience=patience, compares_outputs=False)
+    answer = paired.take_blocks(request, lambda *_, **__: None)
+    if answer.failure:
+        raise NotMeasured(answer.failure.message)
+    if answer.wall_ns is None or answer.cpu_ns is None:
+        raise NotMeasured("both are one program")
+    wall, processor = (
+        np.log(np.maximum(ns, 1) / np.maximum(ns[..., :1], 1))[..., 1].ravel().tolist()
+        for ns in (answer.wall_ns, answer.cpu_ns)
+    )
     # What a host spends on a call says nothing of a device.
     return decide(wall, processor if jax.default_backend() == "cpu" else None)
-
-
-def _build(content: Any, leaves: Sequence[Any]) -> Any:
-    program: Any = ImportedProgram(content).program().call
-    compiled = program.lower(*leaves).compile()
-    if any(info.donated for info in jax.tree.leaves(compiled.args_info, is_leaf=lambda x: hasattr(x, "donated"))):
-        raise NotMeasured("it donates its inputs")
-    return lambda: compiled(*leaves)
-
-
-def _time(call: Any, count: int) -> tuple[float, float]:
-    """Wall and processor seconds of a call."""
-    start, start_processor = perf_counter(), process_time()
-    for _ in range(count):
-        outputs = call()
-    jax.block_until_ready(outputs)
-    wall, processor = perf_counter() - start, process_time() - start_processor
-    return wall / count, max(processor, 1e-9) / count
 
 
 def decide(wall: Sequence[float], processor: Sequence[float] | None = None) -> MetricVerdict:

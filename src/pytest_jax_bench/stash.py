@@ -12,6 +12,10 @@ import pytest
 VALUES = pytest.StashKey[dict[str, Any]]()
 """The values of the options, as `options.values_of` gives them."""
 SESSION = pytest.StashKey[str]()
+PROCESS = pytest.StashKey[int]()
+"""The process that collected the tests: a test that runs in another one is in a fork."""
+STARTED = pytest.StashKey[bool]()
+"""Had JAX started when the current test began, in the process that collected it?"""
 MEASURED = pytest.StashKey[list[dict[str, Any]]]()
 """The records of an item, until they are put on a report."""
 MARKED = pytest.StashKey[dict[str, dict[str, Any]]]()

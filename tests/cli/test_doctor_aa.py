@@ -10,7 +10,7 @@ from command_line import Benchax, Done
 from comparisons_by_hand import compared
 
 from benchax.comparing.error_rates import ErrorRates, Trial
-from benchax.paired_runs import protocol
+from benchax.paired_runs import session
 from benchax.progress import Listener, ProgressEvent
 
 Doctor = Callable[..., Done]
@@ -36,7 +36,7 @@ def doctor(benchax: Benchax, monkeypatch: pytest.MonkeyPatch, limits: list[float
             if is_stopped:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(protocol, "measure_rounds", made_up)
+        monkeypatch.setattr(session, "measure_rounds", made_up)
         return benchax("doctor", *words)
 
     return run

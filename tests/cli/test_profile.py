@@ -1,4 +1,4 @@
-"""`benchax profile`: functions, programs, traces that exist, Nsight, xprof; what is shown, kept, and returned."""
+"""`benchax profile`: functions, programs, existing traces, other tools; what is shown, kept, and returned."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def test_where_nobody_listens_it_is_said_what_to_do(benchax: Callable[..., Done]
     done = benchax("profile", "--attach", port)
 
     assert (done.code, done.out) == (2, "")
-    assert f"no program can be asked on port {port} of 127.0.0.1" in done.err
+    assert f"no program of yours can be asked on port {port} of 127.0.0.1" in done.err
     assert f"benchax profile --serve {port} -- python train.py" in done.err
 
 
@@ -425,88 +425,62 @@ def test_what_is_no_trace_is_refused(content: bytes, benchax: Callable[..., Done
     assert done.err.startswith("error: ")
 
 
-def test_xprof_is_asked_about_the_trace(
-    benchax: Callable[..., Done], recorded: Path, monkeypatch: pytest.MonkeyPatch
+# ---- tools from other projects ----------------------------------------------------------------------------------
+
+
+def test_the_command_of_an_xprof_tool_reads_the_trace(
+    benchax: Callable[..., Done], recorded: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from benchax.profiling import xprof
-
-    asked: list[object] = []
-    monkeypatch.setattr(xprof, "ask", lambda *given: asked.append(given) or {"cols": [], "rows": []})
-
     done = benchax("profile", "--read", str(recorded), "--xprof", "hlo_stats")
 
-    ((tool, (file,)),) = asked  # type: ignore[misc]
-    assert (tool, file.suffix) == ("hlo_stats", ".pb")
-    assert json.loads(done.out) == {"cols": [], "rows": []}
-    assert "hlo_stats has no rows for this trace" in done.err
+    (project / "xprof").mkdir()
+    stand_in = "def xspace_to_tool_data(files, tool, options): return f'{tool} {files}'.encode(), None"
+    (project / "xprof" / "convert.py").write_text(f"class raw_to_tool_data:\n    {stand_in}\n")
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    _, *words = shlex.split(done.out)
+    said = subprocess.check_output([sys.executable, *words], text=True)
+    assert said.startswith("hlo_stats [")
+    assert said.endswith(".xplane.pb']\n")
 
 
-# ---- Nsight -----------------------------------------------------------------------------------------------------
+def test_the_command_of_nsys_for_a_program(benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=a b")
+    program = ["python", "my train.py", "$HOME"]
 
-NSYS = """
-import json, pathlib, subprocess, sys
-words = sys.argv[1:]
-at = words.index({python!r})
-json.dump(words[:at], open("told.json", "w"))
-pathlib.Path(words[words.index("--output") + 1] + ".nsys-rep").write_text("a report")
-sys.exit(subprocess.call(words[at:]))
-"""
+    done = benchax("profile", "--nsys", "-o", "p q", "--start-after", "10s", "--duration", "2.5s", "--", *program)
 
-
-@pytest.fixture
-def nsys(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in on the PATH, which writes what it is told into the file that is returned."""
-    (project / "bin").mkdir()
-    script = project / "bin" / "nsys"
-    # A path with a space has no place behind #!.
-    (project / "bin" / "nsys.py").write_text(NSYS.format(python=sys.executable))
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(script))}.py "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent), prepend=os.pathsep)
-    return project / "told.json"
-
-
-def test_a_program_runs_under_nsys(benchax: Callable[..., Done], nsys: Path, project: Path) -> None:
-    done = benchax(
-        "profile", "--nsys", "-o", "p", "--start-after", "10s", "--", sys.executable, "-c", "print('in'); exit(4)"
-    )  # fmt: skip
-
-    assert (done.code, done.out) == (4, "in\n")
-    assert "--delay 10" in " ".join(json.loads(nsys.read_text()))
-    assert f"Nsight Systems wrote {project / 'p' / 'profile.nsys-rep'}" in done.err
-
-
-@pytest.mark.gpu
-def test_a_function_runs_under_nsys_inside_its_region(benchax: Callable[..., Done], nsys: Path) -> None:
-    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")
-
+    words = shlex.split(done.out)
     assert done.code == 0
-    assert "product: 3 runs" in done.err
+    assert words[0] == "XLA_FLAGS=--xla_dump_to=a b --xla_gpu_enable_command_buffer="
+    assert words[2:4] == ["nsys", "profile"]
+    assert words[words.index("--output") + 1] == "p q/my-train.py"
+    assert "--cuda-graph-trace node --delay 10 --duration 2.5 --kill none" in done.out
+    assert words[-3:] == program
+    assert "open my-train.py.nsys-rep with nsys-ui" in done.err
+
+
+def test_the_command_of_nsys_leaves_what_you_have_set(
+    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=FUSION")
+    monkeypatch.setenv("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "3")
+
+    assert benchax("profile", "--nsys", "--", "python", "a.py").out.startswith("nsys profile --output ")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("JAX_PLATFORMS") != "cpu", reason="there may be a GPU")
-def test_a_function_under_nsys_needs_a_gpu_and_says_so(benchax: Callable[..., Done], nsys: Path) -> None:
-    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3")
-
-    assert done.code == 2
-    assert "--capture-range" in json.loads(nsys.read_text())
-    assert "to begin" in done.err
-
-
-def test_without_nsys_its_command_is_printed_and_nothing_counts_as_profiled(
-    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, project: Path
+def test_the_command_of_nsys_for_a_function_runs_it(
+    benchax: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(project))
+    words = ["profile", "--nsys", "functions.py:product", "f32[64,64]", "--runs", "3"]
+    monkeypatch.setattr(sys, "argv", ["benchax", *words])
 
-    done = benchax("profile", "--nsys", "functions.py:product", "f32[64,64]")
+    told = shlex.split(benchax(*words).out)
+    program = told[told.index(sys.executable) :]
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent), prepend=os.pathsep)
+    done = subprocess.run(program, check=True, capture_output=True, text=True)
 
-    assert done.code == 2
-    words = shlex.split(done.out)
-    assert "nsys" in words
-    assert words[-3:] == ["functions.py:product", "f32[64,64]", "--in-nsys"]
-    assert "there is no nsys on the PATH, so nothing was profiled" in done.err
+    assert "product: 3 runs" in done.stderr
 
 
 # ---- slips ------------------------------------------------------------------------------------------------------

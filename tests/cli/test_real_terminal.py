@@ -21,7 +21,7 @@ import pytest
 from measurement_strategies import measured
 
 from benchax.model import Failure, Remark
-from benchax.reporting.folding import longest_word
+from benchax.reporting.terminal import longest_word
 from benchax.store.database import open_store
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs a terminal: tmux is not installed")

@@ -25,7 +25,7 @@ from source_tree import PACKAGE
 import benchax as package
 from benchax import codec
 from benchax.cli.run import break_evens
-from benchax.measuring import release
+from benchax.measuring import stages
 from benchax.model import CaseId, Measurement, Samples, Stages
 from benchax.store.database import open_store
 
@@ -760,14 +760,14 @@ def test_a_run_of_many_cases_keeps_few_programs(
 ) -> None:
     """An eager reference leaves three for each case."""
     (project / "bench_many.py").write_text(MANY)
-    monkeypatch.setattr(release, "MOST", 6)
-    monkeypatch.setattr(release, "_kept", release.count_programs())
-    before = release.count_programs()
+    monkeypatch.setattr(stages, "MOST", 6)
+    monkeypatch.setattr(stages, "_kept", stages.count_programs())
+    before = stages.count_programs()
 
     done = benchax("run", "--quick", "--max-time", "0.01", "--min-time", "0.001")
 
     assert done.code == 0
-    assert release.count_programs() - before < 15
+    assert stages.count_programs() - before < 15
 
 
 def test_what_is_said_beside_quick_holds(benchax: Benchax, project: Path) -> None:

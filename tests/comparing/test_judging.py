@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.comparing.judging import (
-    ComparisonContext,
     ComparisonEvidence,
     change,
     confirm,
@@ -22,8 +21,13 @@ from benchax.comparing.judging import (
 from benchax.model import Block, CaseId, Comparison, Failure, Remark, Version
 from benchax.stats.verdicts import CONFIRMING_ALPHA
 
-MATTER = ComparisonContext(
-    CaseId("f", (("n", 8),)), Version("old", "c0ffee"), Version("new"), remarks=(Remark("x", "info", "so it was"),)
+MATTER = Comparison(
+    CaseId("f", (("n", 8),)),
+    "run",
+    Version("old", "c0ffee"),
+    Version("new"),
+    "unclear",
+    remarks=(Remark("x", "info", "so it was"),),
 )
 
 
@@ -251,5 +255,5 @@ def test_a_change_whose_second_measurement_failed_is_not_confirmed() -> None:
 
 def test_a_change_in_words() -> None:
     assert change(replace(named(1.1), ratio=1.1)) == "+10 %"
-    assert change(replace(named(1.1), ratio=0.97)) == "-3 %"
+    assert change(replace(named(1.1), ratio=0.97)) == "-3.0 %"
     assert change(judge_times(MATTER, "run", [])) == "no ratio"

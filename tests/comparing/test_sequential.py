@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, confirm, judge, judge_times
+from benchax.comparing.judging import ComparisonEvidence, confirm, judge, judge_times
 from benchax.comparing.sequential import (
     CONFIRMING_PAIRS,
     PAIRS,
@@ -24,7 +24,7 @@ from benchax.comparing.sequential import (
 from benchax.model import Block, CaseId, Comparison, Failure, Method, Version
 from benchax.stats.verdicts import SAME_WITHIN
 
-CONTEXT = ComparisonContext(CaseId("f"), Version("a"), Version("b"))
+CONTEXT = Comparison(CaseId("f"), "run", Version("a"), Version("b"), "unclear")
 KERNELS = ("k2", "k20", "k200", "k2m", "kal", "k20m")
 Group = list[Block]
 
@@ -264,7 +264,7 @@ def test_rivals_that_are_unclear_keep_it_going_and_a_change_between_them_is_conf
     class Ranked(GivenSamples):
         def rivals(self, alpha: float) -> list[Comparison]:
             word = "slower" if len(self.evidence.run) >= 4 else "unclear"
-            return [CONTEXT.comparison("run", word)]
+            return [replace(CONTEXT, verdict=word)]
 
     test = SequentialTest(Ranked(steady(1.0), steady(1.0)), Effort(), Effort((4,)))
 

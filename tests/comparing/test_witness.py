@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from comparisons_by_hand import HOST
 
-from benchax.comparing.judging import ComparisonContext, confirm, judge_times
+from benchax.comparing.judging import confirm, judge_times
 from benchax.model import Block, CaseId, Comparison, Environment, Version
 
 CPU = replace(HOST, backend="cpu", cores=2)
@@ -42,8 +42,8 @@ def blocks(
 
 
 def judge(found: list[Block], environment: Environment | None = CPU, resolution: float = 0.05) -> Comparison:
-    context = ComparisonContext(
-        CaseId("f"), Version("old"), Version("new"), environment=environment, resolution=resolution
+    context = Comparison(
+        CaseId("f"), "run", Version("old"), Version("new"), "unclear", environment=environment, resolution=resolution
     )
     return judge_times(context, "run", found)
 

@@ -15,7 +15,7 @@ from benchax.clock import elapsed_s, stamp, tie, tier
 from benchax.compiled_grids import compiled_functions, compiled_repetitions
 from benchax.compiled_grids.compiled import compiled_grid
 from benchax.compiled_grids.compiled_functions import scope_of
-from benchax.program import census, hlo_module
+from benchax.program import census, hlo
 
 X = jnp.asarray(np.random.default_rng(0).random((512, 128)), jnp.float32)
 
@@ -84,9 +84,9 @@ def test_in_the_optimised_program_it_stands_inside_the_repetition(operation: str
 
     text = grid.jitted.lower(X, np.float32([np.inf]), np.float32(np.inf)).compile().as_text()
 
-    module = hlo_module.parse(text)
+    module = hlo.parse(text)
     inside = census.take_census(module, census.timed_body(module, tier().target("stamp"), scope_of(0)))
-    alone = census.take_census(hlo_module.parse(jax.jit(function).lower(X).compile().as_text()))
+    alone = census.take_census(hlo.parse(jax.jit(function).lower(X).compile().as_text()))
     assert inside[operation] == alone[operation] > 0
 
 

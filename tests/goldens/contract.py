@@ -133,10 +133,10 @@ def _sarif() -> str:
     from audits_by_hand import audit
     from goldens import commands
 
-    from benchax.reporting import sarif
+    from benchax.reporting.audit import to_sarif
 
     with TemporaryDirectory() as folder:
-        return commands.keys_of_lines(json.dumps(json.loads(sarif.text([audit(Path(folder))]))))
+        return commands.keys_of_lines(json.dumps(json.loads(to_sarif([audit(Path(folder))]))))
 
 
 # ---- names that people write, search for, or silence ------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from jax.experimental.mosaic.gpu import profiler
 
 from benchax.errors import NotMeasured
-from benchax.measuring.timers import TIMERS, cupti
+from benchax.measuring.timers import TIMERS, device
 from benchax.measuring.timers.base import Subject
 
 Make = Callable[..., Subject]
@@ -103,7 +103,7 @@ def test_a_jax_without_the_timer_is_a_reason(gpu: type[Cupti], subject: Make, mo
 def test_the_timer_of_this_jax_is_the_one_that_was_read(subject: Make) -> None:
     """Where there is no GPU it says so itself."""
     with pytest.raises(NotMeasured, match="CUPTI"):
-        cupti.prepared(subject(lambda x: x + 1, jnp.ones(8)))
+        device.prepare_kernels(subject(lambda x: x + 1, jnp.ones(8)))
 
 
 @pytest.mark.gpu
@@ -123,4 +123,4 @@ print(short.summary("device").median_s * 10 < long.summary("device").median_s)
     [({1056, 1087, 1088, 1120, 1184}, 31e-9), ({1088}, None), ({1087, 1088}, None), (set(), None)],
 )
 def test_the_step_of_its_clock_is_what_readings_differ_by(seen_ns: set[int], step_s: float | None) -> None:
-    assert cupti._step_s(seen_ns) == step_s
+    assert device._step_s(seen_ns) == step_s

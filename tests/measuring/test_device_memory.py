@@ -11,8 +11,8 @@ import pytest
 
 import benchax
 from benchax.errors import NotMeasured
-from benchax.measuring import device_memory
-from benchax.measuring.device_memory import DeviceUsage, device_rise, device_usage, observed_range
+from benchax.measuring import memory
+from benchax.measuring.memory import DeviceUsage, device_rise, device_usage, observed_device_range
 
 MIB = 2**20
 
@@ -46,33 +46,33 @@ class Device:
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     made = Device()
     monkeypatch.setattr(jax, "default_device", lambda device: nullcontext())
-    monkeypatch.setattr(device_memory, "jnp", SimpleNamespace(zeros=made.zeros, uint8="u8"))
+    monkeypatch.setattr(memory, "jnp", SimpleNamespace(zeros=made.zeros, uint8="u8"))
     return made
 
 
 def test_a_call_below_an_old_mark_is_seen_and_what_lay_below_the_mark_is_given_back(device: Device) -> None:
     sizes = iter([48, 32, 40, 36])  # the first is not read
 
-    assert observed_range(lambda: Block(device, next(sizes) * MIB), device, 3) == (32 * MIB, 40 * MIB)
+    assert observed_device_range(lambda: Block(device, next(sizes) * MIB), device, 3) == (32 * MIB, 40 * MIB)
     assert device.in_use == 64 * MIB
 
 
 def test_what_cannot_be_filled_counts_as_not_seen(device: Device) -> None:
     device.rounding = 8 * MIB
 
-    assert observed_range(lambda: Block(device, 9 * MIB), device, 1) == (9 * MIB, 9 * MIB)
+    assert observed_device_range(lambda: Block(device, 9 * MIB), device, 1) == (9 * MIB, 9 * MIB)
     with pytest.raises(NotMeasured, match=r"no more than the 8\.00 MiB by which the allocator's mark was higher"):
-        observed_range(lambda: Block(device, 7 * MIB), device, 1)
+        observed_device_range(lambda: Block(device, 7 * MIB), device, 1)
 
 
 def test_memory_in_pieces_is_a_reason(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(size: int, dtype: Any) -> Any:
         raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
-    monkeypatch.setattr(device_memory.jnp, "zeros", refuse)
+    monkeypatch.setattr(memory.jnp, "zeros", refuse)
 
     with pytest.raises(NotMeasured, match=r"mark is 960 MiB above what is in use, and that cannot be filled"):
-        observed_range(lambda: None, device, 1)
+        observed_device_range(lambda: None, device, 1)
 
 
 def test_an_allocator_that_reports_no_peak_is_a_reason() -> None:

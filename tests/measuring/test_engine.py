@@ -94,7 +94,7 @@ def test_every_timer_of_the_automatic_choice_is_there_or_says_why_not(fn, args, 
 def test_which_timers_there_are_does_not_rest_on_preempted_calls(bench, monkeypatch):
     """A warm-up of which all calls were preempted once left `wall` alone, without a word."""
     slow = Warmup(2, True, 0, 0.027, (0.027, 0.027), least_s=0.027, timed=2)
-    monkeypatch.setattr("benchax.measuring.sampler.warm_up", lambda *_, **__: slow)
+    monkeypatch.setattr("benchax.measuring.engine.warm_up", lambda *_, **__: slow)
 
     m = bench(jnp.tanh, "f32[10000]")
 

@@ -16,12 +16,13 @@ import warm_python
 from jax_versions import leaves_lines_out
 from measuring.conftest import SHORT
 
+from benchax import api
 from benchax.case import make_case
 from benchax.errors import NotMeasured
+from benchax.measuring import engine, stages
 from benchax.measuring import exported as exporting
-from benchax.measuring import stages
 from benchax.measuring.engine import measure
-from benchax.measuring.exported import ImportedProgram, exported, leaves_of
+from benchax.measuring.exported import ImportedProgram, digest_source, exported, leaves_of
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
 from benchax.measuring.record import quiet
@@ -364,3 +365,62 @@ def test_the_program_comes_back_from_a_worker_process() -> None:
     assert found.program is not None
     assert found.program.content is not None
     assert_same(ImportedProgram(found.program.content)(X), jnp.cos(X) * 3)
+
+
+# ---- stored programs --------------------------------------------------------------------------------------------
+#
+# A program that a store has is not exported again: by what it is known, and what that tells apart.
+
+ONES, ZEROS = np.ones(4, np.float32), np.zeros(4, np.float32)
+
+
+def digest(fn, *args) -> str:
+    traced = jax.jit(fn).trace(*args)
+    return digest_source(traced, traced.lower())
+
+
+def test_equal_programs_have_one_digest() -> None:
+    """Those of two sessions: what they hold are functions, whose addresses differ."""
+    assert digest(lambda x: jax.nn.relu(x) * 2, ONES) == digest(lambda z: jax.nn.relu(z) * 2, ZEROS)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((lambda x, y: x + 1, ONES, ZEROS), (lambda x, y: y + 1, ONES, ZEROS)),  # their lowered texts are equal
+        ((lambda x: x + ONES, ONES), (lambda x: x + ZEROS, ONES)),  # their jaxprs read the same
+        ((lambda x: x + 1, ONES), (lambda x: x + 1, ONES[:2])),
+        ((lambda x: x + 1, ONES), (lambda x: x + 2, ONES)),
+    ],
+)
+def test_programs_that_differ_have_two(one, other) -> None:
+    assert digest(*one) != digest(*other)
+
+
+def test_what_holds_large_arrays_has_none() -> None:
+    large = jnp.ones(100_000)
+
+    assert digest(lambda x: x + large, 1.0) == ""
+
+
+def test_a_stored_program_is_looked_up_and_stands_in_the_new_row(tmp_path, monkeypatch) -> None:
+    exports: list[str] = []
+    real = engine.exported
+    monkeypatch.setattr(engine, "exported", lambda subject: (exports.append(""), real(subject))[1])
+    options = {"store": str(tmp_path), "stages": "build", "memory": False}
+
+    def measure(number: int):
+        from benchax.case import make_case
+
+        case = make_case(lambda x: x * number, (ONES,), name="f")
+        (row,) = api.run([case], call=options)
+        return row
+
+    first, again, changed = measure(2), measure(2), measure(3)
+
+    assert len(exports) == 2
+    assert first.program == again.program != changed.program
+    assert again.program is not None
+    assert again.program.content is None
+    stored = api.opened(str(tmp_path)).query(case="f")
+    assert [row.program for row in stored] == [first.program, again.program, changed.program]

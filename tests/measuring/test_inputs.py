@@ -1,17 +1,31 @@
 """Specs become seeded data on the device; what is static stays what it is; donated buffers are renewed."""
 
+from __future__ import annotations
+
 import functools
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import warm_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measurement_strategies import measured
 
-from benchax.case import make_case
+import benchax
+from benchax import bench, kept_peaks
+from benchax.case import benchmark, make_case
 from benchax.errors import UsageError
 from benchax.measuring.inputs import make_inputs, static_arguments, undeclared_static
+from benchax.model import Failure, Samples, WorkPerCall
+from benchax.results.roofline import Peaks
 from benchax.specs import DTYPES
 
 NARROW = sorted(name for name in DTYPES if "64" not in name and "128" not in name)
@@ -139,3 +153,261 @@ def test_a_scalar_that_is_dynamic_is_not_taken_for_the_static_one_beside_it():
     args = (jnp.ones(2), 3.0, "fast")
 
     assert undeclared_static(fn.trace(*args).args_info, args, {}) == (2,)
+
+
+# ---- work -------------------------------------------------------------------------------------------------------
+#
+# Throughput: what one call gets done, and the rates that a row has of it, or the reason why it has none.
+
+SHORT: dict[str, Any] = {
+    "timer": "wall", "max_time_s": 0.02, "min_time_s": 0.01, "memory": False, "verify": "off", "store": "off",
+}  # fmt: skip
+
+
+def test_a_rate_is_the_amount_by_the_time_with_the_ends_of_its_interval() -> None:
+    m = benchax.bench(jnp.sort, "f32[4096]", work={"samples": 32, "tokens": 4096}, **SHORT)
+
+    s = m.summary()
+    samples, tokens = m.rates()
+    assert (samples.what, samples.per_s, samples.timer) == ("samples", 32 / s.median_s, "wall")
+    assert (tokens.what, tokens.low_per_s, tokens.high_per_s) == ("tokens", 4096 / s.high_s, 4096 / s.low_s)
+
+
+def test_a_function_of_the_inputs_says_it_for_each_case() -> None:
+    made = benchmark(lambda x: x + 1, name="add", args=lambda n: (f"f32[{n},2]",), n=[8, 16],
+                     work=lambda x: {"rows": len(x)})  # fmt: skip
+
+    rows = [benchax.api.run([case], call=SHORT) for case in made.cases()]
+
+    assert [row.work.amounts for (row,) in rows] == [{"rows": 8.0}, {"rows": 16.0}]
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (lambda x: {"rows": x.nothing}, "its function raised AttributeError"),
+        (lambda x: {"rows": 0}, "its function returned what says no amounts"),
+        (lambda x: None, ""),
+    ],
+)
+def test_a_function_that_does_not_say_it_costs_the_rates_and_not_the_row(work: Any, why: str) -> None:
+    m = benchax.bench(jnp.sort, "f32[64]", work=work, **SHORT)
+
+    assert m.failure is None
+    assert m.summary() is not None
+    assert m.rates() == ()
+    assert (m.why_absent("work") or "").startswith(why)
+
+
+@pytest.mark.parametrize(
+    "work", ["many", {}, {"rows": 0}, {"rows": -1}, {"rows": float("nan")}, {"rows": "3"}, {1: 2}, 3]
+)
+def test_what_are_no_amounts_is_refused_before_anything_runs(work: Any) -> None:
+    def never(x: Any) -> Any:
+        raise AssertionError("nothing runs")
+
+    with pytest.raises(UsageError, match="work"):
+        benchax.bench(never, "f32[8]", work=work)
+
+
+def test_without_a_time_there_is_no_rate() -> None:
+    m = replace(measured(), work=WorkPerCall({"rows": 3.0}))
+
+    assert [rate.per_s for rate in m.rates()] == [1.5]
+    assert replace(m, samples=()).rates() == ()
+    assert replace(m, failure=Failure("error", "compile", "no")).rates() == ()
+    assert replace(m, samples=(Samples("loop", 1, (1.0, 1.0), overhead_s=2.0),)).rates() == ()
+    assert m.rates("loop") == ()
+
+
+def test_the_rate_of_this_machine_is_beside_bytes_where_it_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kept_peaks.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
+    before = benchax.bench(jnp.sort, "f32[64]", work={"bytes": 512}, **SHORT)
+    found = Peaks(2e10, 2**26, 1e11, 2**18, {"f32": 1e11})
+    kept_peaks.keep_peaks(tmp_path / "peaks" / f"{before.environment.fingerprint}.json", found)
+
+    after = benchax.bench(jnp.sort, "f32[64]", work={"bytes": 512}, **SHORT)
+
+    assert (before.work.peak_bytes_per_s, after.work.peak_bytes_per_s) == (None, 1e11)  # 512 bytes are in a cache
+
+
+# ---- meshes -----------------------------------------------------------------------------------------------------
+#
+# Specs on a mesh, in a process that pretends to have four devices.
+
+ENVIRON = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+
+
+def say(program: str) -> Any:
+    """What a program with four devices prints, as JSON."""
+    out = warm_python.run([sys.executable, "-c", program], env=ENVIRON)
+    assert out.returncode == 0, out.stderr[-2000:]
+    return json.loads(out.stdout.splitlines()[-1])
+
+
+PLACING = """
+import json, numpy as np, jax
+from jax.sharding import Mesh, PartitionSpec
+from benchax.case import make_case
+from benchax.measuring.inputs import make_inputs
+from benchax.measuring.stages import transfer_in
+def shape(text, mesh):
+    x, = make_inputs(make_case(lambda x: x, (text,), mesh=mesh), 0).args
+    return [str(p) for p in x.sharding.spec], x.addressable_shards[0].data.shape, len(x.sharding.device_set)
+own = Mesh(np.array(jax.devices()[2:]), ("rows",))
+pair = make_inputs(make_case(lambda x, y: x, ("f32[8@data]", "f32[3]"), mesh="data=4"), 0)
+alone = make_inputs(make_case(lambda x, y: x, ("f32[8]", "f32[3]")), 0)
+print(json.dumps({
+    "two": shape("f32[8@data,6@model]", "data=2,model=2"),
+    "one": shape("f32[6,8@data+model]", {"data": 2, "model": 2}),
+    "own": [d.id for d in make_inputs(make_case(lambda x: x, ("f32[4@rows]",), mesh=own), 0).args[0].devices()],
+    "signature": pair.signature,
+    "replicated": pair.args[1].sharding.is_fully_replicated,
+    "same data": all((np.asarray(a) == np.asarray(b)).all() for a, b in zip(pair.args, alone.args)),
+    "key": make_inputs(make_case(lambda x: x, ("key[4@data]",), mesh="data=4"), 0).signature,
+    "copied": transfer_in(pair).size_bytes,
+}))
+"""
+
+
+def test_arrays_lie_where_their_specs_say() -> None:
+    found = say(PLACING)
+
+    assert found["two"] == [["data", "model"], [4, 3], 4]
+    assert found["one"] == [["None", "('data', 'model')"], [6, 2], 4]
+    assert sorted(found["own"]) == [2, 3]
+    assert found["signature"] == "f32[8@data], f32[3]"
+    assert found["replicated"]
+    assert found["same data"]
+    assert found["key"] == "key[4@data]"
+    assert found["copied"] == 44
+
+
+TIMED = """
+import json, jax, numpy as np, benchax
+from jax.sharding import Mesh, PartitionSpec as P
+from benchax.reporting.exports import FORMATS
+from benchax.reporting.exports.entries import entries
+def told(m):
+    return {
+        "timers": [s.timer for s in m.samples], "failure": m.failure and m.failure.message,
+        "absent": {a.what: a.why for a in m.not_measured}, "remarks": [r.code for r in m.remarks],
+        "devices": [m.devices.count, m.devices.is_fake, m.devices.meshes, len(m.devices.shares)],
+        "agrees": m.numerics and m.numerics.agrees, "text": str(m),
+        "exports": {name: format(entries([m])) for name, format in FORMATS.items()},
+        "communication": [s.communication_s for s in m.devices.shares],
+    }
+options = {"store": "off", "timer": "in_graph,wall,pipelined,loop,device", "max_time_s": 0.1, "min_time_s": 0.01}
+matmul = benchax.bench(
+    lambda a, b: a @ b, "f32[512,512@data]", "f32[512@data,512]", name="matmul", mesh="data=4", memory=False, **options
+)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+mapped = jax.jit(jax.shard_map(
+    lambda x: jax.lax.psum(x @ x, "d"), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
+))
+# Its inputs lie on one device: only the program says that it runs on four.
+told_mapped = told(benchax.bench(mapped, "f32[64,64]", name="mapped", memory=False, **options))
+print(json.dumps({"matmul": told(matmul), "mapped": told_mapped}))
+"""
+
+
+@pytest.fixture(scope="module")
+def timed() -> Any:
+    return say(TIMED)
+
+
+TIMERS = {"in_graph", "wall", "pipelined", "loop", "device"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["matmul", "mapped"])
+def test_each_timer_has_a_number_of_a_program_on_several_devices_or_a_reason(timed: Any, function: str) -> None:
+    found = timed[function]
+
+    assert found["failure"] is None
+    reasons = {what.removeprefix("samples.") for what in found["absent"] if what.startswith("samples.")}
+    assert set(found["timers"]) | reasons >= TIMERS
+    assert {"wall", "pipelined"} <= set(found["timers"])
+    assert found["agrees"]
+
+
+@pytest.mark.slow
+def test_the_clock_beside_one_device_is_not_asked_about_four(timed: Any) -> None:
+    assert timed["matmul"]["absent"]["samples.in_graph"] == (
+        "its inputs are sharded over devices, and reading the clock would gather them"
+    )
+    assert timed["mapped"]["absent"]["samples.in_graph"] == (
+        "it runs on 4 devices, and each reading would be of the clock beside one of them"
+    )
+
+
+@pytest.mark.slow
+def test_fake_devices_are_marked_in_the_row_its_text_and_every_export(timed: Any) -> None:
+    found = timed["matmul"]
+
+    assert found["devices"] == [4, True, ["data=4"], 4]
+    assert "fake-devices" in found["remarks"]
+    assert found["text"].count("4 fake devices") >= 3  # beside the machine, in its section, in the remark
+    unmarked = [name for name, text in found["exports"].items() if "4 fake devices" not in text]
+    assert unmarked == ["csv"]  # which has columns for it
+    assert "4,true" in found["exports"]["csv"]
+
+
+@pytest.mark.slow
+def test_communication_is_told_of_each_device(timed: Any) -> None:
+    assert all(seconds and seconds > 0 for seconds in timed["matmul"]["communication"])
+    assert "in collectives, waiting included" in timed["matmul"]["text"]
+
+
+def failure_of(*inputs: str, mesh: Any = None) -> str:
+    row = bench(lambda *xs: xs[0], *inputs, mesh=mesh, name="f", store="off", stages="build")
+    assert row.failure is not None
+    return row.failure.message.partition(" (at ")[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "mesh", "message"),
+    [
+        (
+            "f32[8@data]",
+            None,
+            "'f32[8@data]' is sharded over data, and there is no mesh; expected --mesh data=4, or mesh='data=4'",
+        ),
+        (
+            "f32[8]",
+            "data=1",
+            "no input of 'f[mesh=data=1]' names an axis of the mesh data=1; expected a spec such as f32[1024@data,512]",
+        ),
+        (
+            "f32[8@rows]",
+            "data=1,x=1",
+            "'f32[8@rows]' names the axis 'rows', which the mesh data=1,x=1 does not have; expected one of: data, x",
+        ),
+        (
+            "f32[7@data]",
+            "data=2",
+            "7 in 'f32[7@data]' does not divide among the 2 devices of data in the mesh data=2; expected a multiple of 2",  # noqa: E501
+        ),
+        (
+            "f32[8@data,8@data]",
+            "data=2",
+            "'f32[8@data,8@data]' names the axis 'data' twice; expected each axis at one dimension at most",
+        ),
+        (
+            "f32[8@data]",
+            "data=8",
+            "the mesh data=8 takes 8 devices, and there is 1 device; expected axes whose product is at most 1",
+        ),
+    ],
+)
+def test_what_cannot_lie_on_the_mesh_is_the_failure_of_the_row(spec: str, mesh: Any, message: str) -> None:
+    assert failure_of(spec, mesh=mesh) == message
+
+
+def test_a_mesh_of_too_many_devices_says_how_a_cpu_gets_them() -> None:
+    row = bench(lambda x: x, "f32[8@data]", mesh="data=8", store="off", stages="build")
+
+    assert row.failure is not None
+    assert row.failure.advice == "on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES=8"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ from benchax.case import make_case
 from benchax.measuring import paired, sides, stages
 from benchax.measuring.exported import exported
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, take_blocks
+from benchax.measuring.paired import LEAST_ROUNDS, MOST_ROUNDS, PairedAnswer, take_blocks
 from benchax.measuring.program import program_of
 from benchax.measuring.sides import PairedRequest, Side
+from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.wall import WallTimer
-from benchax.paired_runs.remarks import remarks
+from benchax.paired_runs.paired_run import remarks
+from benchax.workers.answers import pack, unpack
 
 X = "f32[64]"
 
@@ -66,33 +66,35 @@ def program(fn: Any, *args: Any, **of_the_case: Any) -> bytes:
     return content
 
 
-def taken(*sides: Side, blocks: int = 1, **request: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+def taken(*sides: Side, blocks: int = 1, **request: Any) -> Any:
     return take_blocks(PairedRequest(sides, blocks=blocks, **request), lambda stage, **facts: None)
 
 
-def failure(*sides: Side) -> tuple[int, dict[str, Any]]:
-    document, arrays = taken(*sides)
-    assert arrays == []
-    return document["side"], document["failure"]
+def failure(*sides: Side) -> tuple[int, Any]:
+    document = taken(*sides)
+    assert document.wall_ns is None
+    return document.failed_side, document.failure
 
 
 # ---- what comes back --------------------------------------------------------------------------------------------
 
 
 def test_each_round_of_each_block_has_a_sample_of_each_side() -> None:
-    document, (ns, _) = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
+    document = taken(native("a", sine), native("b", twice), native("c", sine), blocks=2)
+    ns = document.wall_ns
 
     assert (ns.shape[0], ns.shape[2], ns.dtype) == (2, 3, np.int64)
     assert LEAST_ROUNDS <= ns.shape[1] <= MOST_ROUNDS
     assert (ns > 0).all()
-    assert document["failure"] is None
-    assert document["iterations"] >= 1
-    assert document["signature"] == "f32[64]"
+    assert document.failure is None
+    assert document.iterations >= 1
+    assert document.signature == "f32[64]"
 
 
 def test_beside_each_sample_stands_the_processor_time_of_the_process() -> None:
     """Of all threads: about as much as the wall time for one that computes and never waits."""
-    _, (ns, processor) = taken(native("a", sine), native("b", twice), blocks=2)
+    document = taken(native("a", sine), native("b", twice), blocks=2)
+    ns, processor = document.wall_ns, document.cpu_ns
 
     assert (processor.shape, processor.dtype) == (ns.shape, np.int64)
     assert (processor > 0).all()
@@ -106,25 +108,25 @@ def test_beside_the_rounds_each_side_is_called_in_a_row() -> None:
             calls.clear()
 
     sides = tuple(native(label, lambda x, label=label: calls.append(label) or x, jit=False) for label in ("a", "b"))
-    document, _ = take_blocks(PairedRequest(sides, blocks=1), say)
+    document = take_blocks(PairedRequest(sides, blocks=1), say)
 
-    in_rounds = 2 * (document["iterations"] + 1)  # at most: last in one round, and first in the next
+    in_rounds = 2 * (document.iterations + 1)  # at most: last in one round, and first in the next
     rows = [(label, len(list(row))) for label, row in groupby(calls)]
     assert {label for label, length in rows if length > in_rounds} == {"a", "b"}
-    assert all(0 < side["alone_s"] < 1 for side in document["sides"])
+    assert all(0 < side.alone_s < 1 for side in document.sides)
 
 
 def test_programs_that_are_compiled_while_a_side_is_timed_are_counted_for_that_side() -> None:
-    document, _ = taken(native("kept", eqx.filter_jit(jax.nn.gelu)), native("fresh", compiles_anew, jit=False))
+    document = taken(native("kept", eqx.filter_jit(jax.nn.gelu)), native("fresh", compiles_anew, jit=False))
 
-    kept, fresh = (side.get("compiles") for side in document["sides"])
+    kept, fresh = (side.compiles for side in document.sides)
     assert (kept, fresh > 0) == (0, True)
 
 
 def test_what_else_the_machine_did_is_said() -> None:
-    document, _ = taken(native("a", sine), native("b", twice))
+    document = taken(native("a", sine), native("b", twice))
 
-    assert document["noise"].keys() == {"load_1m", "others_share", "steal_share", "pace_scatter"}
+    assert document.noise.load_1m is not None
 
 
 def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:
@@ -132,29 +134,32 @@ def test_programs_that_are_one_are_not_timed_where_that_is_wanted() -> None:
     one, other = program(sine), program(lambda x: jnp.sin(x) + jnp.ones((), x.dtype))
     sides = Side("old", program=one), Side("new", program=other)
 
-    document, (ns, processor) = taken(*sides, skips_equal=True)
-    timed, (samples, _) = taken(*sides)
-    differing, (others, _) = taken(sides[0], Side("new", program=program(off)), skips_equal=True)
+    document = taken(*sides, skips_equal=True)
+    timed = taken(*sides)
+    samples = timed.wall_ns
+    differing = taken(sides[0], Side("new", program=program(off)), skips_equal=True)
+    others = differing.wall_ns
 
-    assert (document["is_same_program"], ns.size, processor.size) == (True, 0, 0)
-    assert document["sides"][0]["sha256"]
-    assert (timed["is_same_program"], samples.size > 0) == (False, True)
-    assert (differing["is_same_program"], others.size > 0) == (False, True)
+    assert (document.is_same_program, document.wall_ns, document.cpu_ns) == (True, None, None)
+    assert document.sides[0].sha256
+    assert (timed.is_same_program, samples.size > 0) == (False, True)
+    assert (differing.is_same_program, others.size > 0) == (False, True)
 
 
 def test_functions_are_timed_also_where_they_are_one() -> None:
     """What they do in Python is in no program."""
-    document, (ns, _) = taken(native("a", sine), native("b", sine), skips_equal=True)
+    document = taken(native("a", sine), native("b", sine), skips_equal=True)
+    ns = document.wall_ns
 
-    assert not document["is_same_program"]
+    assert not document.is_same_program
     assert ns.size
 
 
 def test_an_unjitted_side_says_how_many_operations_it_is() -> None:
     jitted = jax.jit(sine)
-    document, _ = taken(native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", sine))
+    document = taken(native("a", lambda x: jitted(x), jit=False), native("b", host, jit=False), native("c", sine))
 
-    assert [side.get("operations") for side in document["sides"]] == [1, None, None]
+    assert [side.operations for side in document.sides] == [1, None, None]
 
 
 def host(x: Any) -> Any:
@@ -162,29 +167,30 @@ def host(x: Any) -> Any:
     return jnp.asarray(np.sin(np.asarray(x)) + 1)
 
 
-def test_the_document_can_travel_as_json_and_tells_of_each_side() -> None:
-    document, _ = taken(native("a", sine), native("b", sine), blocks=3)
+def test_the_answer_can_travel_and_tells_of_each_side() -> None:
+    document = taken(native("a", sine), native("b", sine), blocks=3)
 
-    for side in json.loads(json.dumps(document))["sides"]:
-        assert (side["is_program"], side["sha256"]) == (False, None)
-        assert {"trace", "lower", "compile"} <= set(side["builds"][0])
-        assert side["plan"]["argument_bytes"] == 256
-        assert side["flops"] > 0
-    assert document["environment"]["backend"] == "cpu"
+    for side in unpack([memoryview(each) for each in pack(document, PairedAnswer)], PairedAnswer).sides:
+        assert (side.is_program, side.sha256) == (False, None)
+        assert {"trace", "lower", "compile"} <= set(side.builds[0])
+        assert side.plan.argument_bytes == 256
+        assert side.flops > 0
+    assert document.environment["backend"] == "cpu"
 
 
 def test_all_are_built_at_first_and_every_other_one_in_each_block_thereafter() -> None:
-    document, _ = taken(native("a", sine), native("b", sine), blocks=4)
+    document = taken(native("a", sine), native("b", sine), blocks=4)
 
-    assert [len(side["builds"]) for side in document["sides"]] == [2, 3]
+    assert [len(side.builds) for side in document.sides] == [2, 3]
 
 
 def test_versions_that_take_long_to_build_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "REBUILD_NS", 1)
 
-    document, (ns, _) = taken(native("a", sine), native("b", sine), blocks=4)
+    document = taken(native("a", sine), native("b", sine), blocks=4)
+    ns = document.wall_ns
 
-    assert [len(side["builds"]) for side in document["sides"]] == [1, 1]
+    assert [len(side.builds) for side in document.sides] == [1, 1]
     assert len(ns) == 4
 
 
@@ -203,11 +209,11 @@ def test_a_stage_is_told_of_before_it_begins_and_builds_name_their_side() -> Non
 
 
 def test_functions_run_as_they_are_beside_functions() -> None:
-    document, _ = taken(native("a", jax.jit(sine)), native("b", twice))
+    document = taken(native("a", jax.jit(sine)), native("b", twice))
 
-    assert [side["is_program"] for side in document["sides"]] == [False, False]
-    assert document["not_exported"] == [None]
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert [side.is_program for side in document.sides] == [False, False]
+    assert document.not_exported == [None]
+    assert document.sides[1].agreement.agrees
 
 
 @pytest.mark.parametrize("program_first", [True, False])
@@ -215,40 +221,40 @@ def test_beside_a_program_a_function_becomes_one_too(program_first: bool) -> Non
     content = program(sine)
     sides = [Side("old", program=content), native("now", sine)]
 
-    document, _ = taken(*(sides if program_first else reversed(sides)))
+    document = taken(*(sides if program_first else reversed(sides)))
 
-    assert [side["is_program"] for side in document["sides"]] == [True, True]
-    assert len({side["sha256"] for side in document["sides"]}) == 1
-    assert document["not_exported"] == [None, None]
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert [side.is_program for side in document.sides] == [True, True]
+    assert len({side.sha256 for side in document.sides}) == 1
+    assert document.not_exported == [None, None]
+    assert document.sides[1].agreement.agrees
 
 
 def test_programs_alone_run_on_random_data_of_their_shapes() -> None:
     first, second = program(sine), program(twice)
 
-    document, _ = taken(Side("old", program=first), Side("new", program=second))
+    document = taken(Side("old", program=first), Side("new", program=second))
 
-    assert document["signature"] == "f32[64]"
-    assert [side["is_program"] for side in document["sides"]] == [True, True]
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.signature == "f32[64]"
+    assert [side.is_program for side in document.sides] == [True, True]
+    assert document.sides[1].agreement.agrees
 
 
 def test_random_data_are_made_of_keys_and_integers_too() -> None:
     content = program(lambda key, n: jax.random.normal(key, (4,)) * n.sum(), "key", "i32[3]")
 
-    document, _ = taken(Side("old", program=content), Side("new", program=content))
+    document = taken(Side("old", program=content), Side("new", program=content))
 
-    assert document["signature"] == "key, i32[3]"
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.signature == "key, i32[3]"
+    assert document.sides[1].agreement.agrees
 
 
 def test_programs_may_be_given_their_leaves() -> None:
     content = program(lambda x: jnp.where(x > 0, x, 1 / x), X)
 
-    document, _ = taken(Side("old", program=content), Side("new", program=content, leaves=(jnp.zeros(64) - 0.5,)))
+    document = taken(Side("old", program=content), Side("new", program=content, leaves=(jnp.zeros(64) - 0.5,)))
 
-    assert document["failure"] is None
-    assert document["signature"] == "f32[64]"
+    assert document.failure is None
+    assert document.signature == "f32[64]"
 
 
 UNEXPORTED = {
@@ -265,13 +271,14 @@ UNEXPORTED = {
 def test_a_function_that_cannot_be_exported_runs_as_it_is_and_says_why(name: str) -> None:
     side, why = UNEXPORTED[name]
 
-    document, (ns, _) = taken(Side("old", program=program(sine)), side, blocks=2)
+    document = taken(Side("old", program=program(sine)), side, blocks=2)
+    ns = document.wall_ns
 
-    assert [side["is_program"] for side in document["sides"]] == [True, False]
-    assert document["sides"][1]["sha256"] is None
-    assert document["not_exported"][0] is None
-    assert document["not_exported"][1].startswith(why)
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert [side.is_program for side in document.sides] == [True, False]
+    assert document.sides[1].sha256 is None
+    assert document.not_exported[0] is None
+    assert document.not_exported[1].startswith(why)
+    assert document.sides[1].agreement.agrees
     assert (ns > 0).all()
 
 
@@ -283,28 +290,29 @@ def test_static_arguments_and_pytrees_meet_their_program() -> None:
     made, inputs = program_of(case), make_inputs(case, seed=0)
     content = exported(Subject(made, inputs, None, (1,))).content
 
-    document, _ = taken(Side("old", program=content), Side("now", case))
+    document = taken(Side("old", program=content), Side("now", case))
 
-    assert document["failure"] is None
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.failure is None
+    assert document.sides[1].agreement.agrees
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_donating_functions_run_beside_each_other(is_stored: bool) -> None:
     old = Side("a", program=program(sine, donate=[0])) if is_stored else native("a", sine, donate=[0])
-    document, (ns, _) = taken(old, native("b", twice, donate=[0]), blocks=2)
+    document = taken(old, native("b", twice, donate=[0]), blocks=2)
+    ns = document.wall_ns
 
-    assert document["failure"] is None
+    assert document.failure is None
     assert (ns > 0).all()
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.sides[1].agreement.agrees
 
 
 def test_unjitted_functions_run_beside_jitted_ones() -> None:
-    document, _ = taken(native("eager", sine, jit=False), native("jitted", sine))
+    document = taken(native("eager", sine, jit=False), native("jitted", sine))
 
-    assert document["failure"] is None
-    assert "plan" not in document["sides"][0]
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.failure is None
+    assert document.sides[0].plan is None
+    assert document.sides[1].agreement.agrees
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------
@@ -317,38 +325,38 @@ def test_what_is_not_finite_and_what_returns_nothing_is_told_of_each_side() -> N
     def nothing(x: Any) -> None:
         jnp.sin(x)
 
-    document, _ = taken(native("a", sine), native("nan", logarithm), native("none", nothing))
+    document = taken(native("a", sine), native("nan", logarithm), native("none", nothing))
 
-    assert [side["nonfinite"] == "" for side in document["sides"]] == [True, False, True]
-    assert [side["returns_nothing"] for side in document["sides"]] == [False, False, True]
+    assert [side.nonfinite == "" for side in document.sides] == [True, False, True]
+    assert [side.returns_nothing for side in document.sides] == [False, False, True]
     said = [(r.code, r.message) for r in remarks(document, ["a", "nan", "none"]) if r.severity == "warning"]
     assert [code for code, _ in said] == ["nonfinite-result", "no-outputs"]
     assert said[0][1].startswith("Not all values of the result of nan are finite (")
-    assert "agreement" not in taken(native("one", nothing), native("other", nothing))[0]["sides"][1]
+    assert taken(native("one", nothing), native("other", nothing)).sides[1].agreement is None
 
 
 def test_outputs_that_differ_are_told_of_the_side_that_differs() -> None:
-    document, _ = taken(native("a", sine), native("same", twice), native("off", off))
+    document = taken(native("a", sine), native("same", twice), native("off", off))
 
-    same, differs = (side["agreement"] for side in document["sides"][1:])
-    assert same["agrees"]
-    assert not differs["agrees"]
-    assert differs["reference"] == "baseline"
-    assert differs["max_abs"] == pytest.approx(0.5, rel=1e-3)
-    assert differs["why"]
+    same, differs = (side.agreement for side in document.sides[1:])
+    assert same.agrees
+    assert not differs.agrees
+    assert differs.reference == "baseline"
+    assert differs.max_abs == pytest.approx(0.5, rel=1e-3)
+    assert differs.why
 
 
 def test_outputs_are_not_compared_where_an_earlier_process_did() -> None:
-    document, _ = taken(native("a", sine), native("off", off), compares_outputs=False)
+    document = taken(native("a", sine), native("off", off), compares_outputs=False)
 
-    assert [side.get("agreement") for side in document["sides"]] == [None, None]
+    assert [side.agreement for side in document.sides] == [None, None]
 
 
 def test_outputs_of_another_shape_differ() -> None:
-    document, _ = taken(native("a", sine), native("b", lambda x: sine(x)[:2]))
+    document = taken(native("a", sine), native("b", lambda x: sine(x)[:2]))
 
-    assert not document["sides"][1]["agreement"]["agrees"]
-    assert document["sides"][1]["agreement"]["why"] == "leaf [0] is float32[2] where the reference is float32[64]"
+    assert not document.sides[1].agreement.agrees
+    assert document.sides[1].agreement.why == "leaf [0] is float32[2] where the reference is float32[64]"
 
 
 # ---- what goes wrong --------------------------------------------------------------------------------------------
@@ -360,8 +368,8 @@ def test_a_side_that_cannot_be_traced_fails_in_its_build() -> None:
 
     side, told = failure(native("a", sine), native("b", broken))
 
-    assert (side, told["kind"], told["stage"]) == (1, "error", "build")
-    assert told["message"].startswith("ValueError: it is broken (at ")
+    assert (side, told.kind, told.stage) == (1, "error", "build")
+    assert told.message.startswith("ValueError: it is broken (at ")
 
 
 def test_a_side_that_fails_when_it_runs_is_named() -> None:
@@ -373,8 +381,8 @@ def test_a_side_that_fails_when_it_runs_is_named() -> None:
 
     side, told = failure(native("a", late), native("b", sine))
 
-    assert (side, told["stage"]) == (0, "build")
-    assert "only at run time" in told["traceback"]
+    assert (side, told.stage) == (0, "build")
+    assert "only at run time" in told.traceback
 
 
 def test_a_side_that_fails_after_its_first_calls_fails_in_the_warm_up() -> None:
@@ -386,8 +394,8 @@ def test_a_side_that_fails_after_its_first_calls_fails_in_the_warm_up() -> None:
 
     side, told = failure(native("a", sine), native("b", tired, jit=False))
 
-    assert (side, told["stage"]) == (1, "warm-up")
-    assert "StopIteration" in told["message"]
+    assert (side, told.stage) == (1, "warm-up")
+    assert "StopIteration" in told.message
 
 
 def test_a_function_that_ends_the_program_ends_itself() -> None:
@@ -404,21 +412,21 @@ def test_inputs_that_cannot_be_made_are_the_failure_of_who_gives_them() -> None:
     giver = make_case(sine, (X,))
     side, told = failure(Side("old", program=program(sine)), Side("now", type(giver)(sine, broken, giver.id)))
 
-    assert (side, told["stage"]) == (1, "inputs")
-    assert "weights.npz" in told["message"]
+    assert (side, told.stage) == (1, "inputs")
+    assert "weights.npz" in told.message
 
 
 def test_a_program_that_takes_other_inputs_is_named_with_both() -> None:
     side, told = failure(Side("old", program=program(sine, "f32[32]")), native("now", sine))
 
-    assert (side, told["stage"]) == (0, "inputs")
-    assert "the inputs are f32[64], and this version takes f32[32]" in told["message"]
+    assert (side, told.stage) == (0, "inputs")
+    assert "the inputs are f32[64], and this version takes f32[32]" in told.message
 
 
 def test_bytes_that_are_no_program_are_a_failure_to_import() -> None:
     side, told = failure(Side("old", program=b"nothing of the kind"), native("now", sine))
 
-    assert (side, told["stage"]) == (0, "import")
+    assert (side, told.stage) == (0, "import")
 
 
 # ---- rounds -----------------------------------------------------------------------------------------------------
@@ -442,7 +450,8 @@ def test_rounds_take_the_time_of_a_block_within_their_limits(sample_ns: int, pat
 def test_as_many_rounds_are_taken_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paired, "rounds", lambda sides, sample_ns, patience: 4 + patience)
 
-    _, (ns, _) = taken(native("a", sine), native("b", sine), patience=3)
+    document = taken(native("a", sine), native("b", sine), patience=3)
+    ns = document.wall_ns
 
     assert ns.shape == (1, 7, 2)
 
@@ -456,9 +465,9 @@ def test_all_blocks_have_as_many_calls_in_a_sample(monkeypatch: pytest.MonkeyPat
         return rounds(timers, subjects, iterations, *rest)
 
     monkeypatch.setattr(paired, "_rounds", listening)
-    document, _ = taken(native("a", sine), native("b", sine), blocks=3)
+    document = taken(native("a", sine), native("b", sine), blocks=3)
 
-    assert asked == [document["iterations"]] * 3
+    assert asked == [document.iterations] * 3
 
 
 # ---- buffers ----------------------------------------------------------------------------------------------------
@@ -469,14 +478,14 @@ def pointers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Where the first input of each side lies when it is timed. The arrays are held, so that no place is used twice."""
     seen: list[int] = []
     held: list[Any] = []
-    prepare = WallTimer.prepare
+    prepare = wall.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
+    def looking(subject: Subject) -> PreparedTimer:
         held.append(subject.inputs.args[0])
         seen.append(held[-1].unsafe_buffer_pointer())
-        return prepare(self, subject)
+        return prepare(subject)
 
-    monkeypatch.setattr(WallTimer, "prepare", looking)
+    monkeypatch.setattr(wall, "prepare", looking)
     return seen
 
 
@@ -496,13 +505,13 @@ def test_buffers_are_shared_by_the_sides_and_new_in_each_block(kind: str, pointe
 
 def test_the_data_are_the_same_in_all_processes_and_the_order_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     data: list[np.ndarray] = []
-    prepare = WallTimer.prepare
+    prepare = wall.prepare
 
-    def looking(self: WallTimer, subject: Subject) -> PreparedTimer:
+    def looking(subject: Subject) -> PreparedTimer:
         data.append(np.asarray(subject.inputs.args[0]))
-        return prepare(self, subject)
+        return prepare(subject)
 
-    monkeypatch.setattr(WallTimer, "prepare", looking)
+    monkeypatch.setattr(wall, "prepare", looking)
     for order_seed in (1, 2):
         taken(native("a", sine), native("b", sine), order_seed=order_seed)
 
@@ -546,23 +555,25 @@ def test_the_persistent_cache_is_off_meanwhile_and_as_it_was_afterwards(
 # ---- executables that processes share ---------------------------------------------------------------------------
 
 
-def builds(document: dict[str, Any]) -> list[int]:
-    return [len(side["builds"]) for side in document["sides"]]
+def builds(document: PairedAnswer) -> list[int]:
+    return [len(side.builds) for side in document.sides]
 
 
 def test_only_what_was_compiled_is_timed_being_built(tmp_path: Path) -> None:
     """Also where both sides are one program: each compiles it once."""
     sides = (Side("a", program=program(sine)), Side("b", program=program(sine)))
 
-    first, (ns, _) = taken(*sides, blocks=3, programs=str(tmp_path))
-    second, (again, _) = taken(*sides, blocks=3, programs=str(tmp_path))
-    alone, _ = taken(*sides, blocks=3)
+    first = taken(*sides, blocks=3, programs=str(tmp_path))
+    ns = first.wall_ns
+    second = taken(*sides, blocks=3, programs=str(tmp_path))
+    again = second.wall_ns
+    alone = taken(*sides, blocks=3)
 
     assert [builds(first), builds(second), builds(alone)] == [[1, 1], [0, 0], [2, 2]]
     assert (ns > 0).all()
     assert (again > 0).all()
-    assert "plan" in first["sides"][0]
-    assert "plan" not in second["sides"][0]
+    assert first.sides[0].plan
+    assert second.sides[0].plan is None
 
 
 def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process_only(
@@ -573,21 +584,22 @@ def test_a_function_beside_a_program_is_traced_and_exported_by_the_first_process
 
     jitted = jax.jit(power, static_argnums=1)  # which arguments are static is known by tracing alone
     both = (Side("then", program=program(jitted, X, 3)), native("now", jitted, X, 3))
-    first, _ = taken(*both, programs=str(tmp_path))
+    first = taken(*both, programs=str(tmp_path))
     for module, name in ((sides, "exported"), (stages, "trace_only")):
         monkeypatch.setattr(module, name, lambda *given: pytest.fail("it is there already"))
 
-    second, _ = taken(*both, programs=str(tmp_path))
+    second = taken(*both, programs=str(tmp_path))
 
-    assert [side["sha256"] for side in second["sides"]] == [side["sha256"] for side in first["sides"]]
-    assert [side["is_program"] for side in second["sides"]] == [True, True]
-    assert second["sides"][1]["agreement"]["agrees"]
+    assert [side.sha256 for side in second.sides] == [side.sha256 for side in first.sides]
+    assert [side.is_program for side in second.sides] == [True, True]
+    assert second.sides[1].agreement.agrees
 
 
 def test_a_folder_of_executables_that_is_a_file_costs_time_and_no_result(tmp_path: Path) -> None:
     (tmp_path / "programs").write_bytes(b"")
 
-    document, (ns, _) = taken(native("a", sine), native("b", twice), programs=str(tmp_path / "programs"))
+    document = taken(native("a", sine), native("b", twice), programs=str(tmp_path / "programs"))
+    ns = document.wall_ns
 
     assert builds(document) == [1, 1]
     assert (ns > 0).all()

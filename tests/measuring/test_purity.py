@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import cProfile
 import functools
 import random
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.measuring.purity import difference
+import benchax
+from benchax.measuring.mutation import changes, state_of
+from benchax.measuring.purity import difference, watch_clock_reads
 
 X = jnp.linspace(0.0, 1.0, 4096)
 ACCUMULATED: list[Any] = []
@@ -193,3 +198,106 @@ def test_a_clock_that_is_read_while_tracing_is_a_remark_with_its_line(bench: Any
     assert remark.severity == "warning"
     assert f"(time.perf_counter at {__file__}:{scaled.__code__.co_firstlineno + 1})" in remark.message
     assert not [r for r in bench(jnp.sin, jnp.ones(8), options={"stages": "build"}).remarks if r.code == "reads-clock"]
+
+
+# ---- clock reads ------------------------------------------------------------------------------------------------
+#
+# Which clocks a function reads while it is traced, and who else may be watching.
+
+
+def test_a_reading_of_the_clock_is_told_with_its_line() -> None:
+    with watch_clock_reads() as reads:
+        time.perf_counter_ns()
+        abs(-1)
+
+    assert [read.name for read in reads] == ["time.perf_counter_ns"]
+    assert reads[0].file == __file__
+
+
+def test_a_hook_of_a_debugger_is_put_back() -> None:
+    def hook(*_: object) -> None:
+        pass
+
+    sys.setprofile(hook)
+    try:
+        with watch_clock_reads():
+            pass
+        left = sys.getprofile()
+    finally:
+        sys.setprofile(None)
+
+    assert left is hook
+
+
+def test_cprofile_goes_on_beside_a_measurement_which_says_what_it_did_not_look_for() -> None:
+    profiler = cProfile.Profile()
+
+    profiler.enable()
+    try:
+        row = benchax.bench(lambda x: x + 1, jnp.ones(3), store="off", stages="build")
+        time.perf_counter_ns()
+    finally:
+        profiler.disable()
+
+    assert row.failure is None
+    assert any("perf_counter_ns" in str(entry.code) for entry in profiler.getstats())
+    # Since Python 3.12 profilers do not exclude one another.
+    is_excluded = sys.version_info < (3, 12)
+    expected = "a profiler (cProfile) is watching this process" if is_excluded else None
+    assert {a.what: a.why for a in row.not_measured}.get("purity.clock_reads") == expected
+
+
+# ---- surroundings -----------------------------------------------------------------------------------------------
+#
+# What a function can reach beside its arguments, before and after.
+
+
+def changed(by: Callable[[Any], Any], held: Any) -> dict[str, str]:
+    def fn() -> Any:
+        return held
+
+    before = state_of(fn)
+    by(held)
+    return changes(before, state_of(fn))
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.inner = {"a": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("held", "by", "words"),
+    [
+        ([1], lambda v: v.append(2), "went from 1 to 2 members"),
+        ({"a": 1}, lambda v: v.update(a=2), "has other contents"),
+        ({1, 2}, lambda v: v.clear(), "went from 2 to 0 members"),
+        ([[1]], lambda v: v[0].append(2), "has other contents"),
+        (np.zeros(3), lambda v: v.fill(1), "has other contents"),
+        (Holder(), lambda v: v.inner["a"].append(3), "has other contents"),
+    ],
+)
+def test_a_change_in_place_is_told(held: Any, by: Callable[[Any], Any], words: str) -> None:
+    assert changed(by, held) == {"held": words}
+
+
+@pytest.mark.parametrize("held", [[1, {"a": np.ones(3)}], Holder(), 3, float("nan"), None, {"é": "\n" * 10_000}])
+def test_what_stays_as_it_is_is_no_change(held: Any) -> None:
+    assert changed(lambda v: None, held) == {}
+
+
+def test_a_list_that_holds_itself_ends() -> None:
+    held: list[Any] = []
+    held.append(held)
+
+    assert changed(lambda v: None, held) == {}
+
+
+def test_a_variable_that_is_not_set_yet_is_told_when_it_is() -> None:
+    def fn() -> Any:
+        return late
+
+    before = state_of(fn)
+    late = 1
+
+    assert changes(before, state_of(fn)) == {"late": "was set"}

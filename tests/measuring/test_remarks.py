@@ -1,27 +1,31 @@
 """Each remark: when it is made, what it says, and that it is not made otherwise. Real measurements where one is
 enough."""
 
+from __future__ import annotations
+
 import functools
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from evidence_by_hand import measured
+from jax import lax
 from jax.experimental import io_callback
 
 import benchax
 from benchax.case import make_case
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.program import program_of
-from benchax.measuring.remarks import remarks, renew
-from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.measuring.remarks.of_calls import CODES
+from benchax.measuring.prepare import prepare
+from benchax.measuring.record import Record, quiet
+from benchax.measuring.remarks import CODES, folded, remarks, renew
 from benchax.measuring.sampling import Warmup
 from benchax.measuring.stages import BuiltProgram
 from benchax.model import CallFloor, Cost, Memory, Noise, Remark, Samples, Stages, Transfer
+from benchax.program.cost import cost
 from benchax.units import seconds
 
 MIB = 2**20
@@ -30,26 +34,29 @@ MIB = 2**20
 @pytest.fixture
 def evidence():
     """That of a quiet, jitted, well-behaved function of 100 µs: nothing to remark."""
-    case = make_case(jax.jit(lambda x: x), (jnp.ones(3),))
-    return RowEvidence(
-        platform="cpu",
-        program=program_of(case),
-        inputs=make_inputs(case, 0),
-        built=BuiltProgram(),
-        stages=Stages(),
-        samples=(samples("wall", 300e-6), samples("loop", 250e-6)),
+    inputs = make_inputs(make_case(jax.jit(lambda x: x), (jnp.ones(3),)), 0)
+    program = SimpleNamespace(kind="jit", was_jitted=True)
+    record = Record(
+        quiet,
+        samples=[samples("wall", 300e-6), samples("loop", 250e-6)],
         warmup=Warmup(10, True, 0, 300e-6, (3e-4, 3e-4)),
-        compiles_while_timed=0,
-        has_data=True,
-        output_bytes=12,
         memory=Memory(temp_bytes=0),
         cost=Cost(flops=500.0),
-        count_written_flops=lambda: 500.0,
-        inline_flops=500.0,
-        hlo="",
-        numerics=None,
         noise=Noise(load_1m=0.5, others_share=0.01, steal_share=0.0),
     )
+    prepared = SimpleNamespace(built=BuiltProgram(), hlo="", inline_flops=500.0)
+    subject = SimpleNamespace(program=program, inputs=inputs, dynamic_leaves=[inputs], outputs=None, output_bytes=12)
+    return record, prepared, subject
+
+
+def but(evidence, **changes):
+    """`evidence` with other fields, wherever they belong."""
+    record, *others = evidence
+    for other in others:
+        known = vars(other)
+        other_changes = {name: changes.pop(name) for name in known if name in changes}
+        others[others.index(other)] = SimpleNamespace(**(known | other_changes))
+    return replace(record, **changes), *others
 
 
 def samples(timer, per_call_s, resolution_s=4e-8):
@@ -57,7 +64,7 @@ def samples(timer, per_call_s, resolution_s=4e-8):
 
 
 def said(evidence):
-    return {r.code: r.message for r in remarks(evidence)}
+    return {r.code: r.message for r in remarks(*evidence)}
 
 
 @pytest.fixture
@@ -96,7 +103,7 @@ def test_a_warm_function_is_not_said_to_recompile_though_the_timers_compile_thei
 
 
 def test_warming_up_that_did_not_end(evidence):
-    unsteady = replace(evidence, warmup=Warmup(40, False, 3, 1e-4, (4e-4, 2e-4, 1e-4)))
+    unsteady = but(evidence, warmup=Warmup(40, False, 3, 1e-4, (4e-4, 2e-4, 1e-4)))
 
     assert said(unsteady)["not-steady"].startswith("still changing after 40 warm-up calls (3 of them compiled)")
 
@@ -114,10 +121,10 @@ def test_numpy_inputs_are_named_with_their_bytes(bench):
     [(True, "hands them over without a copy, 2.00 µs here"), (False, "transfers them, 2.00 µs")],
 )
 def test_numpy_inputs_that_are_not_copied_are_not_said_to_be(is_zero_copy, text, evidence):
-    inputs = replace(evidence.inputs, numpy_bytes=2**14)
+    inputs = replace(evidence[2].inputs, numpy_bytes=2**14)
     stages = Stages(transfer_in=Transfer(2**14, (2e-6,), is_zero_copy))
 
-    assert text in said(replace(evidence, inputs=inputs, stages=stages))["numpy-inputs"]
+    assert text in said(but(evidence, inputs=inputs, stages=stages))["numpy-inputs"]
 
 
 def test_inputs_narrowed_from_64_bits(bench):
@@ -191,14 +198,10 @@ def test_callbacks_are_named_with_their_lines(call, name, bench):
 
 def test_loops_are_not_taken_for_folded_work(evidence):
     """Their bodies are counted once after, and differently before."""
-    loop = replace(
-        evidence,
-        hlo="ENTRY e { ROOT p = f32[] parameter(0) }",
-        count_written_flops=lambda: 1e6,
-        cost=Cost(10.0, has_loops=True),
-    )
+    constant = but(evidence, hlo=jax.jit(lambda x: jnp.ones(3)).lower(jnp.ones(3)).compile().as_text())
 
-    assert "folded" not in said(loop)
+    assert "folded" in said(constant)
+    assert "folded" not in said(but(constant, cost=Cost(10.0, has_loops=True)))
 
 
 @pytest.mark.parametrize(
@@ -210,13 +213,13 @@ def test_a_function_that_was_not_jitted(fn, is_said, bench):
 
 
 def with_floor(evidence, floor_s, call_s):
-    return replace(evidence, stages=Stages(call_floor=CallFloor(tuple(floor_s), tuple(call_s))))
+    return but(evidence, stages=Stages(call_floor=CallFloor(tuple(floor_s), tuple(call_s))))
 
 
 def shows(evidence, floor_s=None, call_s=None, **medians_s):
     """`evidence` with these times; by default calls take in turns with the floor what wall says."""
     readings = tuple(samples(timer, median_s) for timer, median_s in medians_s.items())
-    evidence = replace(evidence, samples=readings)
+    evidence = but(evidence, samples=readings)
     return evidence if floor_s is None else with_floor(evidence, floor_s, call_s or [medians_s["wall"]] * 3)
 
 
@@ -267,7 +270,7 @@ def test_a_long_call_far_above_its_loop_is_not_called_dispatch(evidence):
 @pytest.mark.parametrize(("floor_s", "severity"), [(25e-6, "warning"), (35e-6, "info"), (60e-6, "info")])
 def test_what_a_call_takes_beyond_its_repetition_and_the_cost_of_calling_is_told(evidence, floor_s, severity):
     """A convolution that XLA:CPU runs by Eigen: 18 µs in a loop, 136 µs as a call."""
-    found = remarks(shows(evidence, [floor_s] * 3, wall=137e-6, in_graph=18e-6))
+    found = remarks(*shows(evidence, [floor_s] * 3, wall=137e-6, in_graph=18e-6))
     (remark,) = [remark for remark in found if remark.code == "resident-far-below-wall"]
 
     assert remark.severity == severity
@@ -288,7 +291,7 @@ def test_a_call_that_is_the_sum_of_its_known_parts_needs_no_word(evidence):
 @pytest.mark.parametrize("wall_s", [60e-6, 120e-6, 400e-6])
 @pytest.mark.parametrize("floor_s", [None, [20e-6] * 3, [55e-6] * 3])
 def test_one_remark_at_most_speaks_of_what_a_call_costs(evidence, floor_s, wall_s):
-    found = said(replace(shows(evidence, floor_s, wall=wall_s, in_graph=12e-6), inline_flops=5e3))
+    found = said(but(shows(evidence, floor_s, wall=wall_s, in_graph=12e-6), inline_flops=5e3))
 
     assert len({"dispatch-bound", "resident-far-below-wall", "inline-limit"} & found.keys()) <= 1
 
@@ -315,17 +318,20 @@ def test_runs_that_are_recorded_one_at_a_time_take_longer(evidence):
     assert "one-at-a-time" not in said(shows(evidence, wall=5e-6, in_graph=6e-6, device=8.9e-6)), "a contradiction"
 
 
-def test_crossing_the_inline_limit(evidence):
-    above = replace(shows(evidence, [21e-6] * 3, wall=90e-6), inline_flops=1000.0)
+def test_crossing_the_inline_limit(evidence, monkeypatch):
+    above = but(shows(evidence, [21e-6] * 3, wall=90e-6), inline_flops=1000.0)
 
     assert said(above)["inline-limit"] == (
         "XLA:CPU runs this program in its thread pool: it has 1.00 kFLOP. Below 1000 FLOP, it runs on the calling "
         "thread, and a call costs less."
     )
-    assert "inline-limit" not in said(replace(above, is_dispatch_async=False))
-    assert "inline-limit" not in said(replace(above, inline_flops=999.0))
-    assert "inline-limit" not in said(replace(above, platform="gpu"))
-    assert "inline-limit" not in said(replace(above, samples=(samples("wall", 5e-3),)))
+    assert "inline-limit" not in said(but(above, inline_flops=999.0))
+    assert "inline-limit" not in said(but(above, samples=(samples("wall", 5e-3),)))
+    with monkeypatch.context() as on_a_gpu:
+        on_a_gpu.setattr(jax, "default_backend", lambda: "gpu")
+        assert "inline-limit" not in said(above)
+    monkeypatch.setattr("benchax.measuring.remarks.jax_config", lambda _: {"jax_cpu_enable_async_dispatch": False})
+    assert "inline-limit" not in said(above)
 
 
 def row(floor_s, remarks, *readings):
@@ -369,14 +375,17 @@ def test_remarks_of_several_processes_have_the_numbers_of_the_row():
 @pytest.mark.parametrize(
     ("output", "temp", "what"), [(32 * MIB, 0, "outputs of 32.0 MiB"), (4, 64 * MIB, "temporaries of 64.0 MiB")]
 )
-def test_big_arrays_page_fault_on_cpu(evidence, output, temp, what):
-    big = replace(evidence, output_bytes=output, memory=Memory(temp_bytes=temp))
+def test_big_arrays_page_fault_on_cpu(evidence, output, temp, what, monkeypatch):
+    big = but(evidence, output_bytes=output, memory=Memory(temp_bytes=temp))
 
     assert said(big)["page-faults"].startswith(what)
     assert ("donating" in said(big)["page-faults"]) is what.startswith("outputs")
-    assert "page-faults" not in said(replace(big, has_glibc=False))
-    assert "page-faults" not in said(replace(big, platform="gpu"))
-    assert "page-faults" not in said(replace(evidence, output_bytes=31 * MIB))
+    assert "page-faults" not in said(but(evidence, output_bytes=31 * MIB))
+    with monkeypatch.context() as on_a_gpu:
+        on_a_gpu.setattr(jax, "default_backend", lambda: "gpu")
+        assert "page-faults" not in said(big)
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", ""))
+    assert "page-faults" not in said(big)
 
 
 def test_donation_that_was_not_used(bench):
@@ -404,23 +413,23 @@ def test_loop_bodies_that_are_counted_once(bench):
     ],
 )
 def test_a_busy_machine(evidence, noise, text):
-    assert text in said(replace(evidence, noise=noise))["busy"]
+    assert text in said(but(evidence, noise=noise))["busy"]
 
 
 def test_what_is_not_known_of_the_machine_is_no_remark(evidence):
-    assert "busy" not in said(replace(evidence, noise=Noise()))
+    assert "busy" not in said(but(evidence, noise=Noise()))
 
 
 def test_a_coarse_clock(evidence):
-    coarse = replace(evidence, samples=(samples("wall", 300e-6, resolution_s=16e-6),))
+    coarse = but(evidence, samples=(samples("wall", 300e-6, resolution_s=16e-6),))
 
     assert said(coarse)["coarse-clock"] == "the clock steps by 16.0 µs, more than 1 % of a sample of wall (300 µs)"
 
 
 def test_errors_come_first(evidence):
-    both = replace(evidence, compiles_while_timed=2, inline_flops=5e3, samples=(samples("wall", 30e-6),))
+    both = but(evidence, compiles=2, inline_flops=5e3, samples=(samples("wall", 30e-6),))
 
-    assert [r.severity for r in remarks(both)] == ["error", "info"]
+    assert [r.severity for r in remarks(*both)] == ["error", "info"]
 
 
 def between(timer, low_s, high_s, **fields):
@@ -437,7 +446,7 @@ def between(timer, low_s, high_s, **fields):
     ],
 )
 def test_timers_of_the_same_work_whose_intervals_do_not_meet(evidence, one, other, text):
-    found = said(replace(evidence, samples=(between(*one), between(*other))))
+    found = said(but(evidence, samples=(between(*one), between(*other))))
 
     assert found["timers-apart"].startswith(f"{text} for the same work")
 
@@ -445,21 +454,131 @@ def test_timers_of_the_same_work_whose_intervals_do_not_meet(evidence, one, othe
 def test_timers_whose_intervals_meet_are_not_apart(evidence):
     wide = (between("in_graph", 58e-6, 80e-6), between("loop", 79e-6, 81e-6), between("device", 58e-6, 81e-6))
 
-    assert "timers-apart" not in said(replace(evidence, samples=wide))
+    assert "timers-apart" not in said(but(evidence, samples=wide))
 
 
 def test_calls_of_two_lengths_are_told_from_their_mean(evidence):
-    uneven = replace(
+    uneven = but(
         evidence, samples=(samples("wall", 30e-6),), inline_flops=1e4, warmup=Warmup(9, True, 0, 2e-5, least_s=14e-6)
     )
 
     assert said(uneven)["uneven-calls"].startswith("The shortest call took 14.0 µs, wall (30.0 µs) is a mean of calls")
-    assert "uneven-calls" not in said(replace(uneven, warmup=Warmup(9, True, 0, 2e-5, least_s=25e-6)))
-    assert "uneven-calls" not in said(replace(uneven, inline_flops=10.0))
+    assert "uneven-calls" not in said(but(uneven, warmup=Warmup(9, True, 0, 2e-5, least_s=25e-6)))
+    assert "uneven-calls" not in said(but(uneven, inline_flops=10.0))
 
 
 def test_a_median_without_an_interval_is_remarked(evidence):
-    few = replace(evidence, samples=(Samples("wall", 1, (30e-6,) * 5),))
+    few = but(evidence, samples=(Samples("wall", 1, (30e-6,) * 5),))
 
     assert said(few)["no-interval"].startswith("The median of wall has no interval")
-    assert "no-interval" not in said(replace(few, samples=(samples("wall", 30e-6),)))
+    assert "no-interval" not in said(but(few, samples=(samples("wall", 30e-6),)))
+
+
+# ---- folded -----------------------------------------------------------------------------------------------------
+#
+# The remark `folded` over many functions: of none that does its work, and of each that does not.
+
+X = jnp.asarray(np.random.default_rng(0).random((64, 64)), jnp.float32)
+V = jnp.asarray(np.random.default_rng(1).random(4096), jnp.float32)
+IMAGE, KERNEL = X[None, None], X[:3, :3][None, None]
+DEFINITE = X @ X.T + jnp.eye(64)
+TABLE = np.asarray(X)
+
+DONE = {
+    "cumsum": (jnp.cumsum, V),
+    "cumprod": (jnp.cumprod, V),
+    "cummax": (lax.cummax, V),
+    "cummin": (lax.cummin, V),
+    "cumlogsumexp": (lax.cumlogsumexp, V),
+    "cumsum of rows": (lambda x: jnp.cumsum(x, 1), X),
+    "unique": (lambda x: jnp.unique(x, size=100), V),
+    "sort": (jnp.sort, V),
+    "argsort": (jnp.argsort, V),
+    "median": (jnp.median, V),
+    "quantile": (lambda x: jnp.quantile(x, 0.3), V),
+    "top_k": (lambda x: lax.top_k(x, 5), V),
+    "searchsorted": (lambda x: jnp.searchsorted(x, x[:100]), V),
+    "histogram": (lambda x: jnp.histogram(x)[0], V),
+    "fft": (jnp.fft.fft, V),
+    "rfft": (jnp.fft.rfft, V),
+    "irfft": (jnp.fft.irfft, V),
+    "fft2": (jnp.fft.fft2, X),
+    "cholesky": (jnp.linalg.cholesky, DEFINITE),
+    "qr": (jnp.linalg.qr, X),
+    "svd": (jnp.linalg.svd, X),
+    "eigh": (jnp.linalg.eigh, DEFINITE),
+    "inv": (jnp.linalg.inv, DEFINITE),
+    "solve": (lambda a: jnp.linalg.solve(a, a), DEFINITE),
+    "det": (jnp.linalg.det, X),
+    "matmul": (lambda a: a @ a, X),
+    "einsum": (lambda a: jnp.einsum("ij,kj->ik", a, a), X),
+    "conv": (lambda x: lax.conv(x, KERNEL, (1, 1), "SAME"), IMAGE),
+    "convolve": (lambda x: jnp.convolve(x, x[:32]), V),
+    "max pool": (lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (8, 8), (1, 1), "SAME"), X),
+    "average pool": (lambda x: lax.reduce_window(x, 0.0, lax.add, (4, 4), (4, 4), "VALID"), X),
+    "scan": (lambda x: lax.scan(lambda c, r: (c + r, c.sum()), x[0], x)[1], X),
+    "associative scan": (lambda x: lax.associative_scan(jnp.add, x), V),
+    "softmax": (jax.nn.softmax, X),
+    "gelu": (jax.nn.gelu, X),
+    "logsumexp": (jax.nn.logsumexp, X),
+    "tanh": (jnp.tanh, X),
+    "layer norm": (lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-6), X),
+    "gradient": (jax.grad(lambda x: jnp.tanh(x @ x).sum()), X),
+    "gather": (lambda x: x[jnp.arange(0, 4096, 7)], V),
+    "scatter": (lambda x: x.at[jnp.arange(100)].add(1.0), V),
+    "one hot": (lambda x: jax.nn.one_hot((x * 9).astype(int), 10), V),
+    "random": (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), V),
+    "where": (lambda x: jnp.where(x > 0.5, x, 0), V),
+    "diff": (jnp.diff, V),
+    "interp": (lambda x: jnp.interp(x, jnp.linspace(0, 1, 50), jnp.linspace(0, 1, 50) ** 2), V),
+    "polyval": (lambda x: jnp.polyval(jnp.arange(5.0), x), V),
+    "tril": (jnp.tril, X),
+    "integers": (lambda x: (x * 99).astype(int) % 7, V),
+    "bincount": (lambda x: jnp.bincount((x * 9).astype(int), length=10), V),
+    "roll": (lambda x: jnp.roll(x, 3) * 2, V),
+    "segment sum": (lambda x: jax.ops.segment_sum(x, (x * 9).astype(int), 10), V),
+    "mean": (jnp.mean, X),
+    "var": (jnp.var, X),
+}
+NOT_DONE = {
+    "constants multiplied": lambda x: x[0, 0] + (jnp.asarray(TABLE) @ jnp.asarray(TABLE)).sum(),
+    "sine of constants": lambda x: x[0, 0] + jnp.sin(jnp.tanh(TABLE) * 2 + 1).sum(),
+    "results not used": lambda x: jnp.where(jnp.arange(64) < 0, x @ x, x),
+    "one element of a product": lambda x: (jnp.asarray(TABLE) @ jnp.asarray(TABLE))[0, 0] * x[0, 0],
+    "constants sorted": lambda x: x[:2, :2] + jnp.sort(jnp.asarray(TABLE))[:2, :2],
+    "constants summed up": lambda x: x[0, 0] + jnp.cumsum(TABLE.ravel())[-1],
+    "inputs ignored": lambda x: jnp.asarray(TABLE) @ jnp.asarray(TABLE),
+}
+
+
+def evidence_of(function, *args):
+    prepared = prepare(make_case(jax.jit(function), args))
+    return Record(quiet, cost=cost(prepared.built.compiled, prepared.hlo)), prepared, prepared.subject, True
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_a_function_that_does_its_work_is_not_called_folded(name: str, monkeypatch: pytest.MonkeyPatch):
+    evidence = evidence_of(*DONE[name])
+
+    assert folded(*evidence) is None
+    # Nor by our own count alone, whatever XLA's says.
+    monkeypatch.setattr("benchax.measuring.remarks.lowered_flops", lambda lowered: 1e15)
+    assert folded(*evidence) is None
+
+
+@pytest.mark.parametrize("name", NOT_DONE)
+def test_work_that_is_left_out_is_said(name: str):
+    remark = folded(*evidence_of(NOT_DONE[name], X))
+
+    assert remark is not None
+    assert "written" in remark.message or "does not depend on its inputs" in remark.message
+
+
+def test_what_was_written_and_what_is_left_are_counted_alike():
+    remark = folded(*evidence_of(NOT_DONE["results not used"], X))
+
+    assert remark is not None
+    assert remark.message == (
+        "of 528 kFLOP written, 0 FLOP are left in the compiled program: the rest was computed when it was compiled, "
+        "or its results are not used"
+    )

@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchax.measuring.jaxprs import trace_call
-from benchax.measuring.rounding_noise import Rounding
-from benchax.measuring.rounding_verdicts import RoundingSpread, _factor, _independent, judge
-from benchax.measuring.verification import evaluate_wide
+from benchax.measuring.jaxprs import Rounding, trace_call
+from benchax.measuring.verification import RoundingSpread, _factor, _independent, evaluate_wide, judge
 from benchax.numerics import compare_leaves
 
 BF16 = jnp.bfloat16

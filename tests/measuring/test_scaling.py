@@ -18,7 +18,7 @@ from benchax.measuring import scaling
 from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
 from benchax.model import CaseId
 from benchax.reporting import terminal
-from benchax.reporting.scaling import document
+from benchax.reporting.experiment import document_of_scaling as document
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 
 
@@ -26,7 +26,7 @@ def running(devices: int, seconds: float, work: float = 1.0) -> Any:
     """A count whose samples lie within a thousandth of `seconds`, in three blocks."""
     blocks = [[seconds * (1 + 1e-3 * math.sin(7 * i + devices + b)) for i in range(12)] for b in range(3)]
     unused: Any = None
-    return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, unused, 1, blocks)
+    return scaling._Running(ScalingPoint(devices, ""), work, unused, unused, 1, blocks)
 
 
 def test_half_the_time_on_twice_the_devices_is_all_that_they_could_give() -> None:

@@ -136,13 +136,13 @@ def test_the_stored_program_of_a_model_runs_on_the_inputs_of_the_function(
     prepared = prepare(case)
     program = exported(prepared.subject_of(prepared.trace())).content
 
-    document, _ = take_blocks(
+    document = take_blocks(
         PairedRequest((Side("stored", program=program), Side("now", case)), blocks=1), lambda stage, **facts: None
     )
 
-    assert document["failure"] is None
-    assert document["not_exported"] == [None, None]
-    assert document["sides"][1]["agreement"]["agrees"]
+    assert document.failure is None
+    assert document.not_exported == [None, None]
+    assert document.sides[1].agreement.agrees
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ import pytest
 from benchax.case import make_case
 from benchax.compiled_grids.compiled_functions import trace
 from benchax.measuring.paired import take_blocks
+from benchax.measuring.program import refuse_function
 from benchax.measuring.sides import PairedRequest, Side
-from benchax.measuring.unrun import refuse_function
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
 
@@ -98,10 +98,11 @@ def test_a_decorator_that_runs_the_coroutine_is_a_plain_function() -> None:
 def test_a_side_of_a_comparison_is_refused_by_name() -> None:
     sides = (Side("plain", make_case(jnp.sin, ("f32[8]",))), Side("lazy", make_case(steps, ("f32[8]",))))
 
-    document, samples = take_blocks(PairedRequest(sides), lambda stage, **facts: None)
+    document = take_blocks(PairedRequest(sides), lambda stage, **facts: None)
 
-    assert samples == []
-    assert (document["side"], document["failure"]["advice"].endswith("lambda x: list(steps(x))")) == (1, True)
+    assert document.wall_ns is None
+    assert document.failure is not None
+    assert (document.failed_side, document.failure.advice.endswith("lambda x: list(steps(x))")) == (1, True)
 
 
 def test_a_function_of_a_compiled_grid_is_refused() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from benchax.checkouts.boot import Selection
 from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
-from benchax.paired_runs.bisect import NEIGHBOURS, bisect
-from benchax.paired_runs.judges import list_commits, make_commit_judge, verdict_of
+from benchax.paired_runs.bisect import NEIGHBOURS, bisect, list_commits, make_commit_judge, verdict_of
 from benchax.stats.verdicts import Verdict
 
 pytestmark = pytest.mark.usefixtures("kept_pools")

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -18,10 +18,11 @@ import pytest
 import benchax
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import UsageError
+from benchax.measuring.paired import PairedAnswer, SideFacts
 from benchax.model import CaseId, Comparison, Numerics, Version
 from benchax.options import resolve
 from benchax.paired_runs.compare import _rank
-from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
+from benchax.paired_runs.paired_run import Group, PairedRun, PairedSamples
 from benchax.progress import ProgressEvent
 
 pytestmark = pytest.mark.usefixtures("kept_pools")
@@ -278,13 +279,12 @@ def taken_of(us: dict[str, float], wrong: str = "") -> PairedSamples:
     """Two processes, in which each function took so many microseconds, and noise of 1 %."""
     dice = np.random.default_rng(0)
     labels = list(us)
-    agreements = {
-        label: asdict(Numerics("baseline", label != wrong, why="too short" * (label == wrong))) for label in us
-    }
-    facts = [{"sha256": None, "builds": [{"trace": 0.1}], "agreement": agreements[label]} for label in labels]
+    agreements = [Numerics("baseline", label != wrong, why="too short" * (label == wrong)) for label in us]
+    facts = [SideFacts(builds=[{"trace": 0.1}], agreement=agreement) for agreement in agreements]
     ns = np.array(list(us.values())) * 1e3 * np.exp(0.01 * dice.standard_normal((2, 3, 25, len(us))))
-    answers = [Answer(process, 1, ns[process].astype(np.int64), facts) for process in range(2)]
-    return PairedSamples(PairedRun(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), answers=answers)
+    answers = [PairedAnswer(facts, 1, each.astype(np.int64)) for each in ns]
+    groups = [Group(process, range(len(us)), answer) for process, answer in enumerate(answers)]
+    return PairedSamples(PairedRun(CaseId("f"), (), tuple(map(Version, labels)), resolve({})), groups=groups)
 
 
 def places(taken: PairedSamples, second: PairedSamples | None = None, **unconfirmed: bool) -> dict[str, int]:

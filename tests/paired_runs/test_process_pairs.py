@@ -17,7 +17,8 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
-from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, Pairs
+from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, run_pairs
+from benchax.progress import ProgressEvent
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 
@@ -101,19 +102,25 @@ def earlier() -> None:
     EARLIER.update(psutil.Process().children(recursive=True))
 
 
+EVENTS: list[ProgressEvent] = []
+
+
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pairs")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> list[Comparison]:
     """Two pairs of processes for all the cases above, and two more for what changed."""
-    folder = tmp_path_factory.mktemp("pairs")
     (folder / "bench_cases.py").write_text(CASES)
-    taken = Pairs(sides(folder, old=BASELINE, new=CANDIDATE), Selection(("bench_cases.py",)), TWO_PAIRS, TWO_PAIRS)
-    taken.run()
-    return taken
+    launches = sides(folder, old=BASELINE, new=CANDIDATE)
+    return run_pairs(launches, Selection(("bench_cases.py",)), TWO_PAIRS, TWO_PAIRS, EVENTS.append)
 
 
 @pytest.fixture
-def judged(pairs: Pairs) -> Callable[[str], dict[str, Comparison]]:
-    return lambda name: {c.metric: c for c in pairs.comparisons() if c.case.name == name}
+def judged(pairs: list[Comparison]) -> Callable[[str], dict[str, Comparison]]:
+    return lambda name: {c.metric: c for c in pairs if c.case.name == name}
 
 
 def test_python_code_that_makes_more_work_is_slower(judged) -> None:
@@ -143,8 +150,9 @@ def test_a_result_says_of_what_inputs_it_speaks(judged) -> None:
     assert (judged("depends")["run"].signature, judged("differs")["run"].signature) == ("f32[1000]", "f32[8]")
 
 
-def test_the_two_of_a_pair_share_one_core(pairs: Pairs) -> None:
-    lines = (pairs.sides[0].folder / "cores").read_text().splitlines()
+@pytest.mark.usefixtures("pairs")
+def test_the_two_of_a_pair_share_one_core(folder: Path) -> None:
+    lines = (folder / "cores").read_text().splitlines()
 
     # Of each pair and of each that took its place after a crash.
     cores = [line.split(maxsplit=1)[1] for line in lines]
@@ -177,8 +185,9 @@ def test_a_case_that_fails_on_one_side_says_so_and_the_others_go_on(judged, case
     assert judged("differs")["run"].pairs > 0
 
 
-def test_no_process_is_left(pairs: Pairs) -> None:
-    assert pairs.count == 4
+@pytest.mark.usefixtures("pairs")
+def test_no_process_is_left() -> None:
+    assert len({event.item.partition(":")[0] for event in EVENTS if event.item.startswith("process ")}) == 4
     assert children() == set()
 
 
@@ -186,31 +195,27 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
     (tmp_path / "bench_one.py").write_text(
         "import work, benchax\n@benchax.benchmark(args=('f32[8]',))\ndef f(x): return x\n"
     )
-    taken = Pairs(sides(tmp_path, old="", new="raise ImportError('too new')"), Selection(("bench_one.py",)), TWO_PAIRS)
+    launches = sides(tmp_path, old="", new="raise ImportError('too new')")
 
-    taken.run()
+    (found,) = run_pairs(launches, Selection(("bench_one.py",)), TWO_PAIRS, TWO_PAIRS)
 
-    (found,) = taken.comparisons()
     assert found.failure is not None
     assert found.failure.stage == "import of new"
     assert "too new" in found.failure.message
 
 
 def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
-    taken = Pairs(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)), TWO_PAIRS)
-
     with pytest.raises(UsageError, match="no benchmarks in"):
-        taken.run()
+        run_pairs(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)), TWO_PAIRS, TWO_PAIRS)
     assert children() == set()
 
 
 def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
     """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
     effort = Effort((8,), max_time_s=0.001, alpha=0.01)
-    taken = Pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort)
 
-    taken.run()
-    found = [c for c in taken.comparisons() if c.metric == "run"]
+    every = run_pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort, effort)
+    found = [c for c in every if c.metric == "run"]
 
     assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
     assert "1 pair of processes, and 8 are the least" in found[0].why

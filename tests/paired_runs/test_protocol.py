@@ -15,7 +15,7 @@ from benchax.comparing.error_rates import Trial
 from benchax.machine.planted import KERNELS, Kernel
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
-from benchax.paired_runs import protocol
+from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.session import Effort
 from benchax.progress import Listener
@@ -44,7 +44,7 @@ class Judge:
 
 
 def last(judge: Judge, max_time_s: float) -> Sequence[Trial]:
-    return list(protocol.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
+    return list(session.measure_rounds(max_time_s, judge=judge, clock=judge.clock))[-1].trials
 
 
 def test_a_round_has_two_unchanged_copies_and_two_slower_ones() -> None:
@@ -73,7 +73,7 @@ def test_a_round_is_begun_only_if_it_can_end_in_time_but_one_is_always_made(max_
 def test_each_round_tells_all_that_is_known_by_then() -> None:
     judge = Judge()
 
-    found = list(islice(protocol.measure_rounds(1000.0, judge=judge, clock=judge.clock), 3))
+    found = list(islice(session.measure_rounds(1000.0, judge=judge, clock=judge.clock), 3))
 
     assert [(len(f.trials), f.elapsed_s) for f in found] == [(4, 10.0), (8, 20.0), (12, 30.0)]
     assert found[0].per_verdict_s == 2.5
@@ -106,7 +106,7 @@ def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
     turns: list[int] = []
     counted = replace(kernel, make=lambda n: turns.append(n) or kernel.make(n))
 
-    for share in protocol.PLANTED:
+    for share in session.PLANTED:
         counted.slower(share)
 
     assert turns == [kernel.turns, kernel.turns, kernel.turns * 21 // 20, kernel.turns * 11 // 10]
@@ -117,7 +117,7 @@ def test_a_plant_is_exactly_so_many_turns_more(kernel: Kernel) -> None:
 def test_every_turn_is_computed(kernel: Kernel) -> None:
     """The compiler has not removed the loop: fewer turns give another result, which is finite."""
     judge = Judge()
-    next(protocol.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
+    next(session.measure_rounds(1.0, kernels=[kernel], judge=judge, clock=judge.clock))
     case = judge.paired_runs[0].sides[0].case
     assert case is not None
     args = make_inputs(case, 0).args
@@ -132,9 +132,9 @@ def test_every_turn_is_computed(kernel: Kernel) -> None:
 @pytest.mark.serial
 def test_a_real_round_judges_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
     """In real processes, with so much planted that no machine can miss it."""
-    monkeypatch.setattr(protocol, "PLANTED", (0.0, 3.0))
+    monkeypatch.setattr(session, "PLANTED", (0.0, 3.0))
 
-    (found,) = protocol.measure_rounds(0.001, kernels=KERNELS[:1])
+    (found,) = session.measure_rounds(0.001, kernels=KERNELS[:1])
 
     unchanged, slower = found.tallies()
     assert (unchanged.judged, unchanged.failed, slower.failed) == (1, 0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchax.model import Noise
-from benchax.paired_runs.remarks import doubts
+from benchax.paired_runs.paired_run import doubts
 
 
 def test_each_version_that_compiled_while_it_was_timed_is_named() -> None:

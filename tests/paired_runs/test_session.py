@@ -13,6 +13,7 @@ import pytest
 from benchax.comparing import sequential
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture
+from benchax.measuring.paired import PairedAnswer, SideFacts
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import CaseId, Failure, Version
 from benchax.options import DEFAULTS
@@ -21,13 +22,9 @@ from benchax.paired_runs.paired_run import PairedRun
 from benchax.progress import ProgressEvent
 from benchax.workers.pool import Pool
 
-Answer = tuple[dict[str, Any], tuple[np.ndarray, ...]] | Failure
+Answer = PairedAnswer | Failure
 Times = Callable[[int, np.random.Generator], float]
 """(number of the process, dice) -> how many times as long the candidate takes there, in one pair."""
-
-
-ANSWERED = {"not_exported": [None], "environment": {}, "signature": "f32[8]", "noise": {}, "failure": None}
-SAME = ANSWERED | {"iterations": 0, "is_same_program": True}
 
 
 class Workers:
@@ -59,15 +56,14 @@ class Workers:
 
     def answer(self, times: Times, request: PairedRequest) -> Any:
         if request.skips_equal and request.sides[-1].label.startswith("one program"):
-            return SAME | {"sides": [{"sha256": "f", "builds": []}] * 2}, (np.zeros((0, 0, 2), np.int64),)
+            return PairedAnswer([SideFacts(True, "f")] * 2, signature="f32[8]", is_same_program=True)
         ns = np.full((request.blocks, 25, 2), 100_000, np.int64)
         for b in range(request.blocks):
             for r in range(25):
                 ns[b, r, 1] = 100_000 * times(self.processes, self.dice)
-        side = {"is_program": True, "sha256": None, "builds": [{"compile": 0.1}] * request.blocks}
-        sides = [side, side] if self.alone_s is None else [side | {"alone_s": s} for s in self.alone_s]
-        document = ANSWERED | {"iterations": 10, "sides": sides}
-        return document, (ns,)
+        builds = [{"compile": 0.1}] * request.blocks
+        sides = [SideFacts(True, builds=builds, alone_s=alone_s) for alone_s in self.alone_s or (None, None)]
+        return PairedAnswer(sides, 10, ns, signature="f32[8]")
 
 
 def steady(factor: float, scatter: float = 0.02) -> Times:
@@ -315,7 +311,7 @@ def test_cases_come_in_random_order() -> None:
             "timeout in build of stuck",
         ),
         (
-            ({"failure": vars(Failure("error", "build", "ValueError: no")), "side": 1}, ()),
+            PairedAnswer(failure=Failure("error", "build", "ValueError: no"), failed_side=1),
             "error in build: ValueError: no",
         ),
     ],
@@ -334,8 +330,8 @@ def test_a_side_that_cannot_run_is_a_comparison_with_its_reason(ended: Answer, w
 
 
 def test_who_failed_once_does_not_run_again_to_confirm_the_change_of_another() -> None:
-    failure = {"failure": vars(Failure("timeout", "compile", "too long")), "side": 2}
-    workers = Workers({"slow": steady(1.1)}, {"broken": (failure, ())})
+    failed = PairedAnswer(failure=Failure("timeout", "compile", "too long"), failed_side=2)
+    workers = Workers({"slow": steady(1.1)}, {"broken": failed})
     two = paired_run("slow")
     three = replace(two, sides=(*two.sides, Side("broken", program=b"")), versions=(*two.versions, Version("broken")))
 
@@ -379,11 +375,10 @@ def test_a_longer_compilation_has_a_name_only_where_it_was_asked_for() -> None:
 
     class Compiling(Workers):
         def answer(self, times: Times, request: PairedRequest) -> Any:
-            document, arrays = super().answer(times, request)
-            for side, seconds in zip((0, 1), (0.1, 0.2), strict=True):
-                builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in range(3)]
-                document["sides"][side] = document["sides"][side] | {"builds": builds}
-            return document, arrays
+            answer = super().answer(times, request)
+            for side, seconds in zip(answer.sides, (0.1, 0.2), strict=True):
+                side.builds = [{"compile": seconds * float(np.exp(0.01 * self.dice.standard_normal()))} for _ in "abc"]
+            return answer
 
     def verdict(effort: Effort) -> tuple[str, bool | None]:
         workers = Compiling({"equal": steady(1.0)})

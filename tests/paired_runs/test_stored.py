@@ -18,7 +18,7 @@ from benchax.measuring.paired import take_blocks
 from benchax.measuring.sides import PairedRequest
 from benchax.model import Absent, CaseId, Environment, Failure, Measurement
 from benchax.paired_runs.paired_run import PairedRun
-from benchax.paired_runs.stored import pair_with_cases, pair_with_rows
+from benchax.paired_runs.versions import pair_with_cases, pair_with_rows
 from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
@@ -46,9 +46,8 @@ def kept(store: DatabaseStore, *cases: Case, change: Callable[[Measurement], Mea
     return by_case(store.query())
 
 
-def blocks_of(paired_run: PairedRun) -> dict[str, Any]:
-    document, _ = take_blocks(PairedRequest(paired_run.sides, blocks=1), lambda stage, **facts: None)
-    return document
+def blocks_of(paired_run: PairedRun) -> Any:
+    return take_blocks(PairedRequest(paired_run.sides, blocks=1), lambda stage, **facts: None)
 
 
 # ---- a stored row beside a function -----------------------------------------------------------------------------
@@ -74,8 +73,8 @@ def test_what_they_make_can_be_run_and_outputs_that_differ_are_seen(store: Datab
     found = pair_with_cases(store, "v1", rows, [case("f"), case("g", jnp.cos)], here)
     documents = [blocks_of(paired_run) for paired_run in found.paired_runs]
 
-    assert [document["failure"] for document in documents] == [None, None]
-    assert [document["sides"][1]["agreement"]["agrees"] for document in documents] == [True, False]
+    assert [document.failure for document in documents] == [None, None]
+    assert [document.sides[1].agreement.agrees for document in documents] == [True, False]
 
 
 def test_cases_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:
@@ -172,7 +171,7 @@ def test_two_stored_programs_run_on_random_data(store: DatabaseStore, here: Envi
     assert [v.label for v in paired_run.versions] == ["v1", "v2"]
     assert paired_run.options == STORED
     assert [r.code for r in paired_run.remarks] == ["random-data"]
-    assert blocks_of(paired_run)["signature"] == "f32[16]"
+    assert blocks_of(paired_run).signature == "f32[16]"
 
 
 def test_rows_of_one_side_only_are_listed(store: DatabaseStore, here: Environment) -> None:

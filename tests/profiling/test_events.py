@@ -1,3 +1,5 @@
+"""Traces are read as they were written, or refused; and the arithmetic on their columns."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -8,8 +10,9 @@ from xspace_by_hand import Event, block, number, op, plane, space, varint
 
 from benchax import protobuf as wire
 from benchax.errors import FormatError
-from benchax.profiling import events
+from benchax.profiling import events, spans
 from benchax.profiling.events import read
+from benchax.profiling.spans import group_rows, number_rows
 
 ONE = space(plane("/host:CPU", {"pool": [op("dot.1", 10, 5), op("sin.2", 20, 7, run_id=-3), Event("other", 30, 1)]}))
 
@@ -149,3 +152,25 @@ def test_a_number_is_read_as_it_was_written(value: int) -> None:
     written = varint(value)
 
     assert wire.varint(written, 0, len(written)) == (value % 2**64, len(written))
+
+
+# ---- groups of rows: rows of equal values have one number ----------------------------------------------------------
+
+ROWS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([-(2**62), -1, 0, 7, 2**62]), st.integers(0, 2)))
+
+
+@given(ROWS)
+def test_groups_are_those_of_numpy_in_its_order(rows: list[tuple[int, int, int]]) -> None:
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+
+    first, group = group_rows(*columns.T)
+
+    _, expected_first, expected = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    assert first.tolist() == expected_first.tolist()
+    assert group.tolist() == expected.reshape(-1).tolist()
+
+
+def test_a_few_values_are_counted_and_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans.np, "unique", None)
+
+    assert number_rows(np.array([5, 3, 5]), np.array([-1, -1, 0])).tolist() == [1, 0, 2]

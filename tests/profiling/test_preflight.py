@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,9 +11,9 @@ import pytest
 
 from benchax.errors import UsageError
 from benchax.profiling import preflight
-from benchax.profiling.preflight import Here, about, about_folder, kernels_apart
+from benchax.profiling.preflight import about_folder, about_nvidia, about_profilers, kernels_apart
 
-GPU = Here("gpu", "cuda 12090", xla_flags=preflight.NO_COMMAND_BUFFERS)
+APART_FLAGS = preflight.NO_COMMAND_BUFFERS
 APART = ("no-command-buffers", "info")
 ADMIN_ONLY = "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n"
 
@@ -44,28 +44,38 @@ def test_nsight_around_us_takes_the_kernels_on_a_gpu_only() -> None:
     nsys = preflight.running({"NSYS_PROFILING_SESSION_ID": "7"})
 
     assert nsys == "Nsight Systems"
-    assert codes(about(replace(GPU, running=nsys))) == [("profiler-running", "error"), APART]
-    assert about(Here("cpu", running=nsys)) == []
+    assert codes(about_profilers(nsys, "gpu")) == [("profiler-running", "error")]
+    assert about_profilers(nsys, "cpu") == []
 
 
 def test_kernels_that_only_root_may_see_are_an_error_with_the_way_out() -> None:
-    remark, _ = about(replace(GPU, nvidia_params=ADMIN_ONLY))
+    remark, _ = about_nvidia(ADMIN_ONLY, APART_FLAGS, may_administrate=False)
 
     assert (remark.code, remark.severity) == ("no-gpu-permission", "error")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in remark.message
-    assert codes(about(replace(GPU, nvidia_params=ADMIN_ONLY, may_administrate=True))) == [APART]
-    assert codes(about(replace(GPU, nvidia_params=ADMIN_ONLY.replace(": 1", ": 0")))) == [APART]
+    assert codes(about_nvidia(ADMIN_ONLY, APART_FLAGS, may_administrate=True)) == [APART]
+    assert codes(about_nvidia(ADMIN_ONLY.replace(": 1", ": 0"), APART_FLAGS, may_administrate=False)) == [APART]
 
 
 def test_command_buffers_are_a_warning_with_the_flag_that_turns_them_off() -> None:
-    (remark,) = about(replace(GPU, xla_flags="--xla_dump_to=/tmp/d"))
+    (remark,) = about_nvidia("", "--xla_dump_to=/tmp/d", may_administrate=False)
 
     assert (remark.code, remark.severity) == ("command-buffers", "warning")
     assert "XLA_FLAGS='--xla_gpu_enable_command_buffer='" in remark.message
-    assert codes(about(replace(GPU, xla_flags="--xla_gpu_enable_command_buffer=FUSION"))) == [
+    assert codes(about_nvidia("", "--xla_gpu_enable_command_buffer=FUSION", may_administrate=False)) == [
         ("command-buffers", "warning")
     ]
-    assert about(replace(GPU, xla_flags="", platform_version="rocm 6.3")) == []
+
+
+@pytest.mark.parametrize(("version", "expected"), [("cuda 12090", [("command-buffers", "warning")]), ("rocm 6.3", [])])
+def test_only_of_nvidia_it_is_said_what_hides_kernels(version: str, expected: Any, monkeypatch: Any) -> None:
+    device = SimpleNamespace(client=SimpleNamespace(platform_version=version))
+    monkeypatch.setattr(preflight.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(preflight.jax, "devices", lambda: [device])
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr(preflight, "NVIDIA_PARAMS", Path("no such file"))
+
+    assert codes(preflight.check()) == expected
 
 
 def test_the_kernels_of_a_function_are_recorded_one_by_one_unless_the_user_decided(monkeypatch: Any) -> None:
@@ -77,8 +87,11 @@ def test_the_kernels_of_a_function_are_recorded_one_by_one_unless_the_user_decid
     assert kernels_apart({}) == {}
 
 
-def test_an_old_jax_is_a_warning() -> None:
-    (remark,) = about(Here("cpu", has_options=False, jax_version="0.6.0"))
+def test_an_old_jax_is_a_warning(monkeypatch: Any) -> None:
+    monkeypatch.setattr(preflight.jax, "__version__", "0.6.0")
+    monkeypatch.delattr(preflight.jax.profiler, "ProfileOptions", raising=False)
+
+    (remark,) = preflight.about_options()
 
     assert (remark.code, remark.severity) == ("no-profile-options", "warning")
     assert "0.6.0" in remark.message

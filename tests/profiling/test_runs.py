@@ -1,4 +1,7 @@
-"""Device time of each run: against made traces, where every answer is known, and against real ones."""
+"""Device time of each run: against made traces, where every answer is known, and against real ones.
+
+The runs of a profile and those of the timer `device` are counted by one piece of code.
+"""
 
 from __future__ import annotations
 
@@ -7,52 +10,32 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax_versions import tells_runs
+from xspace_by_hand import Event, op, plane, space
 
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
-from benchax.profiling import events
+from benchax.profiling.events import read
 from benchax.profiling.runs import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
-from benchax.profiling.space import NUMBER, TEXT, Plane, Space, Stats, TraceLine
+from benchax.profiling.trace import profile_of
 
-Event = tuple[str, int, int, dict[str, int]]
-TEXTS = [*STATS, "an operation"]
-
-
-def line(*made: Event, name: str = "a thread") -> TraceLine:
-    """A line of events (name, start, duration, stats); `hlo_op` is a text, whichever number is given."""
-    names = list(dict.fromkeys(event[0] for event in made))
-    stats = [(i, TEXTS.index(key), key, value) for i, event in enumerate(made) for key, value in event[3].items()]
-    return TraceLine(
-        name,
-        dict(enumerate(names)),
-        np.array([names.index(event[0]) for event in made]),
-        np.array([event[1] for event in made]),
-        np.array([event[2] for event in made]),
-        Stats(
-            np.array([s[0] for s in stats], np.int32),
-            np.array([s[1] for s in stats], np.int32),
-            np.array([TEXT if s[2] == "hlo_op" else NUMBER for s in stats], np.uint8),
-            np.array([len(TEXTS) - 1 if s[2] == "hlo_op" else s[3] for s in stats], np.int64),
-        ),
-        {},
-        TEXTS,
-    )
+US = 10**6
+"""Picoseconds."""
 
 
-def space(*lines: TraceLine, plane: str = "/host:CPU") -> Space:
-    return Space((Plane(plane, lines, {}, {}, {}, {}, {}),), (), (), (), TEXTS)
+def runs_of(*lines: list[Event]) -> list[ProgramRun]:
+    trace = space(plane("/host:CPU", {f"thread {i}": line for i, line in enumerate(lines)}))
+    return device_runs(read(trace, STATS))
 
 
-def op(run: int, start: int, duration: int, flow: int) -> Event:
-    return "an operation", start, duration, {"hlo_op": 0, "run_id": run, "_p": flow}
+def part(run: int, start: int, duration: int, flow: int) -> Event:
+    return op("an operation", start, duration, run_id=run, _p=flow)
 
 
 def end(flow: int, at: int) -> Event:
-    return "end: an operation", at, 1, {"_c": flow}
+    return Event("end: an operation", at, 1, {"_c": flow})
 
 
 def busy_ps(runs: list[ProgramRun]) -> list[int]:
@@ -60,65 +43,91 @@ def busy_ps(runs: list[ProgramRun]) -> list[int]:
 
 
 def test_operations_of_a_run_are_united_whatever_thread_they_ran_on() -> None:
-    one = line(op(7, 0, 100, 1), op(7, 200, 100, 2), end(1, 100), end(2, 300))
-    other = line(op(7, 50, 100, 3), end(3, 150))
+    one = [part(7, 0, 100, 1), part(7, 200, 100, 2), end(1, 100), end(2, 300)]
 
-    (run,) = device_runs(space(one, other))
+    (run,) = runs_of(one, [part(7, 50, 100, 3), end(3, 150)])
 
     assert (busy_ps([run]), run.start_ps, run.outer, run.inner) == ([250], 0, 2, 1)
 
 
 def test_the_body_of_a_loop_counts_once() -> None:
-    loop = [op(7, 0, 1000, 1), op(7, 100, 300, 2), op(7, 500, 300, 3)]
+    loop = [part(7, 0, 1000, 1), part(7, 100, 300, 2), part(7, 500, 300, 3)]
 
-    (run,) = device_runs(space(line(*loop, end(1, 1000), end(2, 400), end(3, 800))))
+    (run,) = runs_of([*loop, end(1, 1000), end(2, 400), end(3, 800)])
 
     assert (busy_ps([run]), run.outer, run.inner) == ([1000], 1, 2)
 
 
 def test_an_operation_that_was_handed_over_ends_with_its_marker() -> None:
     """Its own event ends when it has been handed over; the marker may stand on another thread."""
-    runs = device_runs(space(line(op(7, 0, 100, 1)), line(end(1, 870))))
-
-    assert busy_ps(runs) == [870]
+    assert busy_ps(runs_of([part(7, 0, 100, 1)], [end(1, 870)])) == [870]
 
 
 def test_a_run_whose_last_marker_is_missing_is_not_whole() -> None:
-    runs = device_runs(space(line(op(7, 0, 100, 1), op(8, 500, 100, 2)), line(end(1, 100))))
+    runs = runs_of([part(7, 0, 100, 1), part(8, 500, 100, 2)], [end(1, 100)])
 
     assert [run.is_whole for run in runs] == [True, False]
 
 
 def test_runs_come_in_the_order_of_their_starts() -> None:
     """Numbers of runs wrap around to negative ones."""
-    numbered = [op(2**31 - 1, 0, 1, 1), op(-(2**31), 10, 2, 2), op(-5, 20, 3, 3)]
+    numbered = [part(2**31 - 1, 0, 1, 1), part(-(2**31), 10, 2, 2), part(-5, 20, 3, 3)]
 
-    runs = device_runs(space(line(*numbered, end(1, 1), end(2, 12), end(3, 23))))
-
-    assert busy_ps(runs) == [1, 2, 3]
+    assert busy_ps(runs_of([*numbered, end(1, 1), end(2, 12), end(3, 23)])) == [1, 2, 3]
 
 
 def test_operations_without_the_number_of_their_run_are_refused() -> None:
     """As jax 0.6.2 writes them."""
-    nameless = ("an operation", 0, 100, {"hlo_op": 0, "_p": 1})
-
     with pytest.raises(NotMeasured, match="does not say which run an operation belongs to"):
-        device_runs(space(line(nameless, end(1, 100))))
+        runs_of([Event("an operation", 0, 100, {"hlo_op": "an operation", "_p": 1}), end(1, 100)])
 
 
 def test_a_trace_without_operations_has_no_runs() -> None:
-    assert device_runs(space(line(("PjitFunction(f)", 0, 100, {})))) == []
+    assert runs_of([Event("PjitFunction(f)", 0, 100)]) == []
 
 
 def test_a_tpu_tells_its_runs_itself() -> None:
-    modules = [("jit_f(123)", 0, 40, {"run_id": 1}), ("jit_f(123)", 100, 60, {"run_id": 2})]
+    modules = [Event("jit_f(123)", 0, 9 * US, {"run_id": 1}), Event("jit_f(123)", 20 * US, 8 * US, {"run_id": 2})]
+    lines = {"XLA Modules": modules, "XLA Ops": [Event("%fusion.1", US, 3 * US)]}
+    trace = space(plane("/device:TPU:0", lines))
 
-    lines = line(*modules, name="XLA Modules"), line(op(1, 0, 9, 1), name="XLA Ops")
+    timed, p = device_runs(read(trace, STATS)), profile_of(trace)
 
-    runs = device_runs(space(*lines, plane="/device:TPU:0"))
+    assert busy_ps(timed) == [9 * US, 8 * US]
+    assert all(run.is_whole for run in timed)
+    assert [(run.module, run.device, run.device_s) for run in p.runs] == [
+        ("jit_f", "tpu:0", 9e-6),
+        ("jit_f", "tpu:0", 8e-6),
+    ]
+    assert [op.name for op in p.ops] == ["%fusion.1"]
 
-    assert busy_ps(runs) == [40, 60]
-    assert all(run.is_whole for run in runs)
+
+def test_the_timer_and_the_profile_agree() -> None:
+    first = [op("while.1", 0, 2 * US, _p=5), op("dot.2", 7 * US, 4 * US, _p=6, run_id=2)]
+    second = [op("sin.3", 8 * US, US, _p=7, run_id=2), Event("end: while.1", 6 * US, 1, {"_c": 5})]
+    trace = space(plane("/host:CPU", {"a": first, "b": second}))
+
+    timed, profiled = device_runs(read(trace, STATS)), profile_of(trace).runs
+
+    assert [run.busy_s for run in timed] == [run.device_s for run in profiled] == [6e-6, 4e-6]
+    assert [run.start_ps / 1e12 for run in timed] == [run.start_s for run in profiled]
+
+
+def test_a_run_on_two_devices_is_one_run_and_two_in_the_profile() -> None:
+    trace = space(plane("/host:CPU", {"a": [op("dot.1", 0, 2 * US), op("dot.1", US, 4 * US, device_ordinal=1)]}))
+
+    timed, profiled = device_runs(read(trace, STATS)), profile_of(trace).runs
+
+    assert [run.busy_s for run in timed] == [5e-6]
+    assert [(run.device, run.device_s) for run in profiled] == [("cpu:0", 2e-6), ("cpu:1", 4e-6)]
+
+
+def test_an_operation_without_a_marker_is_not_known_to_have_ended_and_not_called_open() -> None:
+    """The timer asks for markers; a profile of a JAX that writes none is told as it is."""
+    trace = space(plane("/host:CPU", {"a": [op("dot.1", 0, 2 * US)]}))
+
+    assert [run.is_whole for run in device_runs(read(trace, STATS))] == [False]
+    assert "open-calls" not in {remark.code for remark in profile_of(trace).remarks}
 
 
 def recorded(fn: Any, *args: jax.Array, times: int = 20) -> tuple[list[ProgramRun], list[float]]:
@@ -131,7 +140,7 @@ def recorded(fn: Any, *args: jax.Array, times: int = 20) -> tuple[list[ProgramRu
             start = perf_counter_ns()
             jax.block_until_ready(fn(*args))
             calls_s.append((perf_counter_ns() - start) / 1e9)
-    return device_runs(events.read(recording.xspace, STATS)), calls_s
+    return device_runs(read(recording.xspace, STATS)), calls_s
 
 
 @pytest.mark.serial

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 import jax
@@ -19,12 +22,11 @@ import pytest
 
 from benchax.errors import NotMeasured, UsageError
 from benchax.hooks.command import EndedCommand, run
-from benchax.profiling import files, serve, wire
-from benchax.profiling.attaching import Attached, attach
-from benchax.profiling.serving import HOOK, MOST_CONNECTIONS, ProfileServer
+from benchax.profiling import files, serve
+from benchax.profiling.attaching import HOST, Ask, Attached, attach, key_file
+from benchax.profiling.serving import HOOK, ProfileServer
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
-from benchax.profiling.wire import Ask
 
 SHORT = Ask(0.05)
 
@@ -53,22 +55,11 @@ def busy(server: ProfileServer) -> Iterator[None]:
     thread.join()
 
 
-def told(server: ProfileServer, data: bytes) -> bytes:
-    """All that the server says to these bytes, until it hangs up; what it had not read may cost its answer."""
-    with socket.create_connection((wire.HOST, server.port), timeout=30) as connection:
-        connection.sendall(data)
-        answer = b""
-        with contextlib.suppress(ConnectionError):
-            while piece := connection.recv(4096):
-                answer += piece
-        return answer
-
-
-def begun(server: ProfileServer, ask: Ask) -> socket.socket:
+def begun(server: ProfileServer, ask: Ask) -> Connection:
     """A connection whose recording has begun."""
-    connection = socket.create_connection((wire.HOST, server.port), timeout=30)
-    wire.send(connection, ask)
-    assert isinstance(wire.answer(wire.line_of(connection)), wire.StartOfRecording)
+    connection = Client((HOST, server.port), authkey=key_file(server.port).read_bytes())
+    connection.send(asdict(ask))
+    assert connection.recv()["pid"] == os.getpid()
     return connection
 
 
@@ -100,7 +91,7 @@ def test_the_files_are_those_of_any_profile(server: ProfileServer, tmp_path: Pat
 
 def test_only_this_machine_is_listened_to(server: ProfileServer) -> None:
     """Every other address of ours is refused, as 127.0.0.2, which is loopback, too."""
-    assert server._socket.getsockname()[0] == "127.0.0.1"
+    assert server._listener.address[0] == "127.0.0.1"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", server.port), timeout=10)
 
@@ -109,7 +100,7 @@ def test_a_closed_server_frees_its_port_and_does_not_answer() -> None:
     server = serve()
     server.close()
 
-    with pytest.raises(UsageError, match="no program can be asked on port"):
+    with pytest.raises(UsageError, match="no program of yours can be asked on port"):
         attach(server.port, SHORT, Path("unused"))
     with serve(server.port) as again:
         assert again.port == server.port
@@ -150,72 +141,58 @@ def test_a_trace_that_the_program_begins_ends_the_recording_and_works(server: Pr
     with begun(server, Ask(60.0)) as connection:
         with jax.profiler.trace(str(tmp_path)):
             jnp.ones(3).block_until_ready()
-        ended = wire.answer(wire.line_of(connection, 60.0))
+        ended = connection.recv()
 
-    assert isinstance(ended, wire.EndOfRecording)
-    assert ended.recorded["stopped_by"] == "trace of the program's own"
+    assert ended["recorded"]["stopped_by"] == "trace of the program's own"
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
 
 
 def test_closing_ends_a_recording_and_sends_it() -> None:
     server = serve()
     with begun(server, Ask(60.0)) as connection:
-        server.close()
-        ended = wire.answer(wire.line_of(connection, 60.0))
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        ended = connection.recv()
+        connection.send("copied")
+        closing.join()
 
-    assert isinstance(ended, wire.EndOfRecording)
-    assert ended.recorded["stopped_by"] == "end"
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "expects one line of JSON"),
-        (b"\x16\x03\x01\x02\x00\n", "expects one line of JSON"),
-        (b"[" * 20_000 + b"\n", "expects one line of JSON"),
-        (b"3\n", "expects an object of JSON"),
-        (b"{}\n", "requests of version 1"),
-        (b'{"benchax": 2, "duration_s": 1}\n', "requests of version 1"),
-        (b'{"benchax": 1}\n', "a recording of None s"),
-        (b'{"benchax": 1, "duration_s": "1"}\n', "a recording of '1' s"),
-        (b'{"benchax": 1, "duration_s": true}\n', "a recording of True s"),
-        (b'{"benchax": 1, "duration_s": 61}\n', "from 0.001 to 60"),
-        (b'{"benchax": 1, "duration_s": NaN}\n', "a recording of nan s"),
-        (b'{"benchax": 1, "duration_s": 1, "memory": "yes"}\n', "memory='yes'"),
-        (b'{"benchax": 1, "duration_s": 1, "folder": "/etc"}\n', "unknown keys ['folder']"),
-    ],
-)
-def test_a_request_that_is_none_is_refused_with_the_reason(data: bytes, reason: str, server: ProfileServer) -> None:
-    said = json.loads(told(server, data))
-
-    assert reason in said["refused"]
+    assert ended["recorded"]["stopped_by"] == "end"
+    assert server.recordings == 1
 
 
-def test_garbage_and_connections_that_say_nothing_do_not_keep_others_out(server: ProfileServer, tmp_path: Path) -> None:
-    silent = [socket.create_connection((wire.HOST, server.port)) for _ in range(MOST_CONNECTIONS - 1)]
-    for data in (os.urandom(1000), b"x" * wire.LONGEST_LINE * 4, b"no end of line"):
-        with socket.create_connection((wire.HOST, server.port)) as connection, contextlib.suppress(OSError):
+def test_a_request_that_is_none_is_refused_with_the_reason(server: ProfileServer) -> None:
+    with Client((HOST, server.port), authkey=key_file(server.port).read_bytes()) as connection:
+        connection.send({"duration_s": 61})
+
+        assert "from 0.001 to 60" in connection.recv()["refused"]
+
+
+def test_without_the_key_nothing_is_said_and_others_are_not_kept_out(server: ProfileServer, tmp_path: Path) -> None:
+    silent = [socket.create_connection((HOST, server.port)) for _ in range(20)]
+    for data in (os.urandom(1000), b"GET / HTTP/1.1\r\n\r\n", b"no end of line"):
+        with socket.create_connection((HOST, server.port)) as connection, contextlib.suppress(OSError):
             connection.sendall(data)
+    with pytest.raises(AuthenticationError):
+        Client((HOST, server.port), authkey=b"another key")
 
-    found = _until_there_is_a_place(server, tmp_path)
-
-    assert found.xplane.exists()
+    assert attach(server.port, SHORT, tmp_path).xplane.exists()
     for connection in silent:
         connection.close()
 
 
-def _until_there_is_a_place(server: ProfileServer, folder: Path) -> Attached:
-    """The last place may still be taken by a connection that has just been closed."""
-    while True:
-        try:
-            return attach(server.port, SHORT, folder)
-        except UsageError as error:
-            if "does not answer as benchax does" not in error.problem:
-                raise
+def test_only_the_user_of_the_program_can_read_the_key_and_it_goes_with_the_server() -> None:
+    with serve() as server:
+        assert stat.S_IMODE(key_file(server.port).stat().st_mode) == 0o600
+
+    assert not key_file(server.port).exists()
 
 
-def test_a_line_that_is_too_long_is_dropped(server: ProfileServer) -> None:
-    assert b"recorded" not in told(server, b" " * (wire.LONGEST_LINE + 1))
+def test_a_key_that_cannot_be_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "benchax").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    with pytest.raises(UsageError, match="cannot keep the key of the server in"):
+        serve()
 
 
 @pytest.mark.parametrize("port", [-1, 65536, "9999", True, 1.0])
@@ -249,8 +226,7 @@ def test_recording_never_starts_the_backend(served, project: Path, capfd: pytest
     program = f"""
 import jax, pathlib
 from benchax.errors import NotMeasured
-from benchax.profiling.attaching import attach
-from benchax.profiling.wire import Ask
+from benchax.profiling.attaching import Ask, attach
 import psutil
 (port,) = [c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"]
 ask = lambda: attach(port, Ask(0.05), pathlib.Path({str(project)!r}))

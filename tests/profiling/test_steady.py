@@ -1,12 +1,26 @@
-"""Whether a recording is enough, and how long the next one should be."""
+"""Whether a recording is enough, how long the next one should be, and how long a step takes without a recording."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from steps_by_hand import US, call, work
-from xspace_by_hand import Event, plane, space
+from xspace_by_hand import Event, op, plane, space
 
-from benchax.profiling.steady import LONGEST_S, MOST_EVENTS, PATIENCE_S, SeenSteps, look, next_duration
+from benchax.errors import NotMeasured
+from benchax.profiling.steady import (
+    CLOCK,
+    LONGEST_S,
+    MOST_EVENTS,
+    PATIENCE_S,
+    RunNumbers,
+    SeenSteps,
+    look,
+    measure_plain_pace,
+    next_duration,
+    read_run_numbers,
+)
 
 
 def trace(calls: int, until_us: int = 0) -> bytes:
@@ -70,3 +84,96 @@ def test_the_program_that_devices_are_busy_with_is_the_one_whose_runs_are_counte
 
     assert (found.program, found.runs_per_step) == ("jit_step", 2)
     assert found.events_per_s == pytest.approx(6 / 0.001)
+
+
+# ---- the pace while nothing is recorded -------------------------------------------------------------------------
+
+
+def recording(
+    at_ns: int, *numbers: int, program: str = "jit_step", program_id: int = 6, is_marked: bool = True
+) -> bytes:
+    """Of runs 100 µs apart, the first one 50 µs after the mark of the clock."""
+    stats = {"hlo_module": program, "program_id": program_id}
+    runs = [op("dot.1", (60 + 100 * i) * US, 40 * US, run_id=n, **stats) for i, n in enumerate(numbers)]
+    mark = [Event(f"{CLOCK}{at_ns}", 10 * US, US)] if is_marked else []
+    return space(plane("/host:CPU", {"python": mark, "pool": runs}))
+
+
+def test_the_first_and_last_run_are_told_with_their_times() -> None:
+    found = read_run_numbers(recording(1_000_000, 41, 42, 43), "jit_step")
+
+    assert found == RunNumbers(41, pytest.approx(1_050_000), 43, pytest.approx(1_250_000))
+
+
+def test_another_program_is_not_counted() -> None:
+    assert read_run_numbers(recording(0, 1, 2, program="jit_other"), "jit_step") is None
+    assert read_run_numbers(space(plane("/host:CPU", {"python": []})), "jit_step") is None
+
+
+def test_numbers_that_do_not_follow_each_other_count_nothing() -> None:
+    with pytest.raises(NotMeasured, match="the runs of jit_step are not numbered in a row by jax"):
+        read_run_numbers(recording(0, 1, 7), "jit_step")
+
+
+def test_programs_of_one_name_are_not_mixed() -> None:
+    runs = [op("dot.1", i * US, US, hlo_module="jit_step", program_id=i, run_id=9) for i in (1, 2)]
+
+    with pytest.raises(NotMeasured, match="not numbered in a row"):
+        read_run_numbers(space(plane("/host:CPU", {"pool": runs})), "jit_step")
+
+
+def test_a_recording_without_the_mark_of_the_clock_is_refused() -> None:
+    with pytest.raises(NotMeasured, match="does not say when it was recorded"):
+        read_run_numbers(recording(0, 1, is_marked=False), "jit_step")
+
+
+class Loop:
+    """A program whose steps take 10 µs, and 100 µs while they are recorded."""
+
+    def __init__(self, ends_after: int = 10**9) -> None:
+        self.now_ns, self.number, self.ends_after = 0, 0, ends_after
+        self.waited: list[float] = []
+
+    def record(self, for_s: float) -> bytes:
+        begin_ns = self.now_ns
+        self.now_ns += 300_000
+        if self.number >= self.ends_after:
+            return recording(begin_ns)
+        self.number += 3
+        return recording(begin_ns, *range(self.number - 3, self.number))
+
+    def wait(self, for_s: float) -> None:
+        self.waited.append(for_s)
+        self.now_ns += 1_000_000
+        self.number += 100
+
+
+def test_the_runs_between_two_recordings_are_counted() -> None:
+    """From the last run of one to the first of the next there are 101, in 1.1 ms."""
+    loop = Loop()
+
+    found = measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait)
+
+    assert found == pytest.approx(1.1e-3 / 101, rel=1e-6)
+    assert len(loop.waited) == 3
+
+
+def test_a_loop_that_ends_meanwhile_is_told_by_the_windows_that_it_filled() -> None:
+    loop = Loop(ends_after=200)
+
+    assert measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait) == pytest.approx(1.1e-3 / 101, rel=1e-6)
+
+
+def test_a_loop_that_has_ended_is_not_measured() -> None:
+    loop = Loop(ends_after=0)
+
+    with pytest.raises(NotMeasured, match="jit_step was not run any more"):
+        measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait)
+
+
+def test_a_window_with_one_run_is_not_enough() -> None:
+    loop = Loop()
+    loop.wait: Callable[[float], None] = lambda for_s: None
+
+    with pytest.raises(NotMeasured, match="too few runs"):
+        measure_plain_pace("jit_step", 100e-6, loop.record, loop.wait)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax_versions import tells_runs
 from xspace_by_hand import Event, block, number, op, plane, space
 
-from benchax.profiling.spans import holes, unions
+import benchax
+from benchax import kept_peaks
+from benchax.environment import fingerprint
+from benchax.profiling import session, trace
+from benchax.profiling.compiled_modules import CompiledModule
+from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
-from benchax.results.profile import Profile
+from benchax.results.profile import Op, Profile
+from benchax.results.roofline import Peaks
 
 US = 10**6
 """Picoseconds."""
@@ -195,10 +207,10 @@ def test_covered_and_uncovered_time_make_the_whole(pairs: list[tuple[int, int]])
     end = [a + length for a, length in pairs]
     truth = len({t for a, b in zip(start, end, strict=True) for t in range(a, b)})
 
-    idle = sum(hole.end - hole.start for hole in holes(np.array(start), np.array(end)))
+    found = unite(np.array(start), np.array(end))
 
-    assert unions([0] * len(start), start, end)[0] == (min(start), truth)
-    assert max(end) - min(start) - idle == truth
+    assert found.length == truth
+    assert found.gaps(min(start), max(end)).length == max(end) - min(start) - truth
 
 
 def module(*instructions: tuple[str, str, list[int]], body: tuple[str, ...] = ()) -> bytes:
@@ -247,3 +259,124 @@ def test_a_program_that_cannot_be_read_costs_only_the_scopes() -> None:
 
     assert [(one.name, one.scope) for one in p.ops] == [("dot.1", None)]
     assert "scopes, lines and communication are not known" in remark(p, "no-programs")
+
+
+# ---- operation work -------------------------------------------------------------------------------------------------
+
+
+N, LAYERS, RUNS = 64, 5, 4
+
+
+def layer(x: Any, w: Any) -> Any:
+    with jax.named_scope("product"):
+        y = x @ w
+    with jax.named_scope("activation"):
+        return jnp.maximum(y, 0)
+
+
+@jax.jit
+def network(ws: Any, x: Any) -> Any:
+    return jax.lax.scan(lambda x, w: (layer(x, w), None), x, ws)[0]
+
+
+@pytest.fixture(scope="module")
+def profiled() -> Profile:
+    return benchax.profile(network, jnp.ones((LAYERS, N, N)), jnp.ones((N, N)), runs=RUNS)
+
+
+def of_scope(p: Profile, scope: str) -> list[Op]:
+    return [op for op in p.ops if op.named_scope == scope]
+
+
+def test_a_product_in_a_loop_is_counted_as_often_as_it_ran(profiled: Profile) -> None:
+    products = of_scope(profiled, "product")
+
+    assert sum(op.flops or 0 for op in products) == 2 * N**3 * LAYERS * RUNS
+    assert sum(op.calls for op in products) == LAYERS * RUNS
+
+
+def test_an_elementwise_operation_is_one_for_each_element(profiled: Profile) -> None:
+    assert sum(op.flops or 0 for op in of_scope(profiled, "activation")) == N * N * LAYERS * RUNS
+    assert sum(op.bytes_accessed or 0 for op in of_scope(profiled, "activation")) >= 2 * 4 * N * N * LAYERS * RUNS
+
+
+def test_a_loop_whose_insides_are_in_the_trace_has_no_work_of_its_own(profiled: Profile) -> None:
+    (loop,) = [op for op in profiled.ops if op.category == "while"]
+
+    assert (loop.flops, loop.bytes_accessed) == (0, 0)
+
+
+def test_what_nobody_can_look_into_has_no_count() -> None:
+    found = benchax.profile(jax.jit(lambda x: jnp.linalg.qr(x)[0] + 1), jnp.ones((N, N)), runs=1)
+
+    calls = [op for op in found.ops if op.category == "custom-call"]
+    assert calls
+    assert {op.flops for op in calls} == {None}
+    assert any(op.flops is not None for op in found.ops)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("homes", [("jaxlib.nowhere",), ()])
+def test_where_the_program_cannot_be_read_nothing_is_counted(
+    homes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "_HOMES", homes)
+
+    found = benchax.profile(network, jnp.ones((LAYERS, N, N)), jnp.ones((N, N)), runs=1)
+
+    assert {op.flops for op in found.ops} == {None}
+
+
+def test_a_program_that_is_no_message_is_not_counted() -> None:
+    assert trace.work_of_calls(CompiledModule("jit_f", {}, {}, b"not protobuf"), ["dot.1"]) == {}
+
+
+# ---- machine marks --------------------------------------------------------------------------------------------------
+
+
+PEAKS = Peaks(2e10, 2**26, 8e10, 2**18, {"f32": 1e11})
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As if the rates of the machine 'here' had been measured."""
+    monkeypatch.setattr(kept_peaks.platformdirs, "user_cache_dir", lambda _: str(tmp_path))
+    kept_peaks.keep_peaks(kept_peaks.file_of("here"), PEAKS)
+
+
+def machine_trace(*names: str) -> bytes:
+    return space(plane("/host:CPU", {"python": [op("dot", 0, 10), *(Event(name, 20, 1) for name in names)]}))
+
+
+@pytest.mark.usefixtures("measured")
+def test_the_rates_are_those_of_the_machine_that_recorded() -> None:
+    here, elsewhere = (
+        profile_of(machine_trace("benchax machine: here")),
+        profile_of(machine_trace("benchax machine: there")),
+    )
+    unknown = profile_of(machine_trace())
+
+    assert here.peaks is not None
+    assert (here.fingerprint, here.peaks.memory_bytes_per_s) == ("here", 2e10)
+    assert (elsewhere.fingerprint, elsewhere.peaks) == ("there", None)
+    assert (unknown.fingerprint, unknown.peaks) == (None, None)
+
+
+@pytest.mark.slow
+@tells_runs
+def test_a_recording_knows_its_machine() -> None:
+    with benchax.profile() as block:
+        jnp.sin(jnp.ones(8)).block_until_ready()
+
+    assert benchax.profile(jax.jit(jnp.sin), jnp.ones(8), runs=3).fingerprint == fingerprint()
+    assert block.fingerprint == fingerprint()
+
+
+@tells_runs
+def test_a_machine_that_cannot_be_told_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise OSError("no /proc")
+
+    monkeypatch.setattr(session, "fingerprint", fail)
+
+    assert benchax.profile(jax.jit(jnp.sin), jnp.ones(8), runs=3).fingerprint is None

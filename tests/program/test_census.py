@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import pytest
+from compiled_texts import f32, module_of
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from benchax.program import census, hlo_module
+from benchax.program import census, hlo
 from benchax.program.census import UNKNOWN_LOOP, Tally, compare, describe_added, describe_missing, take_census
 
-X = jax.ShapeDtypeStruct((64, 64), jnp.float32)
+X = f32(64, 64)
 
 
 def tally(fun: Any, *args: Any) -> Tally:
-    return take_census(hlo_module.parse(jax.jit(fun).lower(*args).compile().as_text() or ""))
+    return take_census(module_of(fun, *args))
 
 
 def test_operations_inside_fusions_are_counted() -> None:
@@ -69,8 +68,8 @@ ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {
 }
 """
 
-    assert take_census(hlo_module.parse(text)) == {"sine": 2**20, "thread-parallel": 2**20}
-    assert "thread-parallel" not in take_census(hlo_module.parse(text.replace('["2"]', "[]")))
+    assert take_census(hlo.parse(text)) == {"sine": 2**20, "thread-parallel": 2**20}
+    assert "thread-parallel" not in take_census(hlo.parse(text.replace('["2"]', "[]")))
 
 
 def test_equal_work_is_the_same() -> None:
@@ -149,7 +148,7 @@ def test_whatever_loses_a_tenth_of_all_its_operations_is_not_the_same(alone: dic
 
 @given(amounts)
 def test_nothing_is_missing_where_the_region_does_all(alone: dict[str, int]) -> None:
-    assert compare(Tally(alone) + Counter({"add": 3}), Tally(alone)).is_same
+    assert compare(Tally(alone).plus(Tally({"add": 3})), Tally(alone)).is_same
 
 
 def test_the_timed_body_is_the_inner_one_of_those_that_read_the_clock() -> None:
@@ -179,7 +178,7 @@ ENTRY %main (x: f32[4]) -> f32[4] {
   ROOT %v = f32[4]{0} while(%x), condition=%cond, body=%outer_body
 }
 """
-    module = hlo_module.parse(text)
+    module = hlo.parse(text)
 
     body = census.timed_body(module, "benchax_stamp")
 
@@ -194,7 +193,7 @@ def test_the_counted_body_is_that_of_the_loop_whose_trips_are_an_operand() -> No
         x = lax.fori_loop(0, 9, lambda _, y: jnp.sin(y), x)
         return lax.fori_loop(0, trips, lambda _, y: jnp.tanh(y @ y), x)
 
-    module = hlo_module.parse(jax.jit(loop).lower(jnp.int32(3), X).compile().as_text() or "")
+    module = module_of(loop, jnp.int32(3), X)
 
     body = census.counted_body(module)
 

@@ -10,7 +10,7 @@ import pytest
 import warm_python
 
 from benchax.program.collectives import collectives
-from benchax.program.hlo_module import parse
+from benchax.program.hlo import parse
 from benchax.results.inspection import Collective
 
 CHILD = """

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.program import graph
-from benchax.program.graph import dataflow, picture
+from benchax.program.graph import dataflow
 
 HLO = Path(__file__).parents[1] / "golden" / "hlo"
 GOLDEN = sorted(HLO.glob("*/*.txt"))
@@ -144,7 +144,7 @@ def test_an_arrow_that_goes_too_far_is_a_number_with_a_link() -> None:
     assert links == ["#b4"]
     assert [g.get("id") for g in root.iter(f"{SVG}g") if g.get("id")] == ["b4"]
     assert "also from" in words(graph.svg(text))
-    assert f"more than {picture.FAR} layers" in words(graph.svg(text))
+    assert f"more than {graph.FAR} layers" in words(graph.svg(text))
     assert "also from" not in words(graph.svg(chain(100)))
 
 

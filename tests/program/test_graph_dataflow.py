@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchax.program.graph import labels
-from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, program
-from benchax.program.graph.labels import role_of, role_of_fusion
+from benchax.program.graph import dataflow
+from benchax.program.graph.dataflow import Box, Dataflow, ProgramDrawing, program, role_of, role_of_fusion
 
 HLO = Path(__file__).parents[1] / "golden" / "hlo"
 VERSIONS = ["jax-0.6.0", "jax-0.10.2"]
@@ -240,11 +239,11 @@ def test_an_unknown_operation_is_drawn() -> None:
         ("jit(f)/a;jit(f)/b", "a"),
         ("x", "x"),
         ("", ""),
-        ("jit(f)/" + "scope/" * 20 + "add", "…" + ("scope/" * 20 + "add")[1 - labels.LINE :]),
+        ("jit(f)/" + "scope/" * 20 + "add", "…" + ("scope/" * 20 + "add")[1 - dataflow.LINE :]),
     ],
 )
 def test_the_source_is_shortened_to_what_tells_something(source: str, short: str) -> None:
-    assert labels.short_source(source) == short
+    assert dataflow.short_source(source) == short
 
 
 # Large programs

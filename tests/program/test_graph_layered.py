@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.program.graph import columns, layered
+from benchax.program.graph import layered
 from benchax.program.graph.layered import Arrow, Placed
 
 Sizes = list[tuple[float, float]]
@@ -153,16 +153,8 @@ def test_a_long_line_is_straight_beside_boxes_of_any_width() -> None:
     assert len({x for x, _ in line.points[2:-2]}) == 1
 
 
-def test_a_short_line_gives_way_to_a_long_one_that_it_crosses() -> None:
-    """2 → 5 crosses the piece 3 → 4 of the long line 0 → 3 → 4 → 6, which stays straight."""
-    layers = [[1, 0], [2, 3], [4, 5], [6, 7]]
-    below = {0: [3], 1: [2], 2: [5], 3: [4], 4: [6], 5: [7], 6: [], 7: []}
-    above = {3: [0], 2: [1], 5: [2], 4: [3], 6: [4], 7: [5], 0: [], 1: []}
-
-    x = columns.assign(layers, above, below, [50.0] * 8, 10.0, lambda node: node in (3, 4))
-
-    assert x[3] == x[4]
-    assert x[2] != x[5]
+def test_boxes_without_arrows_are_side_by_side() -> None:
+    assert placed([(50.0, 20.0)] * 3, []).width == pytest.approx(3 * 50 + 2 * layered.COLUMN_GAP)
 
 
 def test_nothing_to_place_is_an_empty_drawing() -> None:

@@ -1,34 +1,37 @@
-"""Facts read from the text of optimised HLO: on programs compiled here, and on small literal texts."""
+"""Facts read from the text of optimised HLO: on programs compiled here, on kept texts, and on small literal ones."""
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled_texts import f32, text_of
+from jax import lax
 
 from benchax.environment import count_cores
 from benchax.program import hlo
+from benchax.results.inspection import Loop
 
 RANDOM = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "hlo").glob("*/*.txt"))
 
 
-def text_of(fun: Callable[..., Any], *args: Any, **options: Any) -> str:
-    return jax.jit(fun, **options).lower(*args).compile().as_text() or ""
-
-
-def test_reading_text_needs_no_jax():
-    code = "import sys, benchax.program.hlo; sys.exit('jax' in sys.modules)"
+@pytest.mark.parametrize("module", ["hlo", "graph"])
+def test_reading_and_drawing_need_no_jax(module: str) -> None:
+    code = f"import sys, benchax.program.{module}; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# Sizes
+# ---- facts of one line ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_a_large_operation_is_shared_among_threads(size: int, is_shared: bool):
     if count_cores() == 1:
         pytest.skip("there is one thread")
 
-    assert hlo.is_shared_among_threads(text_of(jnp.sin, jax.ShapeDtypeStruct((size,), jnp.float32))) == is_shared
+    assert hlo.is_shared_among_threads(text_of(jnp.sin, f32(size))) == is_shared
 
 
 def test_a_program_without_loops_has_none():
@@ -173,9 +176,7 @@ def test_a_program_without_loops_has_none():
 def test_sorts_branches_and_open_loops_take_as_long_as_the_values_say(
     fn: Callable[..., Any], is_dependent: bool
 ) -> None:
-    text = jax.jit(fn).lower(jnp.ones((64, 64))).compile().as_text()
-
-    assert hlo.is_value_dependent(text) == is_dependent
+    assert hlo.is_value_dependent(text_of(fn, f32(64, 64))) == is_dependent
 
 
 def test_library_routines_and_callbacks_are_opaque():
@@ -251,3 +252,235 @@ def test_operands_may_be_printed_with_their_shapes_and_without_percent_signs():
 """
 
     assert hlo.entry_uses_parameters(text) is True
+
+
+# ---- whole modules ----------------------------------------------------------------------------------------------
+
+
+def name_of(file: Path) -> str:
+    return f"{file.parent.name}/{file.stem}"
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=name_of)
+def test_every_instruction_is_read_with_all_its_operands(file: Path) -> None:
+    text = file.read_text()
+    module = hlo.parse(text)
+
+    instructions = [(c, i) for c in module.computations.values() for i in c.instructions]
+
+    assert sum(line.lstrip().startswith(("%", "ROOT")) and " = " in line for line in text.splitlines()) == len(
+        instructions
+    )
+    assert [
+        i.name for c, i in instructions if i.opcode != "constant" and i.operands.count("%") != len(c.operands(i))
+    ] == []
+    assert module.entry is not None
+    assert all(c.root is not None for c in module.computations.values())
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=name_of)
+def test_every_computation_is_reached_from_the_entry(file: Path) -> None:
+    module = hlo.parse(file.read_text())
+    assert module.entry is not None
+
+    reached = {module.entry.name}
+    todo = [module.entry]
+    while todo:
+        found = [c for i in todo.pop().instructions for _, c in module.called_computations(i) if c.name not in reached]
+        reached |= {c.name for c in found}
+        todo += found
+
+    assert reached == set(module.computations)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        (", kind=kLoop, calls=%f.1", [("kind", "kLoop"), ("calls", "%f.1")]),
+        (", dimensions={}, x={a, {b, c}}", [("dimensions", "{}"), ("x", "{a, {b, c}}")]),
+        (', metadata={op_name="a}, b=\\"{"}, index=1', [("metadata", '{op_name="a}, b=\\"{"}'), ("index", "1")]),
+        (', t="a,b", slice={[0:1], [0:8]}', [("t", '"a,b"'), ("slice", "{[0:1], [0:8]}")]),
+        (
+            ", replica_groups=mesh['d'=4] {'d'}, use_global_device_ids=true",
+            [("replica_groups", "mesh['d'=4] {'d'}"), ("use_global_device_ids", "true")],
+        ),
+        (', backend_config={"n":"5","l":[]}', [("backend_config", '{"n":"5","l":[]}')]),
+    ],
+)
+def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected: list[tuple[str, str]]) -> None:
+    assert hlo.split_entries(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "names"),
+    [
+        ("calls", "%f.1", ["f.1"]),
+        ("to_apply", "add", ["add"]),
+        ("branch_computations", "{%a, %b}", ["a", "b"]),
+        ("control-predecessors", "{%x, %y}", ["x", "y"]),
+        ("direction", "LT", []),
+        ("opaque", '"%f \\"%g\\" %h"', []),
+    ],
+)
+def test_names_are_found_where_a_value_refers_to_something(key: str, value: str, names: list[str]) -> None:
+    assert hlo.named_in(key, value) == names
+    assert all(f"<{n}>" in hlo.rename(key, value, {n: f"<{n}>"}) for n in names)
+    assert hlo.rename(key, value, {"f": "<f>", "h": "<h>"}) == value
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (r"a", "a"),
+        (r"params[\'w\']", "params['w']"),
+        (r"\303\251)(", "é)("),
+        (r"\"\\n", '"\\n'),
+        (r"a\nb", "a\nb"),
+        (r"\377", "\ufffd"),
+    ],
+)
+def test_the_escapes_of_quoted_text_are_undone(escaped: str, text: str) -> None:
+    assert hlo.unescape(escaped) == text
+
+
+@pytest.mark.parametrize("file", [f for f in GOLDEN if f.stem == "odd"], ids=lambda file: file.parent.name)
+def test_the_name_of_an_argument_is_what_jax_calls_it(file: Path) -> None:
+    entry = hlo.parse(file.read_text()).entry
+    assert entry is not None
+
+    names = [hlo.op_name(i) for i in entry.instructions if i.opcode == "parameter"]
+
+    assert names == ["names['a}\" <&> b']", "names['é)(']"]
+
+
+@pytest.mark.parametrize("text", ["", "HloModule m", "\n", "not HLO at all {\n}", "ENTRY %e (x: f32[]) -> f32[] {"])
+def test_what_is_no_program_is_an_empty_one(text: str) -> None:
+    assert [c.instructions for c in hlo.parse(text).computations.values() if c.instructions] == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "line"),
+    [
+        ('op_name="jit(f)/add" source_file="/home/é.py" source_line=7', "/home/é.py:7"),  # as of jax 0.6
+        ("stack_frame_id=9", ""),
+        ("stack_frame_id=1", ""),
+    ],
+)
+def test_lines_are_found_in_the_form_of_older_versions_too_and_unknown_ones_are_empty(metadata: str, line: str) -> None:
+    tables = "StackFrames\n1 {file_location_id=1}\n"
+    text = (
+        f"HloModule m\n{tables}\nENTRY %e (b: f32[]) -> f32[] {{\n  %a = f32[] add(%b), metadata={{{metadata}}}\n}}\n"
+    )
+    module = hlo.parse(text)
+
+    assert [module.user_line(each) for each in module.instructions] == [line]
+
+
+def test_a_scope_is_what_the_program_named() -> None:
+    assert hlo.scope_of("jit(step)/layer0/while/body/closed_call/attention/dot_general") == "layer0/attention"
+    assert hlo.scope_of("jit(step)/while/body/eval_jaxpr/attention/dot_general") == "attention"  # as of jax 0.12
+    assert hlo.scope_of("jit(f)/jit(main)/jit(relu)/max") == ""
+
+
+# ---- loops ------------------------------------------------------------------------------------------------------
+
+
+def counting(start: int, step: int, goes_on: Any) -> Any:
+    def run(x: Any) -> Any:
+        return lax.while_loop(lambda c: goes_on(c[0]), lambda c: (c[0] + step, c[1] @ x), (jnp.int32(start), x))[1]
+
+    return run
+
+
+# (turns by XLA's proof, turns by the counter alone)
+CASES = {
+    "upwards": (counting(0, 1, lambda i: i < 10), (10, 10)),
+    "in steps": (counting(4, 3, lambda i: i <= 100), (33, 33)),
+    "downwards": (counting(100, -3, lambda i: i > 0), (34, 34)),
+    "downwards, end included": (counting(9, -3, lambda i: i >= 0), (4, 4)),
+    "number on the left": (counting(0, 2, lambda i: lax.gt(jnp.int32(7), i)), (4, 4)),
+    "inside of a call": (lambda x: lax.scan(lambda c, y: (c * y, c), x[0], x, reverse=True), (8, None)),
+    "no end in the text": (lambda x: lax.fori_loop(0, x[0, 0].astype(int), lambda _, c: c @ x, x), (None, None)),
+    "decided by the data": (lambda x: lax.while_loop(lambda c: c.sum() < 3, lambda c: c * 2, x), (None, None)),
+    "doubling": (
+        lambda x: lax.while_loop(lambda c: c[0] < 9, lambda c: (c[0] * 2, c[1] @ x), (jnp.int32(1), x)),
+        (4, None),
+    ),
+}
+
+
+@functools.cache
+def text_of_loop(name: str) -> str:
+    return text_of(CASES[name][0], f32(8, 8))
+
+
+def only_loop(text: str) -> Loop:
+    (found,) = hlo.parse(text).loops.values()
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_iterations_are_those_that_xla_proved(name: str) -> None:
+    found = only_loop(text_of_loop(name))
+
+    assert found.trips == CASES[name][1][0]
+    assert found.op_name.endswith("while")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_a_proof_a_counter_is_followed(name: str) -> None:
+    assert text_of_loop(name).count("known_trip_count") <= 1
+    found = only_loop(text_of_loop(name).replace("known_trip_count", "withheld"))
+
+    assert found.trips == CASES[name][1][1]
+    assert found.trips_from == (
+        "its trip count is not in the text of the program"
+        if found.trips is None
+        else "its condition compares a counter with a constant"
+    )
+
+
+HAND_MADE = """HloModule m
+
+%body (c: (s32[], f32[])) -> (s32[], f32[]) {
+  %c = (s32[], f32[]) parameter(0)
+  %i = s32[] get-tuple-element(%c), index=0
+  %x = f32[] get-tuple-element(%c), index=1
+  %one = s32[] constant(STEP)
+  %next = s32[] add(%i, %one)
+  ROOT %t = (s32[], f32[]) tuple(%next, %x)
+}
+
+%condition (d: (s32[], f32[])) -> pred[] {
+  %d = (s32[], f32[]) parameter(0)
+  %j = s32[] get-tuple-element(%d), index=0
+  %end = s32[] constant(END)
+  ROOT %less = pred[] compare(%j, %end), direction=LT
+}
+
+ENTRY %main (a: f32[]) -> (s32[], f32[]) {
+  %a = f32[] parameter(0)
+  %start = s32[] constant(START)
+  %carry = (s32[], f32[]) tuple(%start, %a)
+  ROOT %loop = (s32[], f32[]) while(%carry), condition=%condition, body=%body
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "trips"),
+    [(0, 5, 1, 5), (5, 5, 1, 0), (7, 5, 1, 0), (-3, 4, 2, 4), (0, 5, 0, None), (0, 5, -1, None)],
+)
+def test_a_loop_that_does_not_begin_has_0_iterations_and_one_that_never_ends_is_not_known(
+    start: int, end: int, step: int, trips: int | None
+) -> None:
+    text = HAND_MADE.replace("START", str(start)).replace("END", str(end)).replace("STEP", str(step))
+
+    assert only_loop(text).trips == trips
+
+
+def test_a_comparison_may_have_its_number_on_the_left() -> None:
+    text = HAND_MADE.replace("compare(%j, %end), direction=LT", "compare(%end, %j), direction=GE")
+
+    assert only_loop(text.replace("START", "0").replace("END", "5").replace("STEP", "2")).trips == 3

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from compiled_texts import f32, module_of
 from jax import lax
 
-from benchax.program.constants import baked_in, find_captured
-from benchax.program.hlo_module import parse
+from benchax.inspecting.inspect import baked_in, find_captured
+from benchax.program.hlo import parse
 from benchax.program.jaxpr import equations, jaxpr_facts, split_operands
 from benchax.results.inspection import JaxprFacts, Primitive
 
-X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+X = f32(4, 4)
 
 
 def facts(fun: Any, *args: Any, static: tuple[int, ...] = (), **kwargs: Any) -> JaxprFacts:
@@ -89,34 +91,26 @@ W = jax.random.normal(jax.random.key(0), (64, 64))
 
 def test_captured_and_baked_in_differ_where_xla_folds() -> None:
     """The sums of W's columns go into the program, W itself does not."""
-    traced = jax.jit(lambda x: x + W.sum(0)).trace(jax.ShapeDtypeStruct((64,), jnp.float32))
+    traced = jax.jit(lambda x: x + W.sum(0)).trace(f32(64))
     program = parse(traced.lower().compile().as_text() or "")
 
-    assert [(c.spec, c.size_bytes) for c in find_captured(traced)] == [("f32[64,64]", W.nbytes)]
-    assert "reduce_sum at " in find_captured(traced)[0].where
-    assert Path(__file__).name in find_captured(traced)[0].where
+    (captured,) = find_captured(traced)
+    assert (captured.spec, captured.size_bytes) == ("f32[64,64]", W.nbytes)
+    assert f"reduce_sum at {__file__}" in captured.where
     assert sum(c.size_bytes for c in baked_in(program)) < W.nbytes / 10
     assert baked_in(program)[0].spec == "f32[64]"
 
 
-def test_an_array_that_an_inner_jit_closes_over_is_captured_once() -> None:
+@pytest.mark.parametrize("outer", [lambda inner, x: inner(inner(x)) @ W, lambda inner, x: inner(x) + 1])
+def test_an_array_that_an_inner_jit_closes_over_is_captured_once(outer: Any) -> None:
     inner = jax.jit(lambda x: x @ W)
-    traced = jax.jit(lambda x: inner(inner(x)) @ W).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
-
-    assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
-
-
-def test_an_array_that_only_an_inner_jit_closes_over_is_captured() -> None:
-    inner = jax.jit(lambda x: x @ W)
-    traced = jax.jit(lambda x: inner(x) + 1).trace(jax.ShapeDtypeStruct((64, 64), jnp.float32))
+    traced = jax.jit(functools.partial(outer, inner)).trace(f32(64, 64))
 
     assert [c.size_bytes for c in find_captured(traced)] == [W.nbytes]
 
 
 def test_a_constant_that_is_used_whole_is_baked_in_whole() -> None:
-    compiled = jax.jit(lambda x: x @ W).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32)).compile()
-
-    found = baked_in(parse(compiled.as_text() or ""))
+    found = baked_in(module_of(lambda x: x @ W, f32(64, 64)))
 
     assert (found[0].spec, found[0].size_bytes) == ("f32[64,64]", W.nbytes)
 

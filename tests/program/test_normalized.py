@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.program.hlo_module import parse
+from benchax.program.hlo import parse
 from benchax.program.normalized import digest, elides_constants, normalize
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "hlo").glob("*/*.txt"))

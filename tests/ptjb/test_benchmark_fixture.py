@@ -233,7 +233,7 @@ def steps(x):
     yield f(x)
 
 def test_coroutine(benchmark):
-    benchmark(work, x)
+    benchmark(lambda: work(x))
 
 def test_generator(benchmark):
     benchmark(lambda: steps(x))
@@ -266,7 +266,7 @@ def test_what_goes_wrong_fails_its_own_test_in_words(ptjb) -> None:
     assert "10 failed, 2 passed, 1 skipped, 1 warning, 1 error" in session.text
     assert "benchmark was used in this test before, as benchmark(...)" in session.text
     assert "the fixture benchmark was not used at all in this test" in session.text
-    assert "rounds=0 of benchmark.pedantic cannot be" in session.text
+    assert "invalid rounds=0" in session.text
     assert "benchmark.pedantic was given a setup and iterations=2" in session.text
     assert "given args or kwargs, and its setup returns them as well" in session.text
     assert "the setup of benchmark.pedantic returned 3" in session.text
@@ -368,3 +368,66 @@ def test_beside_pytest_benchmark_its_fixture_stays_and_what_it_leaves_out_is_cou
     assert "1 passed, 1 skipped" in session.text
     assert "the fixture benchmark is that of pytest-benchmark; for ours: -p no:benchmark" in session.text
     assert "1 test with jax_bench did not run, because --benchmark-only of pytest-benchmark" in session.text
+
+
+ASYNC_CONFTEST = """
+import asyncio, inspect
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        named = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+        asyncio.run(pyfuncitem.obj(**named))
+        return True
+"""
+"""As much of pytest-asyncio as is needed here."""
+
+ASYNC = """
+import asyncio
+f = jax.jit(jnp.sin)
+loops = set()
+
+async def work(x):
+    loops.add(asyncio.get_running_loop())
+    await asyncio.sleep(0.005)
+    return f(x)
+
+async def fails():
+    await asyncio.sleep(0)
+    raise RuntimeError("in the coroutine")
+
+async def test_awaited(benchmark):
+    loops.clear()
+    assert (await benchmark(work, jnp.ones(3))).shape == (3,)
+    assert loops == {asyncio.get_running_loop()}
+    assert benchmark.enabled is False or benchmark.stats["min"] >= 0.005
+
+async def test_pedantic(benchmark):
+    calls = []
+    async def call():
+        calls.append(1)
+    await benchmark.pedantic(call, rounds=3, iterations=2, warmup_rounds=1)
+    assert len(calls) == (8 if benchmark.enabled else 1)
+
+def test_plain(benchmark):
+    assert benchmark(work, jnp.ones(3)).shape == (3,)
+    assert benchmark.enabled is False or benchmark.stats["min"] >= 0.005
+
+async def test_fails(benchmark):
+    with pytest.raises(RuntimeError, match="in the coroutine"):
+        await benchmark(fails)
+"""
+
+
+def test_the_body_of_a_coroutine_function_runs_in_the_loop_of_the_test(ptjb) -> None:
+    ptjb.pytester.makeconftest(ASYNC_CONFTEST)
+    ptjb.write(test_async=ASYNC)
+
+    session = ptjb.run(*ALONE, "-W", "error")
+
+    assert "4 passed" in session.text
+    assert "Run" in session.table[0]
+    assert "for starting the coroutine" in session.text
+
+    assert "4 passed" in ptjb.run(*ALONE, "-W", "error", "--benchmark-disable").text

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from benchax.errors import FormatError, UsageError
-from pytest_jax_bench import benchmark_json, benchmark_options, benchmark_table
-from pytest_jax_bench.settings import BenchmarkSettings
+from pytest_jax_bench import benchmark_plugin, benchmark_reports, options
+from pytest_jax_bench.context import BenchmarkSettings
 
 
 @pytest.mark.parametrize(
@@ -18,28 +18,28 @@ from pytest_jax_bench.settings import BenchmarkSettings
 def test_a_limit_is_one_of_run_times(text: str, limit: str) -> None:
     from benchax.comparing.gate import parse
 
-    assert benchmark_options._limit(text) == limit
+    assert benchmark_plugin._limit(text) == limit
     assert parse(limit)["run"] is not None
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (benchmark_options._limit, "speed:5%"),
-        (benchmark_options._limit, "min"),
-        (benchmark_options._rounds, "0"),
-        (benchmark_options._rounds, "2.5"),
-        (benchmark_options._seconds, "-1"),
-        (benchmark_options._seconds, "nan"),
-        (benchmark_options._file_name, "a/b"),
-        (benchmark_options._folder, "elasticsearch+http://host/index"),
-        (benchmark_options._one_of(benchmark_options.UNITS), "h"),
-        (benchmark_options._list_of("columns", benchmark_options.COLUMNS), "min,speed"),
+        (benchmark_plugin._limit, "speed:5%"),
+        (benchmark_plugin._limit, "min"),
+        (benchmark_plugin._rounds, "0"),
+        (benchmark_plugin._rounds, "2.5"),
+        (benchmark_plugin._seconds, "-1"),
+        (benchmark_plugin._seconds, "nan"),
+        (benchmark_plugin._file_name, "a/b"),
+        (benchmark_plugin._folder, "elasticsearch+http://host/index"),
+        (benchmark_plugin._lower_case(benchmark_plugin.UNITS), "h"),
+        (benchmark_plugin._list_of("columns", benchmark_plugin.COLUMNS), "min,speed"),
     ],
 )
 def test_a_value_that_is_not_permitted_is_quoted(read, text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="expected"):
-        read(text)
+        options.for_argparse(read)(text)
 
 
 def record(nodeid: str, times_s: list[float], group: str | None = None, **params: object) -> dict[str, object]:
@@ -64,18 +64,18 @@ C = record("tests/test_x.py::test_a[16]", [5e-6] * 3, "g", n=16)
     ],
 )
 def test_records_are_grouped(by: tuple[str, ...], titles: list[str]) -> None:
-    assert [title for title, _ in benchmark_table.group([A, B, C], BenchmarkSettings(group_by=by))] == titles
+    assert [title for title, _ in benchmark_reports.group([A, B, C], BenchmarkSettings(group_by=by))] == titles
 
 
 def test_records_are_sorted_by_a_time_or_a_name() -> None:
-    assert benchmark_table.sort([B, C, A], "min") == [A, C, B]
-    assert benchmark_table.sort([B, C, A], "name") == [C, A, B]
+    assert benchmark_reports.sort([B, C, A], "min") == [A, C, B]
+    assert benchmark_reports.sort([B, C, A], "name") == [C, A, B]
 
 
 def test_columns_are_in_one_unit() -> None:
     wanted = BenchmarkSettings(columns=("min", "median", "ops", "rounds"), name="short")
 
-    found = benchmark_table.tabulate([A, C], wanted)
+    found = benchmark_reports.tabulate([A, C], wanted)
 
     assert [column.name for column in found.columns] == ["Test", "min (µs)", "median (µs)", "ops", "rounds"]
     assert [cell.text for cell in found.rows[0]] == ["a[8]", "1.00", "2.00", "500000", "3"]
@@ -84,7 +84,7 @@ def test_columns_are_in_one_unit() -> None:
 def test_a_saved_run_stands_beside() -> None:
     saved = {"tests/test_x.py::test_a[8]": {"min": 2e-6, "median": 4e-6}}
 
-    found = benchmark_table.tabulate([A, C], BenchmarkSettings(columns=("min", "iqr")), saved)
+    found = benchmark_reports.tabulate([A, C], BenchmarkSettings(columns=("min", "iqr")), saved)
 
     assert [[cell.text for cell in row][:2] for row in found.rows] == [
         ["tests/test_x.py::test_a[8] (now)", "1.00"],
@@ -96,13 +96,13 @@ def test_a_saved_run_stands_beside() -> None:
 def test_files_are_numbered_and_found_again(tmp_path) -> None:
     document = {"commit_info": {"id": "abc"}, "benchmarks": []}
 
-    paths = [benchmark_json.save(tmp_path, BenchmarkSettings(save="one"), document) for _ in range(2)]
+    paths = [benchmark_reports.save(tmp_path, BenchmarkSettings(save="one"), document) for _ in range(2)]
 
     assert [path.name for path in paths] == ["0001_one.json", "0002_one.json"]
-    assert benchmark_json.find(tmp_path, "") == paths[1]
-    assert benchmark_json.find(tmp_path, "0001") == paths[0]
+    assert benchmark_reports.find(tmp_path, "") == paths[1]
+    assert benchmark_reports.find(tmp_path, "0001") == paths[0]
     with pytest.raises(UsageError, match="0003"):
-        benchmark_json.find(tmp_path, "0003")
+        benchmark_reports.find(tmp_path, "0003")
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_a_file_of_another_form_is_refused_in_words(tmp_path, document: object) 
     path.write_text(document if isinstance(document, str) else json.dumps(document))
 
     with pytest.raises(FormatError, match="expected"):
-        benchmark_json.read(path)
+        benchmark_reports.read(path)

@@ -115,6 +115,16 @@ def test_no_call_is_added_and_what_it_raises_is_raised() -> None:
     assert len(calls) == 2
 
 
+def test_a_jax_without_the_hook_is_told_from_a_call_without_jitted_functions(monkeypatch) -> None:
+    assert observed(lambda: None).is_blind is False
+
+    monkeypatch.delattr("jax._src.api._post_hook_state")
+    found = observed(lambda: double(X))
+
+    assert found.is_blind
+    assert found.dispatches == []
+
+
 def test_jitted_functions_are_told_from_operations_of_jax() -> None:
     own = jax.jit(jnp.sin)
 

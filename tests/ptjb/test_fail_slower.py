@@ -9,10 +9,11 @@ import pytest
 from csv_rows_by_hand import a_row
 
 from benchax.comparing.gate import parse
+from benchax.measuring.paired import PairedAnswer, SideFacts
 from benchax.measuring.sides import Side
 from benchax.model import CaseId, Version
 from benchax.options import resolve
-from benchax.paired_runs.paired_run import Answer, PairedRun, PairedSamples
+from benchax.paired_runs.paired_run import Group, PairedRun, PairedSamples
 from pytest_jax_bench import fail_slower
 
 PLANTED = """
@@ -103,13 +104,10 @@ def compiles_in(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
 
     def take(taken: PairedSamples, pool: Any, process: int, *_: Any) -> None:
         compile_s = known[id(taken)] = known.get(id(taken)) or next(each)
-        taken.answers.append(Answer(process, 1, ns, [built_in(0.1), built_in(compile_s + process / 1000)]))
+        facts = [SideFacts(builds=[{"compile": each}]) for each in (0.1, compile_s + process / 1000)]
+        taken.groups.append(Group(process, (0, 1), PairedAnswer(facts, 1, ns)))
 
     monkeypatch.setattr(PairedSamples, "take", take)
-
-
-def built_in(compile_s: float) -> dict[str, Any]:
-    return {"builds": [{"compile": compile_s}], "sha256": None}
 
 
 @pytest.mark.parametrize(("second_s", "is_alarm"), [(0.2, True), (0.1, False)])

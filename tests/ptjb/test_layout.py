@@ -9,7 +9,7 @@ import pytest
 from csv_rows_by_hand import a_record, a_row
 
 from benchax.reporting.document import TableCell
-from pytest_jax_bench import layout, table
+from pytest_jax_bench import table
 
 WIDE = "tests/test_a_long_folder/test_file.py::test_of_something_with_a_long_name[float32-1024]"
 USUAL = "tests/test_fft.py::test_fft[128]"
@@ -32,7 +32,7 @@ def usual(count: int) -> Any:
 def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(width: int) -> None:
     found = table.tabulate_records(records())
 
-    lines = layout.fit(found, width)
+    lines = table.fit(found, width)
 
     assert [line for line in lines if len(line) > width and line != WIDE] == []
     cells = [re.sub(r" (->|±) ", r"\1", text) for row in found.lines for text in row if text != "base"]
@@ -41,25 +41,25 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(width: int) -> N
 
 @pytest.mark.parametrize(("width", "expected"), [(None, 1), (200, 1), (100, 1), (80, 2)])
 def test_a_row_is_one_line_at_100_columns_and_two_at_80(width: int | None, expected: int) -> None:
-    assert len(layout.fit(usual(12), width)) == 1 + 12 * expected
+    assert len(table.fit(usual(12), width)) == 1 + 12 * expected
 
 
 @pytest.mark.parametrize("width", [100, 80, 41])
 def test_values_stay_whole(width: int, snapshot: Any) -> None:
-    assert "\n".join(layout.fit(usual(2), width)) == snapshot
+    assert "\n".join(table.fit(usual(2), width)) == snapshot
 
 
 def test_a_tag_that_says_something_is_never_left_out() -> None:
     found = table.tabulate_records([a_record(a_row(tag="other")), a_record(a_row())])
 
-    assert "other" in "\n".join(layout.fit(found, 41))
+    assert "other" in "\n".join(table.fit(found, 41))
 
 
 def test_colours_do_not_move_columns() -> None:
     found = table.tabulate_records([a_record(a_row(jit=10.0, commit_run=1), a_row())])
 
     plain, coloured = (
-        layout.fit(found, 200, markup)
+        table.fit(found, 200, markup)
         for markup in (lambda text, style: text, lambda text, style: f"<{style}>{text}</>" if style == "bad" else text)
     )
 

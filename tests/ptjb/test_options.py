@@ -15,8 +15,8 @@ from _pytest.config.argparsing import Parser
 
 from benchax.comparing.gate import Limit
 from benchax.measuring.timers import TIMERS
-from pytest_jax_bench import marks, options
-from pytest_jax_bench.settings import PluginSettings
+from pytest_jax_bench import options
+from pytest_jax_bench.context import PluginSettings
 
 ONE = """
 def test_one(jax_bench):
@@ -131,7 +131,7 @@ def test_the_nearest_marker_wins_keyword_by_keyword(pytester) -> None:
     )
     (item,) = pytester.genitems([module])
 
-    assert marks.of(item) == {"timer": "auto", "save_graph": True, "only_last": True}
+    assert options.marker_of(item) == {"timer": "auto", "save_graph": True, "only_last": True}
 
 
 def test_the_marker_is_documented(pytester) -> None:

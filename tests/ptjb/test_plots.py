@@ -14,7 +14,7 @@ from ptjb_rows import in_runs, measured, rows, store
 
 from benchax.errors import MissingPackage
 from pytest_jax_bench.plots.draw_all import DrawingResult, PlotRequest, draw_all
-from pytest_jax_bench.plots.panels import Picture
+from pytest_jax_bench.plots.pictures import Picture
 
 FOLDER = Path(".benchmarks")
 
@@ -226,14 +226,16 @@ def test_the_picture_of_a_parameter_has_values_that_did_not_run_this_time(
 
     draw(stored("test_p", params={"n": 256}), kinds=["parameters"])
 
-    assert [picture.axis.positions.tolist() for picture in pictures] == [[128, 256]]
+    (picture,) = pictures
+    assert [tick.text for tick in picture[0].x.ticks] == ["128", "256"]
 
 
 def test_the_axis_and_the_length_of_a_history_can_be_chosen(project: Path, pictures: list[Picture]) -> None:
     draw(stored("test_a", measured(5)), x_axis="commit", most_runs=3, kinds=["history"])
 
     (picture,) = pictures
-    assert (picture.axis.label, len(picture.axis.positions)) == ("commit", 3)
+    assert picture[0].x.title == "commit"
+    assert "The last 3 of 5 runs" in picture[0].title
 
 
 def test_a_summary_of_one_row_is_none_and_does_not_replace_one_of_all_tests(project: Path) -> None:
@@ -241,17 +243,6 @@ def test_a_summary_of_one_row_is_none_and_does_not_replace_one_of_all_tests(proj
 
     assert "summary.png" in names(draw(first, second))
     assert "summary.png" not in names(draw(first))
-
-
-def test_no_page_of_a_longer_summary_is_left_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = [stored(f"test_{i}", measured(1)) for i in range(5)]
-    monkeypatch.setattr("pytest_jax_bench.plots.pictures.PAGE", 2)
-    pages = ["summary.png", "summary-2.png", "summary-3.png"]
-    assert names(draw(*requests, kinds=["summary"])) == pages
-
-    draw(*requests[:2], kinds=["summary"])
-
-    assert sorted(file.name for file in FOLDER.glob("summary*")) == ["summary.png"]
 
 
 # ---- what cannot be drawn ---------------------------------------------------------------------------------------

@@ -333,7 +333,8 @@ def test_plot_functions_of_markers_are_found_with_workers(ptjb) -> None:
             jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(n))
 
         def inside():
-            return lambda data: None
+            lock = __import__("threading").Lock()
+            return lambda data: lock
 
         @pytest.mark.ptjb(plot=inside())
         def test_v(jax_bench):
@@ -344,7 +345,9 @@ def test_plot_functions_of_markers_are_found_with_workers(ptjb) -> None:
     session = ptjb.run("-n", "2", "--ptjb-plot")
 
     assert (ptjb.output / "test_w.py--test_w" / "custom.png").exists()
-    assert "test_w.py::test_v: plot was not drawn, because ImportError: inside.<locals>.<lambda>" in session.text
+    assert (
+        "test_w.py::test_v: plot was not drawn, because ValueError: it cannot be sent from the process" in session.text
+    )
 
 
 def test_forked_tests_are_in_the_table(ptjb) -> None:
@@ -367,21 +370,54 @@ def test_forked_tests_are_in_the_table(ptjb) -> None:
     assert "test_k.py::test_k" in session.line("test_k ")
 
 
-def test_a_fork_of_a_process_with_jax_is_refused_in_place_of_hanging(ptjb) -> None:
+@pytest.mark.parametrize("how", ["option", "marker"])
+def test_where_jax_has_started_benchmarks_run_without_a_fork_and_the_session_says_so(ptjb, how) -> None:
     pytest.importorskip("pytest_forked")
     ptjb.write(
-        test_k="""
-        X = jnp.ones(3)
+        test_k=f"""
+        import os
+        X, PROCESS = jnp.ones(3), os.getpid()
+        {"pytestmark = pytest.mark.forked" * (how == "marker")}
 
-        def test_k(jax_bench):
-            jax_bench(jit_rounds=3).measure(fn_jit=jax.jit(double), x=X)
+        def test_k(request):
+            assert os.getpid() == PROCESS
+            JaxBench(request, jit_rounds=3).measure(fn_jit=jax.jit(double), x=X)
+
+        def test_plain():
+            assert os.getpid() != PROCESS
+
+        @pytest.fixture
+        def bench(request):
+            with pytest.raises(ValueError, match="JAX had started before this test was forked"):
+                return JaxBench(request)
+
+        def test_hidden(bench):
+            pass
         """
     )
 
-    session = ptjb.run("--forked", code=1)
+    session = ptjb.run(*["--forked"] * (how == "option"))
 
-    assert "JAX had started before this test was forked" in session.text
-    assert "make them inside the test or in a fixture" in session.text
+    assert "test_k.py::test_k" in session.line("test_k ")
+    assert "ptjb: 1 of 1 measurements ran without a fork, because JAX had started before" in session.text
+
+
+def test_each_attempt_of_a_test_that_is_rerun_is_a_run_of_its_own(ptjb) -> None:
+    pytest.importorskip("pytest_rerunfailures")
+    ptjb.write(
+        test_r="""
+        attempts = []
+
+        def test_r(jax_bench):
+            jax_bench(jit_rounds=1).measure(fn_jit=double, x=1.0)
+            attempts.append(1)
+            assert len(attempts) == 3
+        """
+    )
+
+    rows = ptjb.run("--reruns", "2").rows()
+
+    assert [(row["run_id"], row["commit_run"]) for row in rows] == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_options_stand_in_the_configuration_as_well(ptjb) -> None:

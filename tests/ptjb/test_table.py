@@ -9,7 +9,7 @@ from csv_rows_by_hand import a_record, a_row
 
 from benchax.reporting.document import TableCell
 from pytest_jax_bench import session_summary, table
-from pytest_jax_bench.settings import Pin, PluginSettings
+from pytest_jax_bench.context import Pin, PluginSettings
 
 
 def cell(title: str, record: dict) -> TableCell:
@@ -133,12 +133,18 @@ def test_a_busy_machine_is_said_once() -> None:
     ]
 
 
-def test_a_commit_that_git_hides_is_said_once() -> None:
-    records = [a_record(a_row(commit="unknown"), codes=["no-commit"])] * 2
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("no-commit", "ptjb: the commit is unknown: the repository has none, or belongs to another user"),
+        ("no-dispatches", "ptjb: this JAX doesn't report which jitted functions a call runs: 2 of 2 measurements"),
+        ("unforked", "ptjb: 2 of 2 measurements ran without a fork, because JAX had started before"),
+    ],
+)
+def test_what_holds_for_many_measurements_is_said_once(code: str, line: str) -> None:
+    (found,) = session_summary.notes([a_record(a_row(), codes=[code])] * 2, PluginSettings(), 0)
 
-    (line,) = session_summary.notes(records, PluginSettings(), 0)
-
-    assert line.startswith("ptjb: the commit is unknown: the repository has none, or belongs to another user")
+    assert found.startswith(line)
 
 
 def test_gray_is_explained_once_and_unclear_is_said_by_v_alone() -> None:

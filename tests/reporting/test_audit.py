@@ -1,20 +1,26 @@
+"""."""
+
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import audits_by_hand as made
+import jsonschema
+import pytest
 
 from benchax.model import Remark
 from benchax.reporting import (
     display,  # noqa: F401  # what print needs
     terminal,
 )
-from benchax.reporting.audit import document, document_in_full, documents_of_all, verdict
+from benchax.reporting.audit import document, document_in_full, documents_of_all, to_sarif, verdict
 from benchax.reporting.document import Code
 from benchax.reporting.pages.page import render_page
-from benchax.results.audit import Audit, Checked
+from benchax.results.audit import Audit, Checked, Checklist, Tick
 
 
 def test_findings_come_with_place_evidence_gain_and_advice_and_the_rest_is_behind_verbose(
@@ -83,3 +89,86 @@ def test_a_page_quotes_the_line_that_a_finding_is_about(project: Path) -> None:
 
     (code,) = (block for block in blocks if isinstance(block, Code))
     assert code.text.splitlines()[1:4] == ["      2  b = 2", ">     3  c = '</script>'", "      4  d = 4"]
+
+
+TICKS = (
+    Tick("memory", "Donate buffers", "yes", "nothing found by donation-possible"),
+    Tick("memory", "Profile memory", "not checked", "it does not trace"),
+    Tick("precision", "Compute in bf16", "no", "tried: it saves 3 ms"),
+    Tick("devices", "Shard", "not applicable", "there is one device"),
+)
+
+
+def test_each_line_has_its_mark_and_why_below_a_heading_that_counts(snapshot: Any) -> None:
+    assert str(Checklist("step", "f32[8]", TICKS, 41.0)) == snapshot
+
+
+def test_any_text_survives() -> None:
+    hostile = Checklist(made.HOSTILE, made.HOSTILE, (Tick(made.HOSTILE, made.HOSTILE, "no", made.HOSTILE),))
+
+    assert "a[red]b" in str(hostile)
+    assert "<script>" not in (hostile._repr_html_() or "")
+
+
+SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-part.json").read_text(encoding="utf-8"))
+
+
+def written(audit: Audit, folder: Path) -> dict:
+    return json.loads(to_sarif([audit], folder))
+
+
+def results(audit: Audit, folder: Path) -> dict[str, dict]:
+    return {result["ruleId"]: result for result in written(audit, folder)["runs"][0]["results"]}
+
+
+@pytest.mark.parametrize("name", ["full", "clean", "hostile"])
+def test_it_is_valid(name: str, tmp_path: Path) -> None:
+    audit = {"full": made.audit(tmp_path), "clean": made.clean(), "hostile": made.hostile()}[name]
+
+    jsonschema.validate(written(audit, tmp_path), SCHEMA)
+
+
+def test_severities_become_levels(tmp_path: Path) -> None:
+    levels = {rule: result["level"] for rule, result in results(made.audit(tmp_path), tmp_path).items()}
+
+    assert levels == {
+        "branch-on-value": "error", "not-jitted": "warning", "cache-off": "note", "trivial-jit": "note",
+    }  # fmt: skip
+
+
+def test_a_file_of_the_project_is_named_from_its_folder(tmp_path: Path) -> None:
+    (location,) = results(made.audit(tmp_path), tmp_path)["not-jitted"]["locations"]
+    place = location["physicalLocation"]
+
+    assert place["artifactLocation"]["uriBaseId"] == "SRCROOT"
+    assert unquote(place["artifactLocation"]["uri"]) == "a dir/träin.py"
+    assert place["artifactLocation"]["uri"].isascii()
+    assert place["region"] == {"startLine": 12}
+
+
+def test_another_file_is_named_in_full(tmp_path: Path) -> None:
+    (location,) = results(made.audit(tmp_path), tmp_path)["branch-on-value"]["locations"]
+
+    assert urlparse(location["physicalLocation"]["artifactLocation"]["uri"]).path == "/elsewhere/b.py"
+
+
+def test_suppressed_findings_are_there_as_suppressed(tmp_path: Path) -> None:
+    found = results(made.audit(tmp_path), tmp_path)
+
+    assert found["cache-off"]["suppressions"][0]["kind"] == "external"
+    assert found["trivial-jit"]["suppressions"] == [
+        {"kind": "inSource", "status": "accepted", "justification": "called by others"}
+    ]
+    assert "suppressions" not in found["not-jitted"]
+
+
+def test_a_rule_that_could_not_look_is_a_notification(tmp_path: Path) -> None:
+    notes = written(made.audit(tmp_path), tmp_path)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+
+    assert "step: numpy-inputs: not checked, because the time was used up" in [n["message"]["text"] for n in notes]
+
+
+def test_numbers_travel_as_properties(tmp_path: Path) -> None:
+    properties = results(made.audit(tmp_path), tmp_path)["not-jitted"]["properties"]
+
+    assert (properties["gain_s"], "gain_bytes" in properties) == (1e-3, False)

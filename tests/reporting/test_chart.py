@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from comparisons_by_hand import compared, series
 
 from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons
-from benchax.reporting import comparison_figure, figures, heatmap
+from benchax.reporting import comparisons, figures
 from benchax.reporting import history as history_document
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Points, Quantity, ReferenceLine, describe_value
-from benchax.reporting.heatmap import Square
+from benchax.reporting.chart import (
+    Axis,
+    AxisTick,
+    Chart,
+    Line,
+    Points,
+    Quantity,
+    ReferenceLine,
+    Square,
+    chart_heat_map,
+    describe_value,
+)
+from benchax.reporting.chart import chart_heat_map as chart
+from benchax.reporting.figures import MOST_NUMBERS
 
 HISTORY = history([*series([1.0, 1.1]), compared(2, None)])
 CHARTS = {
     "history": history_document.chart(HISTORY),
-    "comparisons": comparison_figure.chart(Comparisons((compared(0, 1.0), compared(1, None)))),
-    "heat map": heatmap.chart(["f"], ["8"], [[Square(None, "timeout")]], x_title="n", title="f"),
+    "comparisons": comparisons.chart(Comparisons((compared(0, 1.0), compared(1, None)))),
+    "heat map": chart_heat_map(["f"], ["8"], [[Square(None, "timeout")]], x_title="n", title="f"),
 }
 
 
@@ -64,3 +78,78 @@ def test_a_series_over_sizes_has_logarithmic_axes_in_words_and_a_limit() -> None
 )  # fmt: skip
 def test_a_number_of_an_axis_reads_as_what_it_is(value: float, quantity: Quantity, text: str) -> None:
     assert describe_value(value, quantity) == text
+
+
+def figure(rows: list[str], columns: list[str], squares: list[list[Square]]) -> Any:
+    return figures.draw(chart(rows, columns, squares))
+
+
+def words(drawn: Any) -> list[str]:
+    return [text.get_text() for text in drawn.axes[0].texts]
+
+
+def png(drawn: Any) -> bytes:
+    with io.BytesIO() as buffer:
+        drawn.savefig(buffer, format="png", dpi=40)
+        return buffer.getvalue()
+
+
+def test_each_square_shows_its_number_with_its_unit_or_its_status() -> None:
+    drawn = figure(["f"], ["4", "8"], [[Square(2.5e-6), Square(None, "wrong_shape")]])
+
+    assert words(drawn) == ["2.50\nµs", "wrong\nshape"]
+    assert png(drawn)
+
+
+def test_what_was_not_measured_has_no_colour_of_the_scale() -> None:
+    drawn = figure(["f"], ["4", "8"], [[Square(1e-3), Square(None, "timeout")]])
+
+    image = drawn.axes[0].images[0].get_array()
+    assert image.mask.tolist() == [[False, True]]
+    assert len(drawn.axes[0].patches) == 1
+
+
+@pytest.mark.parametrize("values", [[None, None], [1e-6, 1e-6], [0.0, 1e-6], [1e-9, 1e4]])
+def test_any_times_can_be_drawn(values: list[float | None]) -> None:
+    assert png(figure(["f"], ["a", "b"], [[Square(v, "ok" if v is not None else "not_run") for v in values]]))
+
+
+def test_times_that_are_nearly_equal_do_not_look_like_day_and_night() -> None:
+    norm = figure(["f"], ["a", "b"], [[Square(1.00e-6), Square(1.01e-6)]]).axes[0].images[0].norm
+
+    assert norm(1.01e-6) - norm(1.00e-6) < 0.05
+
+
+def test_forty_by_twenty_still_shows_every_number() -> None:
+    squares = [[Square(1e-6 * (i + j + 1)) for j in range(40)] for i in range(20)]
+
+    drawn = figure([f"function_{i}" for i in range(20)], [str(j) for j in range(40)], squares)
+
+    assert len(words(drawn)) == 800
+    assert drawn.get_size_inches()[0] <= 40
+
+
+@pytest.mark.slow
+def test_ten_thousand_squares_are_one_picture_with_a_legend() -> None:
+    squares = [[Square(None, "timeout") if i % 2 else Square(1e-6) for _ in range(100)] for i in range(100)]
+
+    drawn = figure([f"f{i}" for i in range(100)], [str(j) for j in range(100)], squares)
+
+    assert MOST_NUMBERS < 100 * 100
+    assert words(drawn) == []
+    assert len(drawn.axes[0].patches) == 0
+    assert [text.get_text() for text in drawn.axes[0].get_legend().get_texts()] == ["timeout"]
+    assert png(drawn)
+
+
+def test_dollars_in_a_name_are_no_formula() -> None:
+    drawn = figure([r"a$\frac$"], [r"b$\x$"], [[Square(1.0)]])
+
+    assert png(drawn)
+
+
+def test_long_names_are_shortened() -> None:
+    drawn = figure(["f" * 500], ["d" * 500], [[Square(1.0)]])
+
+    assert len(drawn.axes[0].get_yticklabels()[0].get_text()) < 40
+    assert png(drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,34 @@ import pytest
 from rendered_documents import check_rendered
 from results_by_hand import every_result
 
-from benchax.reporting import display, error_rates, history
-from benchax.reporting.document import Document, TableColumn, list_lines, list_remarks, tabulate
+from benchax.model import Remark
+from benchax.reporting import display, error_rates, history, html, markdown
+from benchax.reporting.chart_data import encode_outline
+from benchax.reporting.display import document_of
+from benchax.reporting.document import (
+    Block,
+    Code,
+    Document,
+    Facts,
+    Heading,
+    Outline,
+    OutlineColumn,
+    OutlineEntry,
+    Paragraph,
+    Remarks,
+    Section,
+    Sparkline,
+    TableColumn,
+    TextRow,
+    decode_document,
+    encode_document,
+    list_lines,
+    list_remarks,
+    tabulate,
+    tabulate_outline,
+)
+from benchax.reporting.markdown import escape, render
+from benchax.reporting.terminal import to_text
 from benchax.results import Displayed
 
 NAMES = ("f", "[red]a|b* `c`_d_</td><script>alert('x')</script>\n&amp; @me", "数学 🦊 " * 8)
@@ -71,3 +98,86 @@ def test_a_name_alone_is_a_column_of_numbers_and_a_style_is_that_of_its_row() ->
 
 def test_lists_of_nothing_are_no_blocks() -> None:
     assert (list_lines([]), list_remarks([])) == ((), ())
+
+
+DOT = OutlineEntry("dot.1", "dot", (2e6, 64.0), "f32[8]", "m.py:3", (), 7, (3,))
+LAYER = OutlineEntry("layer0", "scope", (2.5e6, 64.0), "2 operations", parts=(DOT,) * 2)
+LAPACK = OutlineEntry("chol.2", "lapack", (None, 0.0))
+OUTLINE = Outline(
+    "boxes", (OutlineColumn("work", "flop"), OutlineColumn("bytes", "bytes")), (LAYER, LAPACK), "of one call"
+)
+
+
+def test_a_table_has_what_is_known_and_says_what_is_not(snapshot: Any) -> None:
+    assert to_text(Document((tabulate_outline(OUTLINE),))) == snapshot
+
+
+def test_a_table_has_whole_levels_and_says_how_much_stands_inside() -> None:
+    wide = OutlineEntry("wide", "scope", (1.0, 1.0), "80 operations", parts=(DOT,) * 80)
+
+    table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK, wide)))
+
+    assert [line[0] for line in table.lines] == ["lapack chol.2", "scope wide"]
+    assert table.lines[1][-1] == "80 operations · 80 boxes inside"
+
+
+def test_of_very_many_outermost_boxes_a_table_says_how_many_it_has_not() -> None:
+    table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK,) * 100, "of one call"))
+
+    assert len(table.rows) == 60
+    assert table.note == "of one call 40 boxes beside these are not in this table."
+
+
+def test_every_renderer_shows_it() -> None:
+    document = Document((OUTLINE,))
+
+    for text in (to_text(document), markdown.render(document), html.fragment(document)):
+        assert all(word in text for word in ("boxes", "layer0", "2.50 MFLOP", "not known", "of one call"))
+
+
+def test_data_for_a_page_write_each_text_once_and_leave_out_empty_ends(snapshot: Any) -> None:
+    assert json.dumps(encode_outline(OUTLINE), indent=1) == snapshot
+
+
+@pytest.mark.parametrize("kind", ["Watch", "CacheUse", "Transfers", "Measurement", "Checklist"])
+def test_a_document_arrives_as_it_was(kind: str) -> None:
+    document = document_of(every_result("f <b>\n")[kind])
+
+    assert decode_document(json.loads(json.dumps(encode_document(document)))) == document
+
+
+TABLE = tabulate((TableColumn("case", "names"), "wall", TableColumn("why", "words")), [("f[n=8]", "1 s", "")], note="n")
+FACTS = (TextRow("compile", "250 ms", "missed\nthe cache"), TextRow("", "and more"))
+SHOWN: dict[str, tuple[Block, ...]] = {
+    "headings, sentences, and lists": (
+        Heading("f", 1, ("cpu", "jax 0.10.2")), Heading("why", aside="a.py:3"), Paragraph("a\nb"),
+        *list_lines(["one", "two"]),
+    ),
+    "numbers of a table end at the right, and names are code": (TABLE,),
+    "facts and remarks are lists": (Facts((Section("once", FACTS),)), Remarks((Remark("x", "warning", "noisy"),))),
+    "a program is in a fence that it cannot close": (Code("hlo", "a ```` b\n  c", "HLO"), Code("diff", "+a")),
+    "a chart is a line of bars": (Sparkline((1.0, 2.0), "1 to 2"),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_kind_of_block_has_its_markdown(name: str, snapshot: Any) -> None:
+    assert render(Document(SHOWN[name])) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("*a* _b_ `c`", "&#42;a&#42; &#95;b&#95; &#96;c&#96;"),
+        ("<b>", "&#60;b&#62;"),
+        ("- a", "&#45; a"),
+        ("---", "&#45;--"),
+        ("-50 %", "-50 %"),
+        ("1. a", "1&#46; a"),
+        ("1.00 s", "1.00 s"),
+        ("@me #1 http://x", "&#64;me &#35;1 http&#58;//x"),
+        ("a\n\tb\x00", "a b&#92;x00"),
+    ],
+)
+def test_a_text_formats_nothing(written: str, expected: str) -> None:
+    assert escape(written) == expected

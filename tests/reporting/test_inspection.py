@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import benchax
 from benchax.model import Absent, Cost, Memory, Remark
 from benchax.reporting import (
     display,  # noqa: F401  # what print needs
     inspection,
     terminal,
 )
-from benchax.reporting.document import Code, Document
-from benchax.reporting.program_text import HEAD_LINES, NESTED_LINES, TAIL_LINES, diff_text, program_text
+from benchax.reporting.document import Code, Document, OutlineEntry
+from benchax.reporting.inspection import lines, scopes
+from benchax.reporting.program_text import (
+    HEAD_LINES,
+    MOST_PLAIN,
+    NESTED_LINES,
+    TAIL_LINES,
+    diff_text,
+    make_outline,
+    program_text,
+)
 from benchax.reporting.terminal import to_text
 from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.inspection import (
@@ -31,10 +45,12 @@ from benchax.results.inspection import (
     Donation,
     Inspection,
     JaxprFacts,
+    LineWork,
     Loop,
     Place,
     Primitive,
 )
+from benchax.results.operations import HloOperation, HloOperations
 from benchax.results.roofline import Roofline, Timing
 
 FOUND = Inspection(
@@ -228,3 +244,156 @@ def test_a_difference_shows_tables_and_the_first_text_that_differs(snapshot: Any
 
 def test_no_difference_is_said(snapshot: Any) -> None:
     assert str(Difference("a", "b")) == snapshot
+
+
+def scan_step(ws: Any, x: Any) -> Any:
+    def loss(ws: Any) -> Any:
+        return (jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, ws)[0] ** 2).sum()
+
+    return ws - jax.grad(loss)(ws)
+
+
+def text_of(found: Inspection, part: str, *, full: bool = False) -> str:
+    return to_text(inspection.document(found, (part,), full=full), width=200)
+
+
+def test_the_values_at_the_peak_have_roles_and_lines_and_what_would_free_them() -> None:
+    found = benchax.inspect(scan_step, "f32[8,64,64]", "f32[256,64]")
+
+    shown = text_of(found, "memory")
+
+    assert found.peak is not None
+    assert "temporaries at their peak: " in shown
+    assert f"instruction {found.peak.position + 1} of {found.peak.instructions}, " in shown
+    assert "█" in shown
+    assert "f32[8,256,64]" in shown
+    assert "residual" in shown
+    assert "test_inspection.py:" in shown
+    assert "are residuals, kept on the way forward for the way back: jax.checkpoint would compute them again" in shown
+    assert "outputs could have the memory of 128 KiB of arguments, if those were donated" in shown
+
+
+def test_the_table_by_line_says_what_each_line_keeps_at_the_peak() -> None:
+    found = benchax.inspect(scan_step, "f32[8,64,64]", "f32[256,64]")
+
+    head, *lines = text_of(found, "cost").partition("by line\n")[2].splitlines()
+
+    assert head.split("  ")[-1].strip() == "at the peak"
+    assert any("test_inspection.py" in line and line.rstrip().endswith("KiB") for line in lines)
+
+
+def test_without_a_peak_the_reason_is_told_and_the_table_by_line_has_no_column_for_it() -> None:
+    found = benchax.inspect(lambda x: x + 1, "f32[8]")
+
+    assert "not known, because the program has no temporaries" in text_of(found, "memory")
+    assert "at the peak" not in text_of(found, "cost")
+    assert "not known, because nobody tells" in text_of(Inspection("f", "", Place()), "memory")
+
+
+RATES = Roofline(bytes_s=1.0, flops_s=1.0, bytes_per_s=1e9, flops_per_s=1e12)
+PRODUCT = LineWork("m.py:1", "layer", 2e9, 0.0, 1e3, 2e9)
+FUSED = LineWork("m.py:2", "", 1e6, 0.0, 0.0, 0.0)
+KERNEL = LineWork("m.py:3", "", 10.0, 0.0, 4e6, 1e6)
+CALL = LineWork("m.py:4", "", 0.0, 0.0, 8e6, None)
+COUNTS = Counts(flops=None, transcendentals=None, bytes_accessed=None, is_exact=False)
+WORK = Inspection("f", "", Place(), counts=COUNTS, lines=(PRODUCT, FUSED, KERNEL, CALL))
+
+
+def test_a_line_is_bound_by_what_its_kernels_take_longer_for() -> None:
+    table = lines(WORK, RATES)
+
+    assert table is not None
+    at = table.names.index("least time")
+    assert {line[0]: line[at : at + 2] for line in table.lines} == {
+        "m.py:1": ("2.00 ms", "compute"),
+        "m.py:2": ("", ""),  # all of it is in the kernel of another line
+        "m.py:3": ("4.00 ms", "memory"),
+        "m.py:4": ("", ""),  # nobody can look into it
+    }
+    assert table.note == (
+        "least time: estimated; the longer of the bytes and of the FLOPs of their kernels, "
+        "at 1.00 GB/s and 1.00 TFLOP/s"
+    )
+
+
+def test_scopes_stand_beside_the_same_rates() -> None:
+    table = scopes(WORK, replace(RATES, is_at_least=True))
+
+    assert table is not None
+    assert next(line for line in table.lines if line[0] == "layer")[-2:] == ("2.00 ms", "compute")
+    assert next(line for line in table.lines if line[0] == "(none)")[-2:] == ("", "")
+    assert table.note.endswith("of what could be counted")
+
+
+@pytest.mark.parametrize("roof", [None, Roofline(), replace(RATES, flops_per_s=None)])
+def test_without_rates_there_are_no_times(roof: Roofline | None) -> None:
+    table = lines(WORK, roof)
+
+    assert table is not None
+    assert {"least time", "bound by"} & set(table.names) == set()
+    assert table.note == ""
+
+
+def one(
+    name: str, scope: str = "", inside: int | None = None, part: str = "", flops: float | None = 1.0, **others: str
+) -> HloOperation:
+    fields = {"opcode": "dot", "shape": "f32[8]{0}", "source": "m.py:1"} | others
+    return HloOperation(name, fields["opcode"], fields["shape"], fields["source"], scope, inside, part, flops, 0.0, 8.0)
+
+
+def fold(*listed: HloOperation, left_out: int = 0) -> tuple[OutlineEntry, ...]:
+    return make_outline(HloOperations(listed, left_out)).entries
+
+
+def names(entries: Sequence[OutlineEntry]) -> list[object]:
+    """["a", ["b", ["inside b"]]]"""
+    return [[entry.name, names(entry.parts)] if entry.parts else entry.name for entry in entries]
+
+
+def test_scopes_are_boxes_inside_one_another_in_the_order_of_the_program() -> None:
+    found = fold(one("a"), one("b", "layer0/attention"), one("c"), one("d", "layer0"), one("e", "layer1"))
+
+    assert names(found) == ["a", ["layer0", [["attention", ["b"]], "d"]], "c", ["layer1", ["e"]]]
+    assert (found[1].kind, found[1].values[0], found[1].detail) == ("scope", 2.0, "2 operations")
+
+
+def test_a_loop_is_folded_by_the_scopes_inside_of_its_own() -> None:
+    loop = one("while.1", "rnn", opcode="while", flops=30.0)
+    found = fold(
+        loop, one("a", "rnn/cell", 0, "body"), one("b", "rnn", 0, "body"), one("c", "other/rnn", 0, "condition")
+    )
+
+    (scope,) = found
+    (shown,) = scope.parts
+    assert (shown.kind, shown.name, shown.values[0]) == ("loop", "while.1", 30.0)
+    assert names(shown.parts) == [["body", [["cell", ["a"]], "b"]], ["condition", [["other", [["rnn", ["c"]]]]]]]
+
+
+def test_a_sum_with_a_hole_in_it_is_none() -> None:
+    (scope,) = fold(one("a", "s"), one("b", "s", flops=None))
+
+    assert scope.values == (None, 0.0, 16.0)
+
+
+def test_many_operations_without_scopes_are_folded_by_line() -> None:
+    sources = ["m.py:1", "m.py:2", ""] * MOST_PLAIN
+    found = fold(*(one(f"o{i}", source=source) for i, source in enumerate(sources)), one("alone", source="m.py:9"))
+
+    assert [(entry.kind, entry.name, len(entry.parts)) for entry in found] == [
+        ("line", "m.py:1", MOST_PLAIN),
+        ("line", "m.py:2", MOST_PLAIN),
+        ("line", "(the compiler's own)", MOST_PLAIN),
+        ("dot", "alone", 0),
+    ]
+
+
+def test_shapes_stand_without_layouts_and_tuples_as_their_number() -> None:
+    found = fold(one("a", shape="f32[8,4]{1,0:T(8)}"), one("b", shape="(f32[8]{0}, /*index=1*/s32[])"))
+
+    assert [entry.detail for entry in found] == ["f32[8,4]", "2 arrays"]
+
+
+def test_what_is_left_out_is_said() -> None:
+    note = make_outline(HloOperations((one("a"),), 12)).note
+
+    assert note.endswith("12 operations more, which stand deepest, are not listed.")

@@ -1,3 +1,5 @@
+"""."""
+
 from __future__ import annotations
 
 import json
@@ -5,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from html_reader import Reader
 
 import benchax
 from benchax.model import Remark
@@ -13,7 +16,24 @@ from benchax.reporting import (
     terminal,
 )
 from benchax.reporting import profile as reporting
-from benchax.results.profile import CompileCost, CompilePass, Device, Gap, LiveBuffers, Op, Profile, ProgramSize, Run
+from benchax.reporting.document import Table
+from benchax.reporting.profile import by_line, chart_memory_lines, draw_memory
+from benchax.reporting.profile import list_groups as blocks
+from benchax.results.profile import (
+    Column,
+    CompileCost,
+    CompilePass,
+    Device,
+    Gap,
+    LineMemory,
+    LiveBuffers,
+    Op,
+    Profile,
+    ProgramSize,
+    Run,
+    Timeline,
+)
+from benchax.results.roofline import Peaks
 
 OP = Op(
     "fusion.3",
@@ -125,3 +145,153 @@ def test_of_a_program_without_repetition_nothing_is_said() -> None:
     cost = CompileCost("jit_step", "train.py:12", 1, 0.1, 0.2, 3.0, size=ProgramSize(1000, 9, "m.py:5", 19, 1))
 
     assert "m.py:5" not in str(replace(FULL, ops=(), compile_costs=(cost,)))
+
+
+PEAKS = Peaks(1e9, 1000, 1e9, 10, {"f32": 1e10})
+PRODUCT = Op(
+    "dot", "jit_f", "dot", 2, 0.4, 0.4, 0.5, source="/m.py:1", shape="f32[8]", flops=2e9, bytes_accessed=1e7
+)  # 0.2 s of 0.4
+COPY = replace(PRODUCT, name="copy", source="/m.py:2", flops=0.0, bytes_accessed=1e8)  # 0.1 s of 0.4
+P = Profile("f", "cpu", (PRODUCT, COPY), fingerprint="here", peaks=PEAKS)
+
+
+def beside(p: Profile) -> dict[str, tuple[str, str]]:
+    """(of roofline, bound by) of each line."""
+    table = by_line(p)
+    assert table is not None
+    if "of roofline" not in table.names:
+        return {line[0]: ("", "") for line in table.lines}
+    at = table.names.index("of roofline")
+    return {line[0]: (line[at], line[at + 1]) for line in table.lines}
+
+
+def test_a_line_has_its_share_of_the_roofline_and_what_bounds_it() -> None:
+    assert beside(P) == {"m.py:1": ("50 %", "compute"), "m.py:2": ("25 %", "memory")}
+
+
+def test_operations_of_one_line_follow_one_another() -> None:
+    both = replace(P, ops=(PRODUCT, replace(COPY, source="/m.py:1")))
+
+    assert beside(both) == {"m.py:1": ("38 %", "compute")}  # 0.2 s and 0.1 s of 0.8
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"flops": None}, ("", "")),  # a custom call
+        ({"shape": "bf16[8]"}, ("", "")),  # no matmul of bf16 was measured
+        ({"shape": "(f64[8], f32[8])"}, ("", "")),
+        ({"total_s": None}, ("at most 50 %", "compute")),  # one of its calls has no end
+        ({"self_s": 0.0}, ("", "")),
+    ],
+)
+def test_what_is_not_known_of_a_line_is_not_made_up(change: dict[str, object], expected: tuple[str, str]) -> None:
+    found = beside(replace(P, ops=(replace(PRODUCT, **change), COPY)))
+
+    assert found == {"m.py:1": expected, "m.py:2": ("25 %", "memory")}
+
+
+@pytest.mark.parametrize(
+    ("p", "reason"),
+    [
+        (P, "at 1.00 GB/s in memory (1000 B), 1.00 GB/s in caches (10 B), 10.0 GFLOP/s by matmuls of f32, the best"),
+        (replace(P, peaks=None, ops=(PRODUCT,) * 2), "not measured, because the rates of that machine"),
+        (
+            replace(P, peaks=None, fingerprint=None, ops=(PRODUCT,) * 2),
+            "not measured, because the trace does not say on which machine it was recorded",
+        ),
+    ],
+)
+def test_the_rates_are_named_or_the_reason_why_there_are_none(p: Profile, reason: str) -> None:
+    tables = [block for block in blocks(p) if isinstance(block, Table)]
+
+    assert [reason in table.note for table in tables] == [True]
+
+
+def test_what_the_numbers_are_is_said_once() -> None:
+    scoped = replace(P, ops=(replace(PRODUCT, named_scope="layer"), COPY))
+
+    notes = [block.note for block in blocks(scoped) if isinstance(block, Table)]
+
+    assert notes[0] == ""
+    assert "of roofline" in notes[1]
+
+
+MIB = 2**20
+STEPS = (0, 0, 8 * MIB, 8 * MIB, 24 * MIB, 24 * MIB, 0, 0)
+TIMES_S = tuple(0.01 * i for i in range(len(STEPS)))
+ON_CPU = Timeline(
+    TIMES_S,
+    (1e-4,) * len(STEPS),
+    (Column("live_arrays", "cpu:0", STEPS), Column("resident", "", tuple(100 * MIB + size for size in STEPS))),
+)
+
+
+ON_GPU = Timeline(
+    (0.0, 0.5),
+    (0.001, 0.001),
+    (Column("live_arrays", "gpu:0", (1, 1)), Column("in_use", "gpu:0", (5, 7)), Column("peak_in_use", "gpu:0", (9, 9))),
+)
+
+
+def profile(timeline: Timeline) -> Profile:
+    return Profile("f", "cpu", (), timeline=timeline)
+
+
+def test_each_column_is_a_line_with_its_least_its_most_and_when_and_what_was_not_seen_is_said(snapshot: Any) -> None:
+    assert str(profile(ON_CPU)) == snapshot
+
+
+def test_an_allocator_that_speaks_is_shown_and_no_reason_is_made_up(snapshot: Any) -> None:
+    assert str(profile(ON_GPU)) == snapshot
+
+
+def test_a_piece_of_time_without_a_reading_is_no_bar() -> None:
+    assert draw_memory((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 5.0, 5.1), (0, 0, 0, 0, 0, 0, 9, 9)) == "▁··█"
+
+
+def test_a_peak_of_one_reading_is_not_lost_among_many() -> None:
+    sizes = [0] * 1000
+    sizes[777] = 9
+
+    assert draw_memory(range(1000), sizes).count("█") == 1
+
+
+def test_noise_does_not_look_like_mountains() -> None:
+    assert set(draw_memory(range(100), [10_000 + i % 3 for i in range(100)])) == {"▁"}
+
+
+def test_no_reading_at_all_is_not_measured(snapshot: Any) -> None:
+    assert str(profile(Timeline((), (), (), "RuntimeError: no"))) == snapshot
+
+
+def test_of_many_devices_a_few_are_shown_and_the_others_counted(snapshot: Any) -> None:
+    columns = tuple(Column("live_arrays", f"cpu:{i}", (1, 2)) for i in range(9))
+
+    assert str(profile(Timeline((0.0, 1.0), (0.0, 0.0), columns))) == snapshot
+
+
+def test_a_notebook_shows_it_too() -> None:
+    texts = Reader(Profile("f", "cpu", (), timeline=ON_CPU)._repr_html_() or "").texts
+
+    at = texts.index("live arrays cpu:0")
+    assert texts[at + 1] == "▁▃█▁"
+
+
+MADE = replace(
+    ON_CPU,
+    lines=(
+        LineMemory("/home/me/train.py:12", (0, None, 8 * MIB, None, 24 * MIB, None, None, MIB)),
+        LineMemory("(none of yours)", (0, None, 0, None, 0, None, None, 0)),
+    ),
+)
+
+
+def test_lines_that_made_arrays_have_what_they_hold_at_most_and_at_the_end(snapshot: Any) -> None:
+    assert str(profile(MADE)) == snapshot
+
+
+def test_a_chart_of_lines_has_only_what_was_read() -> None:
+    first, _ = chart_memory_lines(MADE).marks
+
+    assert (first.label, len(first.x)) == ("train.py:12", 4)

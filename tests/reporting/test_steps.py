@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchax.reporting import steps
+from benchax.reporting.steps import describe_recording_cost
+from benchax.results.profile import RecordingCost
 from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
 
 LINE = PartLine("/home/me/loader.py:31", "batches", 0.58, samples=90)
@@ -82,9 +84,12 @@ def test_several_lines_of_a_part_stand_below_it() -> None:
 def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
     slow = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
 
-    (row,) = steps._describe_slowest(replace(SPLIT, slowest=slow))
+    shown = str(steps.blocks(replace(SPLIT, slowest=slow)))
 
-    assert (row.label, row.detail) == ("slowest step", "number 7, 480 ms more than usual of: Python at save.py:3")
+    assert (
+        "label='slowest step', value='500 ms', detail='number 7, 480 ms more than usual of: Python at save.py:3'"
+        in shown
+    )
 
 
 def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:
@@ -108,3 +113,31 @@ def test_the_slowest_step_names_what_was_called_in_it_alone() -> None:
     assert "70.0 ms more than usual of: device at work; only in it: 4 × jit_evaluate" in str(
         steps.blocks(replace(SPLIT, slowest=slowest))
     )
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (
+            RecordingCost(4e-4, 1e-4, 1800),
+            (
+                "while nothing is recorded, a step takes 100 µs: recording its 1.80 k events makes it 4 times as long "
+                "(400 µs), and the shares of short operations too large"
+            ),
+        ),
+        (
+            RecordingCost(1.01e-4, 1e-4, 30),
+            "while nothing is recorded, a step takes 100 µs: recording adds little",
+        ),
+        (
+            RecordingCost(4e-4, None, 1800, "the program ended before it was"),
+            (
+                "what recording the 1.80 k events of a step adds to its time was not measured, because the program "
+                "ended before it was"
+            ),
+        ),
+    ],
+    ids=["much", "little", "not measured"],
+)
+def test_a_recorded_time_does_not_pass_for_the_real_one(cost: RecordingCost, text: str) -> None:
+    assert describe_recording_cost(cost, "a step") == text

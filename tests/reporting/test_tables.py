@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from exported_rows import document as document_of_format
 from measurement_strategies import HOST, RICH, measured
 
 from benchax.model import (
@@ -30,7 +31,21 @@ from benchax.model import (
 from benchax.reporting import terminal
 from benchax.reporting.document import Document, Facts
 from benchax.reporting.measurement import document, list_measurements, overview
-from benchax.reporting.tables import environment, stored_grid
+from benchax.reporting.measurement import document_of_statistics as statistics_document
+from benchax.reporting.tables import (
+    agreement,
+    describe_rates,
+    each_once,
+    environment,
+    estimate,
+    scope,
+    share_remarks,
+    spread,
+    stored_grid,
+)
+from benchax.reporting.terminal import to_text
+from benchax.results.roofline import Peaks
+from benchax.stats.summary import Summary, summarize, summarize_run
 from benchax.store.base import row_of
 
 MIB = 2**20
@@ -234,3 +249,183 @@ def test_reporting_works_where_there_is_no_jax() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "planned peak" in done.stdout
     assert "<div class='benchax'" in done.stdout
+
+
+def summary(low: float | None, median: float, high: float | None, **more: object) -> Summary:
+    values = {"q25_s": median, "q75_s": median, "min_s": median, "max_s": median, "outliers": 0, "n": 100}
+    return Summary(**{"median_s": median, "low_s": low, "high_s": high, **values, **more})  # type: ignore[arg-type]
+
+
+def of_processes(*medians_s: float) -> Summary:
+    return summarize_run([(median_s,) * 6 for median_s in medians_s])
+
+
+@pytest.mark.parametrize(
+    ("low", "median", "high", "text"),
+    [
+        (5.08e-3, 5.16e-3, 5.31e-3, "5.16 ms (5.08–5.31)"),
+        # Both ends are in the unit of the median.
+        (0.95e-3, 0.98e-3, 1.02e-3, "980 µs (950–1020)"),
+        # With more digits, if the ends would read the same.
+        (1.2341e-3, 1.2342e-3, 1.2344e-3, "1.23 ms (1.2341–1.2344)"),
+        (None, 1e-6, None, "1.00 µs"),
+        (0.9e-3, 1.3e-3, 6.34e-3, "1.30 ms (0.900–6.34, unstable)"),
+        (-1e-6, 1e-6, 2e-6, "1.00 µs (-1.00–2.00, unstable)"),
+    ],
+)
+def test_a_median_is_followed_by_its_interval(low: float | None, median: float, high: float | None, text: str) -> None:
+    assert estimate(summary(low, median, high)) == text
+
+
+def test_a_time_that_was_not_taken_is_empty() -> None:
+    assert estimate(None) == ""
+    assert spread(0.0, 0.0, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("medians_s", "text"),
+    [
+        ((1.0, 1.0, 1.05), "3 processes agree"),
+        ((5.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 6.4e-3), "4 of 5 processes agree; one was slow (6.40 ms)"),
+        ((4.0e-3, 5.1e-3, 5.1e-3, 5.2e-3, 5.1e-3), "4 of 5 processes agree; one was fast (4.00 ms)"),
+        ((1.0, 1.0, 1.0, 1.5, 1.6), "3 of 5 processes agree; 2 were slow (1.50 – 1.60 s)"),
+        ((0.5, 1.0, 1.0, 1.0, 2.0), "3 of 5 processes agree; one was slow (2.00 s), one was fast (500 ms)"),
+        ((1.0, 2.0, 4.0), "3 processes differ: 1.00 – 4.00 s"),
+    ],
+)
+def test_processes_that_agree_are_counted_and_the_others_are_named(medians_s: tuple[float, ...], text: str) -> None:
+    assert agreement(of_processes(*medians_s)) == text
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"n": 7}, "7 readings are few"),
+        ({"q25_s": 1e-6, "q75_s": 9e-6}, "the readings scatter"),
+        ({}, "the readings drift or have two modes"),
+    ],
+)
+def test_one_process_says_that_it_is_one_and_why_it_is_unstable(facts: dict[str, object], why: str) -> None:
+    assert agreement(summary(0.9e-6, 1e-6, 1.1e-6, **facts)) == "one process only"
+    assert agreement(summary(1e-6, 2e-6, 9e-6, **facts)) == f"one process only, {why}"
+
+
+@pytest.mark.parametrize(
+    ("median_s", "text"),
+    [
+        (1.0, "as in 61 earlier runs"),
+        (2.0, "slower than all of 61 earlier runs ("),
+        (0.5, "faster than all of 61 earlier runs ("),
+    ],
+)
+def test_a_run_is_compared_with_the_range_of_earlier_ones_and_not_with_the_newest(median_s: float, text: str) -> None:
+    earlier = [*[1.0] * 60, 0.9]
+
+    assert agreement(summarize_run([(median_s,) * 6], earlier)).startswith(text)
+
+
+def test_an_interval_speaks_for_a_later_run_if_several_processes_were_measured() -> None:
+    assert scope(of_processes(1.0, 1.1)) == "a later run"
+    assert scope(summarize([1.0, 1.1])) == "this process"
+
+
+def test_each_timer_has_a_line() -> None:
+    row = replace(
+        measured(), samples=(Samples("wall", 1, (1e-3, 2e-3, 3e-3)), Samples("loop", 1, (-1e-6, 4e-6, 5e-6, 6e-6)))
+    )
+
+    lines = to_text(statistics_document(row)).splitlines()
+
+    assert lines[0] == row.case.label
+    wall, loop = (next(line for line in lines if line.startswith(timer)) for timer in ("wall", "loop"))
+    assert "2.00 ms ± 1.00 ms" in wall
+    assert "not above 0" in loop
+    assert "-1" not in loop
+
+
+def test_a_row_without_samples_says_so() -> None:
+    assert "has no samples" in to_text(statistics_document(replace(measured(), samples=())))
+
+
+def test_a_file_of_pytest_benchmark_holds_no_time_below_zero() -> None:
+    row = replace(measured(), samples=(Samples("loop", 1, (-1e-6, 4e-6, 5e-6, 6e-6)),))
+
+    (found,) = document_of_format("pytest-benchmark", (row,))["benchmarks"]
+
+    assert found["stats"]["min"] == 4e-6
+    assert found["stats"]["data"] == [4e-6, 5e-6, 6e-6]
+    assert found["extra_info"]["readings_not_above_0"] == 1
+
+
+IMPURE = Remark("impure", "warning", "it prints")
+
+
+def busy(share: int) -> Remark:
+    return Remark("busy", "warning", f"other processes used {share} %")
+
+
+def test_remarks_that_are_shared_are_shown_once_and_the_busy_machine_whatever_its_numbers() -> None:
+    other = Remark("impure", "warning", "it reads a clock")
+
+    assert each_once([IMPURE, busy(40), other, IMPURE, busy(60)]) == [IMPURE, busy(40), other]
+
+
+def test_what_all_have_is_said_once_with_their_number() -> None:
+    shared = share_remarks({f"f{i}": [busy(40)] for i in range(20)})
+
+    assert [r.message for r in shared.common] == ["busy: all 20 cases; other processes used 40 %"]
+    assert shared.universal == {"busy"}
+    assert not any(shared.own.values())
+
+
+def test_numbers_that_differ_are_those_of_a_case_that_is_named() -> None:
+    (common,) = share_remarks({f"f{i}": [busy(40 + i)] for i in range(20)}).common
+
+    assert common.message == "busy: all 20 cases; of f0: other processes used 40 %"
+
+
+def test_of_what_most_have_those_without_it_are_named() -> None:
+    shared = share_remarks({f"f{i}": [busy(40)] if i < 18 else [] for i in range(20)})
+
+    assert [r.message for r in shared.common] == ["busy: 18 of 20 cases, not f18 and f19; other processes used 40 %"]
+    assert not shared.universal
+
+
+def test_many_exceptions_are_counted_only() -> None:
+    (common,) = share_remarks({f"f{i}": [busy(40)] if i < 12 else [] for i in range(20)}).common
+
+    assert common.message == "busy: 12 of 20 cases; other processes used 40 %"
+
+
+@pytest.mark.parametrize("having", [1, 2, 10])
+def test_what_no_more_than_half_have_stays_with_them(having: int) -> None:
+    by_name = {f"f{i}": [IMPURE] if i < having else [] for i in range(20)}
+
+    shared = share_remarks(by_name)
+
+    assert shared.common == ()
+    assert {name: list(own) for name, own in shared.own.items()} == by_name
+
+
+def test_errors_and_what_is_about_one_case_stay_with_each() -> None:
+    wrong, again = Remark("wrong", "error", "differs"), Remark("recompiled", "warning", "of x")
+    by_name = {"f": [wrong, again], "g": [wrong, again]}
+
+    shared = share_remarks(by_name, apart=["recompiled"])
+
+    assert (shared.common, shared.own) == ((), {"f": (wrong, again), "g": (wrong, again)})
+
+
+def test_nothing_is_lost_of_a_case_that_has_two_messages_of_one_code() -> None:
+    other = Remark("impure", "warning", "it reads a clock")
+
+    shared = share_remarks({"f": [IMPURE, other], "g": [IMPURE]})
+
+    assert (shared.common, shared.own["f"]) == ((), (IMPURE, other))
+
+
+def test_rates_come_with_what_they_were_reached_by_and_missing_ones_are_left_out() -> None:
+    assert describe_rates(Peaks(2e10, 2**27, None, 2**18, {"f32": 1e11, "bf16": 2e11})) == (
+        "20.0 GB/s in memory (128 MiB), 100 GFLOP/s by matmuls of f32, 200 GFLOP/s by matmuls of bf16, "
+        "the best that were reached"
+    )

@@ -1,4 +1,4 @@
-"""The interval of the median: its ranks against tables and exact sums, its coverage by simulation with fixed seeds."""
+"""Intervals of medians and of shares: against tables and exact sums, coverage by simulation with fixed seeds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
-from benchax.stats.intervals import effective_size, interval_rank, median_interval
+from benchax.stats.intervals import effective_size, interval_rank, median_interval, share_interval, upper_limit
 
 VALUES = st.lists(st.floats(0, 1e3), min_size=1, max_size=60)
 
@@ -109,15 +110,11 @@ def test_the_interval_of_a_hundred_independent_values_is_that_of_the_table() -> 
     assert median_interval(values) == (39.0, 60.0)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_fewer_than_six_values_have_no_interval(n: int) -> None:
-    assert median_interval([float(i) for i in range(n)]) is None
-
-
-def test_other_levels_need_other_numbers_of_values() -> None:
+def test_fewer_than_six_values_have_no_interval_unless_the_level_is_lower() -> None:
     values = [3.0, 1.0, 5.0, 2.0, 4.0]
 
-    assert (median_interval(values, 0.9), median_interval(values, 0.95)) == ((1.0, 5.0), None)
+    assert [median_interval(values[:n]) for n in (1, 2, 5)] == [None] * 3
+    assert median_interval(values, 0.9) == (1.0, 5.0)
 
 
 def test_a_higher_level_has_a_wider_interval() -> None:
@@ -150,14 +147,6 @@ def test_the_order_in_which_values_were_taken_counts() -> None:
 
     assert independent is not None
     assert drifting is None or drifting[1] - drifting[0] > independent[1] - independent[0]
-
-
-def test_an_interval_does_not_change_the_values() -> None:
-    values = [3.0, 1.0, 2.0, 6.0, 5.0, 4.0]
-
-    median_interval(values)
-
-    assert values == [3.0, 1.0, 2.0, 6.0, 5.0, 4.0]
 
 
 @given(st.lists(st.integers(1, 10**6).map(float), min_size=6, max_size=60), st.sampled_from([0.25, 2.0, 1024.0]))
@@ -279,3 +268,44 @@ def test_only_above_or_below_the_median_matters() -> None:
     (values,) = series(0.4, 200, 1)
 
     assert effective_size([math.exp(v) for v in values]) == effective_size(values)
+
+
+# Shares
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"),
+    [
+        # Newcombe, Statistics in Medicine 17 (1998), table I, method 5
+        (81, 263, 0.2527, 0.3676),
+        (15, 148, 0.0578, 0.1617),
+        (0, 20, 0.0000, 0.1684),
+        (1, 29, 0.0009, 0.1776),
+    ],
+)
+def test_published_intervals(hits: int, n: int, low: float, high: float) -> None:
+    assert share_interval(hits, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_without_a_hit_the_limit_is_that_of_a_series_of_misses() -> None:
+    """(1 - p)^n = 0.05; for 240 trials about 3 / n, the "rule of three"."""
+    assert upper_limit(0, 240) == pytest.approx(1 - 0.05 ** (1 / 240))
+
+
+def test_without_trials_nothing_is_known() -> None:
+    assert share_interval(0, 0) == (0.0, 1.0)
+    assert upper_limit(0, 0) == 1.0
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_at_the_ends_what_was_seen_is_just_improbable_enough(seen: tuple[int, int]) -> None:
+    hits, n = seen
+
+    low, high = share_interval(hits, n)
+
+    assert low <= hits / n <= high
+    if hits:
+        assert binom.sf(hits - 1, n, low) == pytest.approx(0.025)
+    if hits < n:
+        assert binom.cdf(hits, n, high) == pytest.approx(0.025)
+        assert binom.cdf(hits, n, upper_limit(hits, n)) == pytest.approx(0.05)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from measurement_strategies import measured
 
-from benchax.measuring.stopping import is_known_well
+from benchax.measuring.sampling import is_known_well
 from benchax.model import EarlierRuns, Measurement, Samples
 from benchax.stats.intervals import (
     ENOUGH_RUNS,

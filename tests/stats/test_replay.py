@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchax.comparing.judging import ComparisonContext, judge_times
+from benchax.comparing.judging import judge_times
 from benchax.comparing.sequential import CONFIRMING, Effort, confirming, effort_for
 from benchax.environment import capture
 from benchax.model import Block, CaseId, Comparison, Version
@@ -164,8 +164,7 @@ def by_session(
 def by_looks(
     recording: np.ndarray, effort: Effort, factor: float, dice: np.random.Generator, hears: bool
 ) -> Comparison:
-    matter = ComparisonContext(
-        CaseId("f"), Version("a"), Version("b"),
+    matter = Comparison(CaseId("f"), "run", Version("a"), Version("b"), "unclear",
         environment=ENVIRONMENT if hears else None, resolution=effort.resolution,
     )  # fmt: skip
     blocks: list[Block] = []

@@ -15,11 +15,11 @@ import pytest
 import warm_python
 from jax.experimental.compilation_cache import compilation_cache
 
-from benchax.watching.cache import watch_cache
+from benchax.watching.compiles import watch_cache
 
 PROGRAM = """
 import json, jax, jax.numpy as jnp
-from benchax.watching.cache import watch_cache
+from benchax.watching.compiles import watch_cache
 with watch_cache() as found:
     jax.jit(lambda x: jnp.sin(x) + 1)(jnp.ones(3))
     jax.jit(lambda x: jnp.cos(x) * 2)(jnp.ones(3))

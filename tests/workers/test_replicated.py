@@ -145,7 +145,7 @@ def test_one_process_is_enough_for_a_program_that_earlier_runs_know(pool: Pool, 
 
 
 def test_a_long_case_is_measured_in_one_process_and_says_so(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchax.measuring.stopping.SHORT_CALL_S", 1e-9)
+    monkeypatch.setattr("benchax.measuring.sampling.SHORT_CALL_S", 1e-9)
 
     m = run(pool, processes=0)
 

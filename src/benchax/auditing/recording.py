@@ -21,7 +21,7 @@ from benchax.environment import capture
 from benchax.json_values import encode_value
 from benchax.model import Environment
 from benchax.results.audit import Audit
-from benchax.watching.cache import watch_cache
+from benchax.watching.compiles import watch_cache
 from benchax.watching.watch import main_thread_share, watch
 
 HOOK = "benchax.auditing.recording:begin"

@@ -40,7 +40,7 @@ sys.argv = ["benchax", *argument]
 from benchax.cli.main import main
 main()
 """
-"""A program for `Launch.command`: the argument is the words behind `benchax`."""
+"""A program for `run_program`: the argument is the words behind `benchax`."""
 _SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
 """Variables of this program's environment: they would put its packages before those of the other one."""
 
@@ -98,10 +98,10 @@ def clean_environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _SEARCHED_FIRST}
 
 
-def run_command_line(launch: Launch, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Returns the output of `benchax WORDS` in a process of that version."""
+def run_program(launch: Launch, program: str, argument: Any) -> subprocess.CompletedProcess[str]:
+    """Returns the output of a program in a process of that version (`Launch.command`)."""
     return subprocess.run(
-        launch.command(COMMAND_LINE, list(words)),
+        launch.command(program, argument),
         cwd=launch.folder,
         env=clean_environ(),
         capture_output=True,

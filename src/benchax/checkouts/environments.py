@@ -70,7 +70,7 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
     python = directory / "bin" / "python"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _alone(directory.with_name(f"{directory.name}.lock")):
-        if not (_is_finished(directory) and python.exists()):
+        if not ((directory / MARK).is_file() and python.exists()):
             say(f"making an environment with jax {version}")
             shutil.rmtree(directory, ignore_errors=True)
             try:
@@ -134,10 +134,6 @@ def _alone(path: Path) -> Generator[None, None, None]:
     with path.open("w") as file:
         flock(file, LOCK_EX)
         yield
-
-
-def _is_finished(directory: Path) -> bool:
-    return (directory / MARK).is_file()
 
 
 def _make(directory: Path, requirement: str, version: str) -> None:

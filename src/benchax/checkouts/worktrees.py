@@ -1,6 +1,6 @@
 """The benchmarks of another commit: built in a git worktree, kept as programs, then run together with the current ones.
 
-    git worktree add --detach TMP COMMIT  →  benchax run --stages build, in TMP  →  programs  →  paired runs
+    git worktree add --detach TMP COMMIT  →  a process in TMP builds the cases  →  programs  →  paired runs
 
 The other commit's package is imported from the worktree: every folder on sys.path inside the repository is replaced by
 the same folder there. Only the build happens there; timed programs run later, in separate processes. Submodules are
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchax.checkouts.boot import Launch, Selection, run_command_line
+from benchax.checkouts.boot import Launch, Selection, run_program
 from benchax.discovery import files
 from benchax.environment import git_variables
 from benchax.errors import UsageError
@@ -31,6 +31,20 @@ from benchax.store.baselines import by_case
 from benchax.store.database import DatabaseStore, open_store
 
 PREFIX = "benchax-worktree-"
+BUILD = """
+import sys
+from benchax.api import run
+from benchax.discovery import collect
+from benchax.errors import BenchaxError
+try:
+    cases, broken = collect(*argument["cases"])
+    rows = list(run(cases, command_line={"stages": "build", "store": argument["store"]}))
+except BenchaxError as error:
+    sys.exit(f"error: {error.problem}")
+if not rows:
+    sys.exit("error: " + (broken[0].failure.message if broken else "there are no cases"))
+"""
+"""A program for `run_program`: builds the cases, and stores their rows."""
 USUAL = ("src", "")
 """Folders of a repository that usually hold packages."""
 
@@ -189,11 +203,6 @@ def _move(path: Path, top: Path, tree: Path) -> Path:
     return tree / inside.relative_to(top) if inside.is_relative_to(top) else path
 
 
-def _move_paths(what: Sequence[str], top: Path, tree: Path) -> list[str]:
-    """Relative paths mean the same in the moved working folder; absolute ones are moved."""
-    return [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in what]
-
-
 def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
     """Copies the benchmark files of now into the worktree; the names of those that differ there."""
     changed: list[str] = []
@@ -211,17 +220,14 @@ def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
 
 def _build(selection: Selection, launch: Launch, top: Path, tree: Path, folder: str) -> str:
     """Builds every case there; why not even one could be, in one line; empty if all went well."""
-    words = selection.words(_move_paths(selection.what, top, tree))
-    done = run_command_line(launch, ["run", "--stages", "build", "--store", folder, *words])
-    if done.returncode == 0 or _has_rows(folder):
+    # Relative paths mean the same in the moved working folder; absolute ones are moved.
+    what = [str(_move(Path(text), top, tree)) if Path(text).is_absolute() else text for text in selection.what]
+    done = run_program(launch, BUILD, {"cases": [what, selection.pattern, selection.params], "store": folder})
+    if done.returncode == 0 or (list(Path(folder).glob("*.db")) and open_store(folder).rows(limit=1)):
         return ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")] or lines[-1:]
     return errors[0].removeprefix("error: ") if errors else f"it ended with {done.returncode}"
-
-
-def _has_rows(folder: str) -> bool:
-    return bool(list(Path(folder).glob("*.db"))) and bool(open_store(folder).rows(limit=1))
 
 
 def _launch(ref: str, commit: str, top: Path, tree: Path) -> Launch:

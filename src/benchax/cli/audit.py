@@ -163,10 +163,9 @@ def _functions(
 
 
 def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, html: Path | None) -> None:
-    from benchax.reporting import sarif as exchange
-    from benchax.reporting.audit import documents_of_all
+    from benchax.reporting.audit import documents_of_all, to_sarif
 
-    for file, text in ((output, _json_lines), (sarif, exchange.text)):
+    for file, text in ((output, _json_lines), (sarif, to_sarif)):
         if file is not None:
             write_text(file, text(audits))
             note(f"written to {file}")

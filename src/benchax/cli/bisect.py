@@ -45,8 +45,7 @@ def bisect(
     """Find the commit, or the version of JAX, that made cases slower."""
     from benchax.checkouts.boot import Selection
     from benchax.comparing.sequential import Effort
-    from benchax.paired_runs import judges
-    from benchax.paired_runs.bisect import bisect as search
+    from benchax.paired_runs import bisect
     from benchax.progress import show_progress
 
     max_time_s = read_duration("max_time_s", max_time, COMMAND_LINE)
@@ -54,27 +53,27 @@ def bisect(
         row = _versions(jax)
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
         with show_progress(True) as report:
-            judge = judges.make_jax_judge(row[0], selection, max_time_s, report)
-            found = search(row, _report_each(judge, lambda version: f"jax {version}", report))
+            judge = bisect.make_jax_judge(row[0], selection, max_time_s, report)
+            found = bisect.bisect(row, _report_each(judge, lambda version: f"jax {version}", report))
         raise typer.Exit(_show(found, lambda version: f"jax {version}"))
     if what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
-    row = judges.list_commits(what[0], what[1])
+    row = bisect.list_commits(what[0], what[1])
     note(f"{plural(len(row) - 1, 'commit')} from {what[0]} to {what[1]}")
     selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
     effort = Effort(max_time_s=max_time_s)
-    with show_progress(True) as report, judges.make_commit_judge(row[0], selection, effort, report) as judge:
-        found = search(row, _report_each(judge, judges.describe_commit, report))
-    raise typer.Exit(_show(found, judges.describe_commit))
+    with show_progress(True) as report, bisect.make_commit_judge(row[0], selection, effort, report) as judge:
+        found = bisect.bisect(row, _report_each(judge, bisect.describe_commit, report))
+    raise typer.Exit(_show(found, bisect.describe_commit))
 
 
 def _versions(text: str) -> list[str]:
-    from benchax.paired_runs import judges
+    from benchax.paired_runs import bisect
 
     listed = [version.strip() for version in text.split(",")]
     if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):
         raise UsageError(f"--jax {text!r} cannot be searched", "two versions or more, all different: 0.9.0,0.10.2")
-    return judges.list_releases(*listed) if len(listed) == 2 else listed
+    return bisect.list_releases(*listed) if len(listed) == 2 else listed
 
 
 def _report_each(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:

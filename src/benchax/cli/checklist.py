@@ -32,7 +32,7 @@ def checklist(
     """
     from benchax.auditing.checklist import walk_checklist
     from benchax.progress import show_progress
-    from benchax.reporting.checklist import document
+    from benchax.reporting.audit import document_of_checklist as document
     from benchax.reporting.document import list_parts
 
     check_writable(html)

@@ -241,7 +241,7 @@ def _is_stored(words: list[str]) -> bool:
 
 def _run(compare: Callable[[], Comparisons]) -> Comparisons:
     """Compares. Output of the user's code goes to stderr, and a problem with the store becomes one line."""
-    from benchax.paired_runs.suite import UNSTORED
+    from benchax.paired_runs.versions import UNSTORED
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", UNSTORED)
@@ -282,7 +282,7 @@ def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:
     write_page(html, found)
     if plot is None:
         return
-    from benchax.reporting.comparison_figure import figure
+    from benchax.reporting.comparisons import figure
 
     if not found.of("run"):
         note("nothing was drawn: no run times were compared")

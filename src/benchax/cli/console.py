@@ -79,7 +79,7 @@ def _fold(text: str) -> str:
     width = shutil.get_terminal_size().columns
     if not sys.stderr.isatty() or all(len(line) <= width for line in text.split("\n")):
         return text
-    from benchax.reporting.folding import fold_text  # rich takes its time to import
+    from benchax.reporting.terminal import fold_text  # rich takes its time to import
 
     return fold_text(text, width)
 

@@ -68,17 +68,17 @@ def _error_rates(max_time: str | None, as_json: bool) -> None:
         UsageError: `max_time` is not a time.
         KeyboardInterrupt: after Ctrl-C, when all results are on the screen; then the exit code is 130.
     """
-    from benchax.paired_runs import protocol
+    from benchax.paired_runs import session
     from benchax.progress import ProgressEvent, show_progress
     from benchax.reporting import error_rates
 
-    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE) or protocol.MAX_TIME_S
+    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE) or session.MAX_TIME_S
     found: ErrorRates | None = None
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
         with show_progress(True) as report:
-            for found in protocol.measure_rounds(limit_s, report):
+            for found in session.measure_rounds(limit_s, report):
                 verdicts = f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s"
                 report(ProgressEvent(verdicts, is_lasting=True))
     except KeyboardInterrupt as interrupt:

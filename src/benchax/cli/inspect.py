@@ -156,8 +156,7 @@ def _show(
 
 
 def _roof(case: Case, found: Inspection, time: bool) -> Roofline:
-    from benchax.inspecting.roofline import matmul_type, roofline, timing_of
-    from benchax.machine.peaks import peaks
+    from benchax.machine.peaks import matmul_type, peaks, roofline, timing_of
 
     if not time:
         return roofline(found, peaks(measure=False))
@@ -190,15 +189,15 @@ def _differences(
 ) -> int:
     """Shows the differences. Returns 1 if there are any."""
     from benchax.checkouts.boot import Selection
-    from benchax.inspecting.other_version import differences
-    from benchax.reporting import difference
+    from benchax.inspecting.differences import differences
+    from benchax.reporting.inspection import document_of_difference
 
     found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))
     for each in found:
         if as_json:
             sink.json_line(json.dumps(each.asdict()))
         else:
-            sink.show(difference.document(each, parts, full=full))
+            sink.show(document_of_difference(each, parts, full=full))
     sink.close()
     return int(any(not each.is_none for each in found))
 

@@ -72,7 +72,7 @@ def write_page(file: Path | None, result: BecomesPage) -> None:
 
 def write_documents(file: Path | None, documents: Sequence[Document]) -> None:
     """Writes documents as `write_page` does. The first document is the head of the page, and its parts follow."""
-    from benchax.reporting.pages.saving import save_page
+    from benchax.reporting.pages.page import save_page
 
     if file is not None:
         save_page(file, documents)

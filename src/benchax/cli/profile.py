@@ -10,6 +10,7 @@ is the program's.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import collect_cases, note
+from benchax.cli.console import collect_cases, line, note
 from benchax.cli.options import COMMAND, COMMAND_LINE, Html, Params, Pattern, Seed, WhatOrCommand
 from benchax.cli.output_files import check_writable
 from benchax.errors import UsageError
@@ -99,9 +100,13 @@ def profile(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON document per profile; for a program, to DIR/profile.json.")
     ] = False,
-    nsys: Annotated[bool, typer.Option("--nsys", help="Use Nsight Systems, or print its command.")] = False,
+    nsys: Annotated[bool, typer.Option("--nsys", help="Print the command of Nsight Systems.")] = False,
     xprof: Annotated[
-        str | None, typer.Option(metavar="TOOL", help="Print the output of this xprof tool: hlo_stats, op_profile, ….")
+        str | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Print the command of this xprof tool: hlo_stats, op_profile, ….",
+        ),
     ] = None,
     html: Html = None,
     in_nsys: Annotated[bool, typer.Option("--in-nsys", hidden=True)] = False,
@@ -128,7 +133,7 @@ def profile(
     elif attach is not None or (command is not None and not nsys):
         code = _profile_program(command, serve, attach, wish, limit_s, wanted)
     elif nsys:
-        code = _with_nsys(what or [], command, wish, output)
+        code = _print_nsys(what or [], command, wish, output)
     else:
         cases = _cases(what or [], pattern, params or [])
         profile_them = _region if in_nsys else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
@@ -190,17 +195,14 @@ def _delay(text: str) -> float:
     return read_duration("start_after", text, COMMAND_LINE) or 0.0
 
 
-def _with_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
-    from benchax.cli.profile_output import folder_for
-    from benchax.cli.profile_program import name_of, this_command, with_nsys
-    from benchax.profiling import nsys
+def _print_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
+    from benchax.cli.profile_program import name_of, nsys_command, this_command
 
-    folder = folder_for(what[0] if command is None else name_of(command), output)
-    report = folder / "profile.nsys-rep"
-    if command is None:
-        return with_nsys(nsys.plan(this_command(), report, by_region=True))
+    name = re.sub(r"[^\w.=,+-]+", "-", what[0] if command is None else name_of(command))
     lasting = None if wish.duration_s == DURATION_S else wish.duration_s
-    return with_nsys(nsys.plan(command, report, start_after_s=wish.start_after_s or None, duration_s=lasting))
+    line(nsys_command(command or this_command(), (output or Path()) / name, wish.start_after_s, lasting))
+    note(f"run it where Nsight Systems is installed, and open {name}.nsys-rep with nsys-ui")
+    return 0
 
 
 # ---- a function -------------------------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ def _record(
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
-    from benchax.profiling.recording_cost import cost_of_calls
+    from benchax.profiling.trace import cost_of_calls
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchax.cli.console import line, note, show
 from benchax.cli.output_files import write_documents, write_text
@@ -130,7 +131,7 @@ def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
     """Shows each profile, and returns the exit code: 2 if one of them has no operations."""
     for found in profiles:
         if wanted.xprof is not None:
-            _ask_xprof(wanted.xprof, found, wanted)
+            (note if wanted.is_aside else line)(_xprof_command(wanted.xprof, found))
         elif wanted.as_json and not wanted.is_aside:
             line(_document(found, wanted))
         else:
@@ -145,7 +146,7 @@ def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
     """Writes one page of all profiles, if the user wants one."""
     if wanted.html is None or not profiles:
         return
-    from benchax.reporting import profile_change
+    from benchax.reporting import profile
     from benchax.reporting.display import documents_of
     from benchax.reporting.document import Document, list_parts
 
@@ -153,7 +154,7 @@ def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
     for found in profiles:
         (document,) = documents_of(found)
         change = _change(found, wanted)
-        changed = () if change is None else profile_change.document(change).blocks
+        changed = () if change is None else profile.document_of_change(change).blocks
         documents.append(Document((*document.blocks, *changed)))
     write_documents(wanted.html, list_parts(plural(len(documents), "profile"), documents))
 
@@ -175,20 +176,21 @@ def _write_json(profiles: Sequence[Profile], wanted: Wanted) -> None:
     note(f"{file}: {plural(len(profiles), 'document')}, one a line")
 
 
-def _ask_xprof(tool: str, found: Profile, wanted: Wanted) -> None:
-    from benchax.profiling import xprof
-
-    answer: Any = xprof.ask(tool, [Path(found.files["xplane"])])
-    if xprof.rows(answer) == 0:
-        note(f"note: xprof's {tool} has no rows for this trace, as of those of a CPU; `--read` has a table of ours")
-    (note if wanted.is_aside else line)(json.dumps(answer))
+def _xprof_command(tool: str, found: Profile) -> str:
+    """Returns the command that prints what a tool of xprof makes of a trace, as JSON. xprof writes next to a trace."""
+    program = (
+        "import sys; from xprof.convert import raw_to_tool_data as xprof; "
+        "data, _ = xprof.xspace_to_tool_data(sys.argv[2:], sys.argv[1], {}); "
+        "print(data.decode() if isinstance(data, bytes) else data)"
+    )
+    return shlex.join(["python", "-c", program, tool, found.files["xplane"]])
 
 
 def _show(found: Profile, wanted: Wanted) -> None:
-    from benchax.reporting import profile, profile_change
+    from benchax.reporting import profile
     from benchax.reporting.document import Document
 
     change = _change(found, wanted)
-    changed = () if change is None else profile_change.document(change).blocks
+    changed = () if change is None else profile.document_of_change(change).blocks
     document = Document((*profile.document(found, wanted.details).blocks, *changed))
     show(document, is_aside=wanted.is_aside)

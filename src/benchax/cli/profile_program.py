@@ -1,9 +1,9 @@
-"""`benchax profile` of programs: runs them unchanged, serves them, attaches to them, or uses Nsight Systems.
+"""`benchax profile` of programs: runs them unchanged, serves them, attaches to them, or prints the command of Nsight.
 
     profile -- COMMAND                the program records itself with the hook in `profiling/program_recorder.py`
     profile --serve PORT -- COMMAND   the program runs, and --attach can record it
     profile --attach PORT             records that program
-    profile --nsys ...                runs nsys around a function or a program; without nsys, prints its command line
+    profile --nsys ...                prints the command that profiles a function or a program with Nsight Systems
 
 A program keeps its input, output and exit code, so benchax writes to stderr. With --attach, the program belongs to
 another command, so the profile goes to stdout like any other.
@@ -11,6 +11,7 @@ another command, so the profile goes to stdout like any other.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import tempfile
@@ -19,17 +20,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchax.cli.console import line, note, while_read
+from benchax.cli.console import note, while_read
 from benchax.cli.profile_output import RecordingFolder, Wanted, folder_for, profile_of_file, show_all
 from benchax.cli.waiting import at_terminal
 from benchax.cli.watch import describe_end
 from benchax.errors import BenchaxError
-from benchax.profiling import nsys
 from benchax.units import plural, seconds
 
 if TYPE_CHECKING:
     from benchax.hooks.command import EndedCommand, Report
-    from benchax.profiling.nsys import NsysPlan
     from benchax.profiling.program_recorder import ProgramRequest, Recorded
     from benchax.results.profile import Profile
 
@@ -74,7 +73,7 @@ def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder,
 
 def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
-    from benchax.profiling.recording_cost import cost_of_steps
+    from benchax.profiling.trace import cost_of_steps
 
     files: list[tuple[Path, str, list[str]]] = []
     by_title: dict[str, Recorded] = {}
@@ -147,20 +146,27 @@ def this_command() -> list[str]:
     return [sys.executable, "-m", "benchax.cli.main", *given, INSIDE]
 
 
-def with_nsys(plan: NsysPlan) -> int:
-    """Runs the plan. Without nsys, prints it, reports that there is no profile, and returns 2."""
-    if not nsys.is_installed():
-        line(str(plan))
-        where = "The command above is for a machine that has it: https://developer.nvidia.com/nsight-systems"
-        note(f"error: there is no nsys on the PATH, so nothing was profiled. {where}")
-        return 2
-    note(f"running {plan}")
-    code = nsys.run(plan)
-    if plan.report.exists():
-        note(f"Nsight Systems wrote {plan.report}; open it with: nsys-ui {plan.report}")
-        return code
-    note(f"error: nsys ended with exit code {code} and wrote no {plan.report}")
-    return code or 2
+def nsys_command(program: Sequence[str], report: Path, start_after_s: float, duration_s: float | None) -> str:
+    """Returns the command that profiles a program with Nsight Systems, as you type it into a shell.
+
+    It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. What you have
+    set stays. It was written from NVIDIA's documentation (JAX-Toolbox).
+    """
+    from benchax.profiling.preflight import NO_COMMAND_BUFFERS
+
+    # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
+    options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
+    if start_after_s:
+        options += ["--delay", f"{start_after_s:g}"]
+    if duration_s is not None:
+        options += ["--duration", f"{duration_s:g}", "--kill", "none"]
+    settings: list[str] = []
+    flags = os.environ.get("XLA_FLAGS", "")
+    if NO_COMMAND_BUFFERS.removesuffix("=") not in flags:
+        settings.append("XLA_FLAGS=" + shlex.quote(f"{flags} {NO_COMMAND_BUFFERS}".strip()))
+    if "JAX_TRACEBACK_IN_LOCATIONS_LIMIT" not in os.environ:
+        settings.append("JAX_TRACEBACK_IN_LOCATIONS_LIMIT=-1")
+    return " ".join([*settings, shlex.join(["nsys", "profile", *options, *program])])
 
 
 def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
@@ -187,8 +193,7 @@ def _describe(report: Report) -> str:
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Records the program at `port`. Returns 2 if there are no operations to show."""
-    from benchax.profiling.attaching import attach
-    from benchax.profiling.wire import Ask
+    from benchax.profiling.attaching import Ask, attach
 
     place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
     try:
@@ -197,7 +202,7 @@ def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wan
             Ask(wish.duration_s, wish.keeps_memory),
             place.folder,
             limit_s=limit_s,
-            begun=lambda begun: note(f"recording process {begun.pid} for {seconds(wish.duration_s)}"),
+            begun=lambda pid: note(f"recording process {pid} for {seconds(wish.duration_s)}"),
         )
     finally:  # also at Ctrl-C
         place.new_traces()

@@ -40,7 +40,7 @@ def report(
     store: Store = None,
 ) -> None:
     """Write stored results as a page: all numbers and interactive charts in one file, to send or to keep."""
-    from benchax.reporting.pages.saving import save_page
+    from benchax.reporting.pages.page import save_page
 
     check_writable(output)
     save_page(output, _documents(what, pattern, store))

@@ -260,7 +260,7 @@ def measure(
         from benchax.api import RunOutcome
         from benchax.api import run as run_cases
     from benchax.clusters import open_agents
-    from benchax.measuring.release import release_programs
+    from benchax.measuring.stages import release_programs
     from benchax.progress import show_progress
     from benchax.reporting.document import Document
     from benchax.reporting.measurement import answer

@@ -33,7 +33,7 @@ def scale(
     from benchax.measuring.scaling import measure_scaling, read_counts
     from benchax.options import resolve
     from benchax.reporting.document import Document, list_parts
-    from benchax.reporting.scaling import document
+    from benchax.reporting.experiment import document_of_scaling as document
 
     for name, value in given.items():
         if value is not None and name not in (*OPTIONS, "store"):

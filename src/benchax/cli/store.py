@@ -128,7 +128,7 @@ def show_row(
             for value in series.per_call_s:
                 line(f"{series.timer}\t{value!r}")
     elif statistics:
-        from benchax.reporting.statistics import document as document_of_statistics
+        from benchax.reporting.measurement import document_of_statistics
 
         show(document_of_statistics(measurement))
     else:

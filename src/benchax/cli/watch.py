@@ -122,8 +122,7 @@ def _make_documents(command: list[str], ended: EndedCommand) -> tuple[Document, 
 
 
 def _make_parts(report: Report, is_one_of_many: bool) -> Iterator[Document]:
-    from benchax.reporting.document import Document, Heading
-    from benchax.reporting.document_json import decode_document
+    from benchax.reporting.document import Document, Heading, decode_document
 
     process = f", process {report.pid}: {shlex.join(report.argv)}" if is_one_of_many else ""
     for name, coded in report.result["shown"].items():

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchax.reporting import terminal
 from benchax.reporting.display import document_of
-from benchax.reporting.document_json import encode_document
-from benchax.watching.cache import watch_cache
+from benchax.reporting.document import encode_document
+from benchax.watching.compiles import watch_cache
 from benchax.watching.step_calls import StepCalls
 from benchax.watching.transfers import watch_transfers
 from benchax.watching.watch import main_thread_share, watch

@@ -2,7 +2,7 @@
 
 A running XLA program cannot be stopped from outside, short of killing the process. Here it stops itself: the function
 is traced and its loops (`while_loop`, `scan`, `fori_loop`) are rewritten so that they look at the clock every 0.2 to
-1 ms. Which loops, says `survey.py`; how, `rewriting.py` and `strips.py`.
+1 ms. Which loops, says `survey.py`; how, `rewriting.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Literal, get_args
 
@@ -25,89 +24,11 @@ from benchax import units
 from benchax.clock import handlers, rewriting, survey
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
-from benchax.clock.strips import Guard
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
 from benchax.keywords import check_places
 from benchax.kinds import shorten
 from benchax.program.jaxpr import every_equation
-from benchax.static_leaves import as_function_of_arrays
-
-# Takes static arguments, which have numbers or names as in `jax.jit`, out of a call and puts them back while tracing.
-
-Given = tuple[tuple[int | str, Any], ...]
-"""Numbers or names of static arguments of a call, with their values; hashable."""
-
-
-@dataclass(frozen=True)
-class StaticArguments:
-    """Which arguments are static: each by number and by name, as far as these are known."""
-
-    which: frozenset[int | str]
-
-    def apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Given]:
-        """Arguments with None for the static ones, named arguments without them, and those.
-
-        Raises:
-            UsageError: a static argument is not hashable.
-        """
-        if not self.which:
-            return args, kwargs, ()
-        numbers = {n % len(args) for n in self.which if isinstance(n, int) and -len(args) <= n < len(args)}
-        names = {name for name in kwargs if name in self.which}
-        given: Given = (*((n, args[n]) for n in sorted(numbers)), *((name, kwargs[name]) for name in sorted(names)))
-        for key, value in given:
-            if not _is_hashable(value):
-                raise UsageError(
-                    f"the static argument {key!r} is {value!r}, a {type(value).__name__}",
-                    "something hashable, by which compiled programs can be told apart",
-                )
-        # None in their places, so that the others keep theirs.
-        rest = tuple(None if n in numbers else arg for n, arg in enumerate(args))
-        return rest, {name: value for name, value in kwargs.items() if name not in names}, given
-
-
-def static_arguments(f: Callable[..., Any], *given: int | str | Iterable[int | str] | None) -> StaticArguments:
-    """Static arguments of `f`, which may be passed by place or by name, as far as its signature says.
-
-    Args:
-        given: positions and names, each one or several.
-
-    Raises:
-        UsageError: `f` has no such argument.
-    """
-    which: set[int | str] = set()
-    for each in given:
-        several = () if each is None else each
-        places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
-        if not all(isinstance(place, int | str) for place in places):
-            raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
-        which.update(place for place in places if isinstance(place, int | str))
-    check_places(f, which, "static")
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        return StaticArguments(frozenset(which))
-    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    for number, name in enumerate(by_place):
-        if {number, number - len(by_place), name} & which:
-            which |= {number, name}
-    return StaticArguments(frozenset(which))
-
-
-def together(args: Iterable[Any], kwargs: dict[str, Any], given: Given) -> tuple[list[Any], dict[str, Any]]:
-    """All arguments again."""
-    values = dict(given)
-    named = {name: value for name, value in values.items() if isinstance(name, str)}
-    return [values.get(n, arg) for n, arg in enumerate(args)], {**kwargs, **named}
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
-
+from benchax.static_leaves import Static, as_function_of_arrays, reveal
 
 OnTimeout = Literal["raise", "partial"]
 REACHED = "benchax: the time limit was reached"
@@ -173,20 +94,64 @@ def with_deadline(
         raise UsageError(f"cannot limit {f!r}, a {type(f).__name__}", "a function, jitted or not")
     if not isinstance(on_timeout, str) or on_timeout not in get_args(OnTimeout):
         raise UsageError(f"on_timeout={on_timeout!r}", one_of(get_args(OnTimeout), given=str(on_timeout)))
-    return WithDeadline(f, _limit(seconds), on_timeout, static_arguments(f, static, static_argnums, static_argnames))
+    return WithDeadline(f, _limit(seconds), on_timeout, _static_places(f, static, static_argnums, static_argnames))
+
+
+def _static_places(f: Callable[..., Any], *given: int | str | Iterable[int | str] | None) -> frozenset[int | str]:
+    """The static arguments of `f`, each by position and by name, as far as its signature shows them.
+
+    Args:
+        given: positions and names, each one or several.
+
+    Raises:
+        UsageError: `f` has no such argument.
+    """
+    which: set[int | str] = set()
+    for each in given:
+        several = () if each is None else each
+        places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
+        if not all(isinstance(place, int | str) for place in places):
+            raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
+        which.update(place for place in places if isinstance(place, int | str))
+    check_places(f, which, "static")
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return frozenset(which)
+    by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for number, name in enumerate(by_place):
+        if {number, number - len(by_place), name} & which:
+            which |= {number, name}
+    return frozenset(which)
+
+
+def _static_part(place: int | str, value: Any) -> Static:
+    """A static argument as a part of the structure of the tree of all arguments.
+
+    Raises:
+        UsageError: it is not hashable.
+    """
+    try:
+        hash(value)
+    except TypeError:
+        raise UsageError(
+            f"the static argument {place!r} is {value!r}, a {type(value).__name__}",
+            "something hashable, by which compiled programs can be told apart",
+        ) from None
+    return Static(value)
 
 
 class WithDeadline:
     """The result of `with_deadline`: called as the function itself."""
 
-    def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static: StaticArguments) -> None:
+    def __init__(self, f: Any, seconds: Any, on_timeout: OnTimeout, static: frozenset[int | str]) -> None:
         self.seconds = seconds
         self.on_timeout: OnTimeout = on_timeout
         self._f = f
         self._static = static
         self._unchecked: set[str] = set()
-        # Static are the user's own static values, and whether this is called inside a jit: each is another program.
-        self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=(3, 4))
+        # Static is whether this is called inside a jit, which is another program.
+        self._program: Callable[..., Any] = jax.jit(self._trace, static_argnums=3)
         # Without f's `__dict__`: names in it, of an object that can be called, may be those of attributes here.
         functools.update_wrapper(self, f, updated=())
 
@@ -196,20 +161,22 @@ class WithDeadline:
         return tuple(sorted(self._unchecked))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs, static = self._static.apart(args, kwargs)
+        static = {n % len(args) for n in self._static if isinstance(n, int) and -len(args) <= n < len(args)}
+        args = tuple(_static_part(n, arg) if n in static else arg for n, arg in enumerate(args))
+        kwargs = {name: _static_part(name, arg) if name in self._static else arg for name, arg in kwargs.items()}
         leaves = jax.tree.leaves((args, kwargs))
         _refuse_texts(leaves, _name(self._f))
         _refuse_elsewhere(leaves)
         if self.on_timeout == "partial":
-            return self._program(self.seconds, args, kwargs, static, False)[:2]
+            return self._program(self.seconds, args, kwargs, False)[:2]
         is_inside = any(isinstance(leaf, Tracer) for leaf in (self.seconds, *leaves))
         try:
-            outputs, is_expired, until = self._program(self.seconds, args, kwargs, static, is_inside)
+            outputs, is_expired, until = self._program(self.seconds, args, kwargs, is_inside)
             if is_inside:
                 return outputs
             if isinstance(is_expired, Tracer):
                 # Inside a jit after all, where nobody told by the arguments: they are constants.
-                return self._program(self.seconds, args, kwargs, static, True)[0]
+                return self._program(self.seconds, args, kwargs, True)[0]
             jax.block_until_ready(outputs)
             # Also where no loop has looked since: what stands behind the last one may have taken the rest of the time.
             is_late = bool(is_expired) or perf_counter_ns() >= nanoseconds(until)
@@ -228,13 +195,12 @@ class WithDeadline:
             hint=f"allow more, or take what there is by then: with_deadline({name}, …, on_timeout='partial')",
         )
 
-    def _trace(self, seconds: Any, args: Any, kwargs: Any, static: Given, is_inside: bool) -> tuple[Any, Any, Any]:
+    def _trace(self, seconds: Any, args: Any, kwargs: Any, is_inside: bool) -> tuple[Any, Any, Any]:
         leaves, tree = jax.tree.flatten((args, kwargs))
 
         def call(*leaves: Any) -> Any:
-            args, kwargs = jax.tree.unflatten(tree, leaves)
-            every, named = together(args, kwargs, static)
-            return self._f(*every, **named)
+            args, kwargs = reveal(jax.tree.unflatten(tree, leaves))
+            return self._f(*args, **kwargs)
 
         # To end with an error costs JAX 1 ms. The caller can raise as well, if little is left to do behind the loops.
         must_raise = survey.is_long_without_loops if self.on_timeout == "raise" else False
@@ -299,7 +265,7 @@ def _rewrite(
                     hint=_ON_ONE_DEVICE,
                 )
             return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
-        guard = Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)
+        guard = rewriting.Guard(tier(), until, must_raise(program) if callable(must_raise) else must_raise)
         return rewriting.run(program, arrays, jnp.bool_(False), guard)
     except BenchaxError:
         raise

@@ -21,14 +21,15 @@ from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import partial_eval
 
-from benchax.program.jaxpr import every_equation, open_program, programs_of
+from benchax.program.jaxpr import every_equation, names, open_program, programs_of
 
 LOOPS = ("while", "scan")
 OPAQUE = {"ffi_call", "pure_callback", "io_callback", "pallas_call", "custom_call"}
 """One step for XLA, of any length."""
-COLLECTIVES = {"psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_to_all"}
-COLLECTIVES |= {"all_gather", "all_gather_invariant", "reduce_scatter", "psum_scatter", "ragged_all_to_all"}
-SPREAD = {"shard_map", "xla_pmap", *COLLECTIVES}
+SPREAD = names(
+    "shard_map xla_pmap psum psum2 psum_invariant pmax pmin ppermute pbroadcast all_to_all all_gather"
+    " all_gather_invariant reduce_scatter psum_scatter ragged_all_to_all"
+)
 """Primitives of programs for several devices."""
 LONG_NS = 1e6
 """More than the few 0.1 ms by which stops are late anyway."""
@@ -42,19 +43,21 @@ SLOW = 20
 """The factor on the time of an element, or of a FLOP. It holds for random bits, transcendental functions and indexing,
 and for products of other types than f32 and f64."""
 
-MOVES = "broadcast_in_dim reshape squeeze transpose slice concatenate pad rev iota copy select_n convert_element_type"
-MOVES += " dynamic_slice dynamic_update_slice split expand_dims bitcast_convert_type stop_gradient real imag complex"
-MOVES += " stack unstack"
-ARITHMETIC = "add sub mul div neg abs sign max min floor ceil round sqrt rsqrt square integer_pow is_finite clamp"
-ARITHMETIC += " eq ne lt le gt ge and or xor not shift_left shift_right_logical shift_right_arithmetic conj"
-REDUCTIONS = "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor"
-FAST = frozenset(f"{MOVES} {ARITHMETIC} {REDUCTIONS}".split())
-
-FUNCTIONS = "exp exp2 expm1 log log1p log2 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2 pow cbrt"
-FUNCTIONS += " rem logistic erf erfc erf_inv nextafter population_count clz argmax argmin reduce_precision"
-INDEXING = "gather scatter scatter-add scatter_add scatter-mul scatter_mul scatter-min scatter_min scatter-max"
-RANDOM = "random_bits random_seed random_split random_fold_in random_wrap random_unwrap random_clone threefry2x32"
-LINEAR_BUT_SLOW = frozenset(f"{FUNCTIONS} {INDEXING} {RANDOM}".split())
+FAST = names(
+    "broadcast_in_dim reshape squeeze transpose slice concatenate pad rev iota copy select_n convert_element_type"
+    " dynamic_slice dynamic_update_slice split expand_dims bitcast_convert_type stop_gradient real imag complex stack"
+    " unstack add sub mul div neg abs sign max min floor ceil round sqrt rsqrt square integer_pow is_finite clamp eq ne"
+    " lt le gt ge and or xor not shift_left shift_right_logical shift_right_arithmetic conj reduce_sum reduce_max"
+    " reduce_min reduce_prod reduce_and reduce_or reduce_xor"
+)
+"""Moves, arithmetic, and reductions."""
+LINEAR_BUT_SLOW = names(
+    "exp exp2 expm1 log log1p log2 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2 pow cbrt rem"
+    " logistic erf erfc erf_inv nextafter population_count clz argmax argmin reduce_precision gather scatter"
+    " scatter-add scatter_add scatter-mul scatter_mul scatter-min scatter_min scatter-max random_bits random_seed"
+    " random_split random_fold_in random_wrap random_unwrap random_clone threefry2x32"
+)
+"""Transcendental functions, indexing, and random numbers."""
 
 
 def alive(program: Any) -> Any:
@@ -117,8 +120,7 @@ def _devices(eqn: Any) -> int:
 def find_unchecked(program: Any) -> tuple[str, ...]:
     """The parts of a rewritten program that a deadline cannot stop: names of primitives, each once, sorted."""
     if is_spread(program):
-        named = (*LOOPS, *OPAQUE, *SPREAD)
-        return tuple(sorted({eqn.primitive.name for eqn in every_equation(program) if eqn.primitive.name in named}))
+        return tuple(sorted({*LOOPS, *OPAQUE, *SPREAD} & {eqn.primitive.name for eqn in every_equation(program)}))
     return tuple(sorted(set(_walk_unchecked(program))))
 
 

@@ -174,9 +174,9 @@ def of_comparison(
     times = (c.baseline_value, c.baseline_value * c.ratio)
     eager, jitted = times if is_eager_baseline else times[::-1]
     ratios = (c.ratio, c.low, c.high) if is_eager_baseline else (1 / c.ratio, 1 / c.high, 1 / c.low)
-    saved_s = [_saved(c, ratio, is_eager_baseline) for ratio in (c.low, c.high)] + _saved_by_process(
-        c, is_eager_baseline
-    )
+    sign = 1 if is_eager_baseline else -1
+    saved_s = [sign * c.baseline_value * (1 - ratio) for ratio in (c.low, c.high)]
+    saved_s += [sign * each for each in _saved_by_process(c)]
     builds = [build_s, *builds_s]
     return BreakEven(
         median(builds),
@@ -195,18 +195,12 @@ def of_comparison(
     )
 
 
-def _saved(c: Comparison, ratio: float, is_eager_baseline: bool) -> float:
-    """Seconds of a call, by that ratio of candidate to baseline."""
-    saved_s = (c.baseline_value or 0.0) * (1 - ratio)
-    return saved_s if is_eager_baseline else -saved_s
-
-
-def _saved_by_process(c: Comparison, is_eager_baseline: bool) -> list[float]:
-    """Seconds that a call saves in each process, by the median of its pairs."""
+def _saved_by_process(c: Comparison) -> list[float]:
+    """By how many seconds a call of the candidate is shorter in each process, by the median of its pairs."""
     groups: dict[int, list[float]] = {}
     for block in c.blocks:
         pairs = zip(block.baseline_s, block.candidate_s, strict=True)
-        groups.setdefault(block.process, []).extend(a - b if is_eager_baseline else b - a for a, b in pairs)
+        groups.setdefault(block.process, []).extend(a - b for a, b in pairs)
     return [median(group) for group in groups.values()]
 
 

@@ -253,7 +253,9 @@ def _gate(table: Mapping[str, Any]) -> Gate:
     events, limits = dict(DEFAULT_EVENTS), dict[Metric, Limit]()
     for name, value in table.items():
         if name in DEFAULT_EVENTS:
-            events[cast("Event", name)] = _fails(name, value)
+            if value not in ("ignore", "fail"):
+                raise UsageError(f"invalid value {value!r} for {name}", "one of: ignore, fail")
+            events[cast("Event", name)] = value == "fail"
         elif name in METRICS:
             limits[cast("Metric", name)] = limit_of(value, cast("Metric", name))
         elif name != "cases":
@@ -271,9 +273,3 @@ def _table(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise UsageError(f"{name} is {value!r}", "a table, such as [tool.benchax.gate]")
     return cast("Mapping[str, Any]", value)
-
-
-def _fails(name: str, value: object) -> bool:
-    if value not in ("ignore", "fail"):
-        raise UsageError(f"invalid value {value!r} for {name}", "one of: ignore, fail")
-    return value == "fail"

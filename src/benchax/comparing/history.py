@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
@@ -93,12 +93,6 @@ class History(SelfRendering):
         return tuple(map(value, self.points))
 
 
-@dataclass
-class _Found:
-    stretches: list[Stretch] = field(default_factory=list[Stretch])
-    changes: list[Change] = field(default_factory=list[Change])
-
-
 def is_counted(metric: Metric) -> bool:
     return METRICS[metric] != "s"
 
@@ -113,20 +107,28 @@ def value(c: Comparison) -> float | None:
 def history(comparisons: Sequence[Comparison]) -> History:
     """The history that comparisons of one case with one baseline by one metric make: at least one, oldest first."""
     newest = comparisons[-1]
-    groups = _groups(comparisons)
-    found = _Found()
+    groups, stretches, changes = _groups(comparisons), list[Stretch](), list[Change]()
     for places in groups:
         values = [v for i in places if (v := value(comparisons[i])) is not None]
-        _add(found, places, values, newest.metric)
+        cuts = _cuts(values, newest.metric)
+        found = [
+            Stretch(tuple(places[a:b]), _level(values[a:b], newest.metric))
+            for a, b in pairwise([0, *cuts, len(values)])
+        ]
+        stretches += found
+        changes += [
+            Change(after.places[0], before.places[-1], before.level, after.level, p)
+            for (before, after), p in zip(pairwise(found), cuts.values(), strict=True)
+        ]
     return History(
         newest.case,
         newest.metric,
         newest.baseline.label,
         tuple(replace(c, blocks=()) if c.blocks else c for c in comparisons),
         tuple(_breaks(comparisons, groups)),
-        tuple(sorted(found.stretches, key=lambda stretch: stretch.places)),
-        tuple(sorted(found.changes, key=lambda change: change.at)),
-        _jump(comparisons, found.stretches),
+        tuple(sorted(stretches, key=lambda stretch: stretch.places)),
+        tuple(sorted(changes, key=lambda change: change.at)),
+        _jump(comparisons, stretches),
     )
 
 
@@ -139,13 +141,9 @@ def _groups(comparisons: Sequence[Comparison]) -> list[tuple[int, ...]]:
     for i, c in enumerate(comparisons):
         if value(c) is not None:
             # Of a place that is not known nothing says that it is the same as another one.
-            groups.setdefault(i if c.environment is None else _circumstances(c), []).append(i)
+            where = i if c.environment is None else c.environment.fingerprint
+            groups.setdefault((where, c.baseline.jax, c.candidate.jax, c.method, _identity(c)), []).append(i)
     return [tuple(places) for places in groups.values()]
-
-
-def _circumstances(c: Comparison) -> tuple[object, ...]:
-    fingerprint = c.environment.fingerprint if c.environment else None
-    return fingerprint, c.baseline.jax, c.candidate.jax, c.method, _identity(c)
 
 
 def _identity(c: Comparison) -> object:
@@ -202,23 +200,12 @@ def _unlike(one: Environment, other: Environment) -> Iterable[tuple[str, object,
 # ---- levels -----------------------------------------------------------------------------------------------------
 
 
-def _add(found: _Found, places: Sequence[int], values: Sequence[float], metric: Metric) -> None:
-    """The stretches and changes of one group."""
-    cuts = _steps(values) if is_counted(metric) else _change_points(values)
-    ends = [0, *cuts, len(values)]
-    stretches = [Stretch(tuple(places[a:b]), _level(values[a:b], metric)) for a, b in pairwise(ends)]
-    found.stretches += stretches
-    for (before, after), p in zip(pairwise(stretches), cuts.values(), strict=True):
-        found.changes.append(Change(after.places[0], before.places[-1], before.level, after.level, p))
-
-
-def _steps(counts: Sequence[float]) -> dict[int, float | None]:
-    return {i: None for i, (one, other) in enumerate(pairwise(counts), 1) if one != other}
-
-
-def _change_points(ratios: Sequence[float]) -> dict[int, float | None]:
+def _cuts(values: Sequence[float], metric: Metric) -> dict[int, float | None]:
+    """Where the level changes, with the p of each change; None for what is counted."""
+    if is_counted(metric):
+        return {i: None for i, (one, other) in enumerate(pairwise(values), 1) if one != other}
     # Of logarithms the noise is alike at every level, and twice as fast is as far from 1 as half as fast.
-    logs = [math.log(ratio) for ratio in ratios]
+    logs = [math.log(ratio) for ratio in values]
     return {c.index: c.p for c in changepoints.change_points(logs, least_change=math.log(1 + LEAST_CHANGE))}
 
 

@@ -8,46 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from benchax import units
 from benchax.errors import UsageError
-from benchax.model import Block, CaseId, Comparison, Environment, Failure, Method, Metric, Numerics, Remark, Version
+from benchax.model import Block, Comparison, Environment, Failure, Metric
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN, Ratio, Verdict, least_change, ratio_of, verdict
 from benchax.units import percent
 
 SAME_PROGRAM = "the same program: nothing was timed"
 BUILD_LEAST_CHANGE, BUILD_SAME_WITHIN = 0.05, 0.20
 """Compiling is timed once in a block."""
-
-
-@dataclass(frozen=True)
-class ComparisonContext:
-    """The facts that all comparisons of two versions of a case have in common."""
-
-    case: CaseId
-    baseline: Version
-    candidate: Version
-    method: Method = "one process"
-    numerics: Numerics | None = None
-    remarks: tuple[Remark, ...] = ()
-    environment: Environment | None = None
-    compared_at: str = ""
-    resolution: float = SAME_WITHIN
-    """ "same" means within this share, of run times."""
-    work: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The work of one call of the candidate."""
-    signature: str = ""
-
-    def comparison(self, metric: Metric, verdict: Verdict, why: str = "") -> Comparison:
-        return Comparison(
-            self.case, metric, self.baseline, self.candidate, verdict, why,
-            method=self.method, numerics=self.numerics, remarks=self.remarks,
-            environment=self.environment, compared_at=self.compared_at, resolution=self.resolution,
-            work=self.work,
-            signature=self.signature,
-        )  # fmt: skip
 
 
 @dataclass
@@ -64,12 +37,14 @@ class ComparisonEvidence:
     """Both programs are one, so that nothing was timed."""
 
 
-def judge_times(
-    context: ComparisonContext, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA
-) -> Comparison:
-    """Run times, or times to build."""
+def judge_times(context: Comparison, metric: Metric, blocks: Sequence[Block], alpha: float = ALPHA) -> Comparison:
+    """Run times, or times to build.
+
+    Args:
+        context: of the two versions, without readings.
+    """
     if not blocks:
-        return context.comparison(metric, "unclear", "nothing was timed")
+        return replace(context, metric=metric, why="nothing was timed")
     within = context.resolution if metric == "run" else BUILD_SAME_WITHIN
     least = least_change(within) if metric == "run" else BUILD_LEAST_CHANGE
     ratio = ratio_of([block.log_ratios for block in blocks], alpha)
@@ -77,7 +52,10 @@ def judge_times(
     # The candidate has no median of its own: two medians of one comparison could contradict its ratio.
     baseline_s = median([s for block in blocks for s in block.baseline_s])
     comparison = replace(
-        context.comparison(metric, found, _why(ratio, found, within)),
+        context,
+        metric=metric,
+        verdict=found,
+        why=_why(ratio, found, within),
         ratio=ratio.ratio,
         low=ratio.low,
         high=ratio.high,
@@ -89,23 +67,18 @@ def judge_times(
     if metric != "run" or found != "unclear":
         return comparison
     heard = testify(blocks, ratio, alpha, within, context.environment)
-    return comparison if heard is None else _by_witness(comparison, heard)
+    return comparison if heard is None else _by_witness(comparison, *heard)
 
 
-def _by_witness(unclear: Comparison, heard: Testimony) -> Comparison:
+def _by_witness(unclear: Comparison, cpu: Ratio, word: Verdict) -> Comparison:
     """`unclear` with what the processor time says; decided by it where it may decide."""
-    cpu = heard.ratio
     found = replace(unclear, cpu_ratio=cpu.ratio, cpu_low=cpu.low, cpu_high=cpu.high)
-    around = f" ({_describe_change(cpu.low)} to {_describe_change(cpu.high)})" if cpu.low and cpu.high else ""
-    seen = f"CPU time, {_describe_change(cpu.ratio)}{around}"
-    if heard.verdict == "unclear":
+    around = f" ({units.change(cpu.low)} to {units.change(cpu.high)})" if cpu.low and cpu.high else ""
+    seen = f"CPU time, {units.change(cpu.ratio)}{around}"
+    if word == "unclear":
         return replace(found, why=f"{found.why}; the {seen}, does not decide")
-    within = f"within {percent(found.resolution)} " if heard.verdict == "same" else ""
-    return replace(found, verdict=heard.verdict, why=f"{within}by {seen}", is_by_cpu_time=True)
-
-
-def _describe_change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2g} %"
+    within = f"within {percent(found.resolution)} " if word == "same" else ""
+    return replace(found, verdict=word, why=f"{within}by {seen}", is_by_cpu_time=True)
 
 
 def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
@@ -118,26 +91,24 @@ def _why(ratio: Ratio, found: Verdict, same_within: float) -> str:
     return f"a change below {percent(ratio.smallest_effect)} could have been missed"
 
 
-def judge_counts(context: ComparisonContext, metric: Metric, before: float | None, after: float | None) -> Comparison:
+def judge_counts(context: Comparison, metric: Metric, before: float | None, after: float | None) -> Comparison:
     """Bytes and operations, which the compiler counts: equal or not."""
-    context = replace(context, method="counted")
+    context = replace(context, metric=metric, method="counted")
     if before is None or after is None:
         side = context.baseline if before is None else context.candidate
-        return context.comparison(
-            metric, "unclear", f"not measured, because the compiler does not say it of {side.label}"
-        )
+        return replace(context, why=f"not measured, because the compiler does not say it of {side.label}")
     found: Verdict = "same" if before == after else "slower" if after > before else "faster"
     ratio = after / before if before else None
-    return replace(context.comparison(metric, found), ratio=ratio, baseline_value=before, candidate_value=after)
+    return replace(context, verdict=found, ratio=ratio, baseline_value=before, candidate_value=after)
 
 
-def judge(context: ComparisonContext, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
+def judge(context: Comparison, evidence: ComparisonEvidence, alpha: float = ALPHA) -> list[Comparison]:
     """Returns one comparison for each metric that has data; after a failure, just one."""
     if evidence.failure is not None:
         why = f"{evidence.failure.kind.replace('_', ' ')} in {evidence.failure.stage}: {evidence.failure.message}"
-        return [replace(context.comparison("run", "unclear", why), failure=evidence.failure)]
+        return [replace(context, why=why, failure=evidence.failure)]
     if evidence.is_same_program:
-        return [replace(context, method="same program").comparison("run", "same", SAME_PROGRAM)]
+        return [replace(context, method="same program", verdict="same", why=SAME_PROGRAM)]
     found = [judge_times(context, "run", evidence.run, alpha)]
     if evidence.build:
         found.append(judge_times(context, "compile", evidence.build, alpha))
@@ -154,7 +125,7 @@ def confirm(first: Comparison, second: Comparison) -> Comparison:
 
 def change(comparison: Comparison) -> str:
     """+3.2 %"""
-    return "no ratio" if comparison.ratio is None else _describe_change(comparison.ratio)
+    return "no ratio" if comparison.ratio is None else units.change(comparison.ratio)
 
 
 # ---- the processor time as a second witness --------------------------------------------------------------------
@@ -169,18 +140,9 @@ one.
 SAME_BUSY = 0.10
 
 
-@dataclass(frozen=True)
-class Testimony:
-    """The result of the processor time, and whether it decides."""
-
-    ratio: Ratio
-    verdict: Verdict
-    """ "unclear" where it must not, or cannot, decide."""
-
-
 def testify(
     blocks: Sequence[Block], wall: Ratio, alpha: float, resolution: float, environment: Environment | None
-) -> Testimony | None:
+) -> tuple[Ratio, Verdict] | None:
     """The processor time of the process as a second measure, if the wall time is unclear.
 
     Some programs wait for cores that others use: they use all cores, or their calls last longer than the scheduler's
@@ -196,6 +158,7 @@ def testify(
         decides  by the same rule as the wall time, if the wall's estimate alone would give the same word, and the
                  processor's estimate is in the wall's interval
 
+    Returns its ratio, and its verdict: "unclear" where it must not, or cannot, decide.
     None if it is not asked: another backend, short calls on few cores, or no readings.
 
     Args:
@@ -211,7 +174,7 @@ def testify(
     found = ratio_of([block.cpu_log_ratios for block in blocks], alpha)
     word = verdict(found, least_change=least_change(resolution), same_within=resolution)
     is_heard = max(busy) <= (1 + SAME_BUSY) * min(busy) and _agree(word, found, wall, resolution)
-    return Testimony(found, word if is_heard else "unclear")
+    return found, word if is_heard else "unclear"
 
 
 def busy_cores(blocks: Sequence[Block], half: str) -> float:

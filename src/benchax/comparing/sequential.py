@@ -15,7 +15,7 @@ of comparisons of unchanged code (tests/stats/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -185,15 +185,13 @@ class SequentialTest(Generic[S]):
         is_over = time_gone >= 1
         if self.second is not None:
             self.has_ended = self.second.is_done(is_over)
-            self.is_out_of_time = is_over and not self.second.is_done(False) and self._is_second_short()
+            is_short = self.second.groups < self.second.effort.looks[0]
+            self.is_out_of_time = is_over and not self.second.is_done(False) and is_short
         elif self.first.is_done(is_over) or (time_gone >= SHARE_OF_FIRST and self._look_at_half()):
             self.second = Stage(self.first.samples.start_again(), self._confirming) if self._has_change() else None
             self.has_ended = self.second is None or is_over
             self.is_out_of_time = is_over and self.second is not None
         return None if self.has_ended else self.second or self.first
-
-    def _is_second_short(self) -> bool:
-        return self.second is not None and self.second.groups < self.second.effort.looks[0]
 
     def _look_at_half(self) -> bool:
         """Is there a change to be confirmed in what is left of the time? Asked once: each look may err."""
@@ -221,7 +219,8 @@ class SequentialTest(Generic[S]):
         elif self.is_out_of_time:
             found = [_leave_open(c) if self._is_change(c) else c for c in found]
         elif self.second is not None:
-            second = self.second.samples.comparisons(self.second.effort.alpha)
+            listed = self.second.samples.comparisons(self.second.effort.alpha)
+            second: dict[tuple[str, Metric], Comparison] = {(c.candidate.label, c.metric): c for c in listed}
             found = [_confirm(c, second) if self._is_change(c) else c for c in found]
         return [self._withhold(c) for c in found]
 
@@ -245,7 +244,7 @@ def _leave_open(first: Comparison) -> Comparison:
     return replace(first, verdict="unclear", why=why, confirmed=False, is_by_cpu_time=False)
 
 
-def _confirm(first: Comparison, second: Sequence[Comparison]) -> Comparison:
+def _confirm(first: Comparison, second: Mapping[tuple[str, Metric], Comparison]) -> Comparison:
     """By the second stage; of a side that failed there, only its run says so."""
-    again = {c.metric: c for c in second if c.candidate.label == first.candidate.label}
-    return confirm(first, again.get(first.metric, again["run"]))
+    label = first.candidate.label
+    return confirm(first, second.get((label, first.metric)) or second[label, "run"])

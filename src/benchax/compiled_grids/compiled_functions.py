@@ -26,11 +26,11 @@ from benchax.clock.stamps import is_key
 from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.measuring.mutation import carried, changed_names
+from benchax.measuring.program import refuse_result
 from benchax.measuring.state import Values, is_stateful, take_apart
 from benchax.measuring.timers.regions import explain
-from benchax.measuring.unrun import refuse_result
-from benchax.program import census, hlo_module
-from benchax.program.hlo_module import Module
+from benchax.program import census, hlo
+from benchax.program.hlo import Module
 from benchax.program.jaxpr import every_equation
 from benchax.specs import spec_of
 from benchax.static_leaves import reveal
@@ -214,7 +214,7 @@ def prove(text: str, functions: Sequence[Traced], inputs: Leaves) -> tuple[str, 
         text: the optimised program of the grid.
         inputs: the leaves of the data, or their shapes.
     """
-    module = hlo_module.parse(text)
+    module = hlo.parse(text)
     return tuple("" if each.refused else _disprove(module, k, each, inputs) for k, each in enumerate(functions))
 
 
@@ -235,4 +235,4 @@ def _census_alone(function: Traced, inputs: Leaves) -> census.Tally:
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NotMeasured(f"it does not compile alone ({type(error).__name__}: {first_line})") from error
-    return census.take_census(hlo_module.parse(compiled.as_text() or ""))
+    return census.take_census(hlo.parse(compiled.as_text() or ""))

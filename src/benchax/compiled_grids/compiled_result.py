@@ -23,11 +23,11 @@ from benchax.environment import host
 from benchax.errors import UsageError, one_of
 from benchax.machine import noise
 from benchax.measuring.inputs import signature
-from benchax.measuring.remarks.of_times import describe_busy
+from benchax.measuring.remarks import describe_busy
 from benchax.model import Remark
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_remarks, tabulate
-from benchax.reporting.pages.saving import save_page
+from benchax.reporting.pages.page import save_page
 from benchax.reporting.tables import describe_machine
 from benchax.stats.summary import Summary, summarize
 from benchax.units import plural, seconds, seconds_range

@@ -20,7 +20,6 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
-import numpy as np
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.experiments.processes import Condition
@@ -30,7 +29,7 @@ from benchax.profiling.events import read
 from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.session import session
-from benchax.profiling.spans import unions
+from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.experiment import Facts, Point
 from benchax.results.profile import Device
@@ -188,11 +187,9 @@ def idle_of(xspace: bytes, devices: Sequence[str]) -> Idle:
         raise NotMeasured(f"the trace has no operations of {', '.join(missing)}")
     if found.is_open.any():
         raise NotMeasured("the trace does not say when some operations ended")
-    order = np.argsort(found.start_ps, kind="stable")
-    start, end, device = (column[order] for column in (found.start_ps, found.end_ps, found.device))
-    busy = unions(device.tolist(), start.tolist(), end.tolist())
-    span = int(end.max() - start.min())
-    shares = tuple(1 - busy[found.devices.index(name)][1] / span for name in devices)
+    span = int(found.end_ps.max() - found.start_ps.min())
+    mine = [found.device == found.devices.index(name) for name in devices]
+    shares = tuple(1 - unite(found.start_ps[each], found.end_ps[each]).length / span for each in mine)
     return Idle(span / 1e12, shares, len(found))
 
 

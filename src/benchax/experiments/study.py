@@ -23,21 +23,19 @@ from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.functions import Converted, change_arrays, is_float, plain
 from benchax.json_values import Json
-from benchax.measuring import device_memory, memory
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import without_cache
-from benchax.measuring.memory_rises import device_of
+from benchax.measuring.memory import observed_bytes
 from benchax.measuring.prepare import prepare
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.timers.base import Subject
-from benchax.measuring.timers.embedding import is_key
+from benchax.measuring.state import is_key
 from benchax.model import Absent, Environment, Failure, Memory, Options
 from benchax.numerics import tolerance
 from benchax.program import normalized
 from benchax.program.cost import cost
 from benchax.program.jaxpr import equations
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
 from benchax.results.experiment import Errors
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
@@ -262,7 +260,7 @@ def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
         outputs=signature((subject.outputs,), {}, ()),
         errors=_or_absent(absent, "errors", lambda: reference.errors(subject.outputs, random_draws(built))),
         bound=max((tolerance(leaf.dtype) for leaf in leaves(subject.outputs).values()), default=0.0),
-        observed_bytes=_or_absent(absent, "observed_bytes", lambda: _observed_bytes(subject)),
+        observed_bytes=_or_absent(absent, "observed_bytes", lambda: observed_bytes(subject)),
         absent=tuple(absent),
         rounding_rel=reference.rounding_error(side.rounds_to) if side.rounds_to else None,
     )
@@ -282,14 +280,6 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
     except NotMeasured as error:
         absent.append(Absent(what, error.problem))
         return None
-
-
-def _observed_bytes(subject: Subject) -> int:
-    # Copies for a donating function are made before the reading begins.
-    calls = iter([subject.ready() for _ in range(memory.CALLS + 1)])
-    if jax.default_backend() == "cpu":
-        return memory.observed_rise(lambda: next(calls)())
-    return device_memory.observed_range(lambda: next(calls)(), device_of(subject), memory.CALLS - 1)[0]
 
 
 class _Reference:

@@ -15,9 +15,9 @@ from benchax.clusters.agents import Node
 from benchax.clusters.dispatcher import Dispatcher
 from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
 from benchax.model import Absent
-from benchax.reporting import figures, heatmap, terminal
+from benchax.reporting import figures, terminal
 from benchax.reporting import html as page
-from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine
+from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
 from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
 from benchax.reporting.tables import describe_machine, estimate, one_line
 from benchax.stats.verdicts import grade
@@ -305,7 +305,7 @@ def figure(g: GridResult) -> Any:
 def chart(g: GridResult) -> Chart:
     """A line per function, a column per data point."""
     cells = [[_square(g.by_key[f, d], g.timer) for d in g.data] for f in g.functions]
-    return heatmap.chart(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
+    return chart_heat_map(list(g.functions), [str(d) for d in g.data], cells, x_title=g.axis, title=_title(g))
 
 
 def _title(g: GridResult) -> str:
@@ -324,9 +324,9 @@ def _machine(g: GridResult) -> str:
     return f"{machine} · {plural(len(g.nodes), 'node')}" if g.nodes else machine
 
 
-def _square(cell: Cell, timer: str) -> heatmap.Square:
+def _square(cell: Cell, timer: str) -> Square:
     summary = cell.summary_by(timer)
-    return heatmap.Square(summary.median_s if summary else None, cell.status)
+    return Square(summary.median_s if summary else None, cell.status)
 
 
 def _one_line(label: str) -> str:

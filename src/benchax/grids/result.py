@@ -26,7 +26,7 @@ from benchax.grids.plan import Label
 from benchax.grids.ranking import GridRanking, rank
 from benchax.grids.rendering import NodeShare
 from benchax.model import Absent, Failure, Measurement, Samples, Stages
-from benchax.reporting.pages.saving import save_page
+from benchax.reporting.pages.page import save_page
 from benchax.stats.summary import Summary
 
 if TYPE_CHECKING:

@@ -118,7 +118,11 @@ def run(
         signal=number,
         is_timed_out=is_timed_out,
         elapsed_s=elapsed_s,
-        reports=tuple(_report(found) for found in processes if found["state"] == "finished"),
+        reports=tuple(
+            Report(found["pid"], tuple(found["argv"]), found["ended"], found["wall_s"], found["result"])
+            for found in processes
+            if found["state"] == "finished"
+        ),
         remarks=tuple(_remarks(command, processes)),
     )
 
@@ -155,56 +159,40 @@ def _start(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str
 def _wait(program: subprocess.Popen[bytes], limit_s: float | None, on_wait: Callable[[float], None] | None) -> bool:
     """Waits for the end; True where the limit made it end."""
     begun = time.monotonic()
-    while not _has_ended(program, begun, limit_s, None if on_wait is None else TICK_S):
+    while True:
         elapsed_s = time.monotonic() - begun
+        left_s = [] if limit_s is None else [max(0.0, limit_s - elapsed_s)]
+        try:
+            program.wait(min([*left_s, *([TICK_S] if on_wait else [])], default=None))
+            return False
+        except subprocess.TimeoutExpired:
+            elapsed_s = time.monotonic() - begun
         if limit_s is not None and elapsed_s >= limit_s:
-            return _end(program)
+            # Listed before: when the program has ended, its children are no longer to be found as such.
+            children = _family(program)
+            program.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.wait(GRACE_S)
+            _kill(program, children)
+            program.wait()
+            return True
         if on_wait is not None:
             on_wait(elapsed_s)
-    return False
 
 
-def _has_ended(program: subprocess.Popen[bytes], begun_s: float, limit_s: float | None, tick_s: float | None) -> bool:
-    """Waits until it has, at most for a tick, or for what is left of the limit."""
-    left_s = None if limit_s is None else max(0.0, limit_s - (time.monotonic() - begun_s))
-    try:
-        program.wait(min((each for each in (left_s, tick_s) if each is not None), default=None))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _end(program: subprocess.Popen[bytes]) -> bool:
-    # Listed before: when the program has ended, its children are no longer to be found as such.
-    children = _family(program.pid)
-    program.terminate()
-    try:
-        program.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        children = [*_family(program.pid), *children]
-        program.kill()
-        program.wait()
-    _kill_all(children)
-    return True
-
-
-def _kill(program: subprocess.Popen[bytes]) -> None:
-    children = _family(program.pid)
+def _kill(program: subprocess.Popen[bytes], others: Sequence[psutil.Process] = ()) -> None:
+    """Kills the program, the processes that it has started, and others."""
+    processes = [*_family(program), *others]
     program.kill()
-    _kill_all(children)
-
-
-def _kill_all(processes: Sequence[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):  # it has ended by itself
             process.kill()
 
 
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
+def _family(program: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):  # it has ended
+        return psutil.Process(program.pid).children(recursive=True)
+    return []
 
 
 # ---- signals ----------------------------------------------------------------------------------------------------
@@ -272,15 +260,11 @@ def _processes(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def _report(found: Mapping[str, Any]) -> Report:
-    return Report(found["pid"], tuple(found["argv"]), found["ended"], found["wall_s"], found["result"])
-
-
 def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not processes:
-        yield f"no Python process of {_spell(command)} loaded our hook, because {_deaf(command)}"
+        yield f"no Python process of {shlex.join(command)} loaded our hook, because {_deaf(command)}"
     elif all(found["state"] == "started" for found in processes):
-        yield f"jax was never imported by {_spell(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
+        yield f"jax was never imported by {shlex.join(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
     for found in processes:
         if found["state"] == "failed":
             yield _describe_failure(found)
@@ -311,12 +295,8 @@ def _without_report(pid: int) -> str:
 
 
 def _name_program(found: Mapping[str, Any]) -> str:
-    return f"process {found['pid']} ({_spell(found['argv'])})"
+    return f"process {found['pid']} ({shlex.join(found['argv'])})"
 
 
 def _and_others(count: int) -> str:
     return {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
-
-
-def _spell(command: Sequence[str]) -> str:
-    return shlex.join(command)

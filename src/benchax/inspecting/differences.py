@@ -18,14 +18,24 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from benchax import codec
+from benchax.case import Case
+from benchax.checkouts.boot import COMMAND_LINE, Launch, Selection, run_program
+from benchax.checkouts.environments import launch_jax
+from benchax.checkouts.worktrees import launch_checkout
+from benchax.discovery import target_cases
+from benchax.errors import BenchaxError, UsageError
+from benchax.inspecting.inspect import inspect_case
 from benchax.model import Absent
 from benchax.program.normalized import normalize
 from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
-from benchax.results.inspection import Inspection, LineWork
+from benchax.results.inspection import Inspection, JaxprFacts, LineWork
 from benchax.source_files import NOT_YOURS, without_folders
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
@@ -134,8 +144,12 @@ def difference(before: Inspection, after: Inspection, labels: tuple[str, str] | 
         *names,
         numbers=tuple(NumberChange(a[0], a[1], b[1], a[2]) for a, b in pairs if _are_known(a, b) and a[1] != b[1]),
         unchanged=tuple(a[0] for a, b in pairs if _are_known(a, b) and a[1] == b[1]),
-        primitives=_changes(_primitives(before), _primitives(after)) if before.jaxpr and after.jaxpr else (),
-        opcodes=_changes(_opcodes(before), _opcodes(after)) if before.counts and after.counts else (),
+        primitives=_changes(_primitives(before.jaxpr), _primitives(after.jaxpr))
+        if before.jaxpr and after.jaxpr
+        else (),
+        opcodes=_changes(dict(before.counts.instructions), dict(after.counts.instructions))
+        if before.counts and after.counts
+        else (),
         line_flops=_line_changes(before, after, lambda one: one.flops, "flop"),
         line_bytes=_line_changes(before, after, lambda one: one.bytes_accessed, "bytes"),
         texts=tuple(text for text in texts if isinstance(text, TextDifference)),
@@ -173,12 +187,8 @@ def _label(inspection: Inspection) -> str:
     return f"{inspection.name}({inspection.signature})"
 
 
-def _primitives(inspection: Inspection) -> dict[str, int]:
-    return {p.name: p.count for p in inspection.jaxpr.primitives} if inspection.jaxpr else {}
-
-
-def _opcodes(inspection: Inspection) -> dict[str, int]:
-    return dict(inspection.counts.instructions) if inspection.counts else {}
+def _primitives(facts: JaxprFacts) -> dict[str, int]:
+    return {primitive.name: primitive.count for primitive in facts.primitives}
 
 
 def _line_changes(
@@ -186,21 +196,19 @@ def _line_changes(
 ) -> tuple[NumberChange, ...]:
     if before.lines is None or after.lines is None:
         return ()
-    sums = [Counter[str](), Counter[str]()]
-    for one, inspection in zip(sums, (before, after), strict=True):
-        for line in inspection.lines or ():
+    old, new = Counter[str](), Counter[str]()
+    for one, lines in ((old, before.lines), (new, after.lines)):
+        for line in lines:
             # Another commit lies in another folder.
             one[without_folders(line.source) or NOT_YOURS] += amount(line)  # pyright: ignore[reportArgumentType]
-    old, new = sums
-    found = [NumberChange(name, old[name], new[name], unit) for name in {**old, **new} if old[name] != new[name]]
+    return _changes(old, new, unit)
+
+
+def _changes(before: Mapping[str, float], after: Mapping[str, float], unit: Unit = "count") -> tuple[NumberChange, ...]:
+    """Returns the names whose numbers differ; the largest change first."""
+    pairs = {name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}
+    found = [NumberChange(name, old, new, unit) for name, (old, new) in pairs.items() if old != new]
     return tuple(sorted(found, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
-
-
-def _changes(before: dict[str, int], after: dict[str, int]) -> tuple[NumberChange, ...]:
-    """Returns the names that occur more or less often; the largest change first."""
-    names = [name for name in before | after if before.get(name, 0) != after.get(name, 0)]
-    listed = [NumberChange(name, before.get(name, 0), after.get(name, 0)) for name in names]
-    return tuple(sorted(listed, key=lambda c: -abs((c.after or 0) - (c.before or 0))))
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
@@ -238,3 +246,95 @@ def _without_names(stablehlo: str) -> str:
 def _count(lines: Sequence[str], sign: str) -> int:
     """Without the two lines of the head."""
     return sum(line.startswith(sign) for line in lines[2:])
+
+
+# ---- the other side ---------------------------------------------------------------------------------------------
+#
+# Another signature, another function, another commit, another JAX. Another commit is inspected in a git worktree,
+# another JAX in a separate environment. Both run this same command in a separate process, and benchax reads its JSON.
+
+PERMITTED = (
+    'other inputs such as "f32[2048] axis=0", another function such as module:other, a commit such as ref:main, or '
+    "another JAX such as jax:0.9.2"
+)
+_VERSION = re.compile(r"jax:(\d.*)", re.DOTALL)
+
+
+def differences(
+    cases: Sequence[Case], selection: Selection, other: str, say: Callable[[str], None] = lambda text: None
+) -> list[Difference]:
+    """Compares each case with its other side. `other` is the second side. For a commit or a JAX it is the first side,
+    because it is the older one.
+
+    Args:
+        say: receives messages about long steps.
+
+    Raises:
+        UsageError: `other` is none of `PERMITTED`, or names something that does not exist.
+        BenchaxError: one of the sides cannot be built.
+    """
+    if other.startswith("ref:"):
+        with launch_checkout(other.removeprefix("ref:"), selection.what) as (there, _):
+            return _pair(cases, inspect_in(there, selection), there.version.label)
+    if version := _VERSION.fullmatch(other):
+        return _pair(cases, inspect_in(launch_jax(version[1], say=say), selection), f"jax {version[1]}")
+    one = _only(cases, other)
+    mine, theirs = inspect_case(one), inspect_case(_other_case(selection, other))
+    return [difference(mine, theirs)]
+
+
+def _only(cases: Sequence[Case], other: str) -> Case:
+    if len(cases) != 1:
+        raise UsageError(
+            f"--diff {other!r} compares one function with another, and there are {len(cases)} cases",
+            "a single case",
+            "choose one with --filter",
+        )
+    return cases[0]
+
+
+def _other_case(selection: Selection, other: str) -> Case:
+    """Another function with the same inputs, or the same function with other inputs."""
+    words = shlex.split(other) if other.count('"') % 2 == 0 and other.count("'") % 2 == 0 else other.split()
+    if not words:
+        raise UsageError(f"--diff {other!r} says nothing", PERMITTED)
+    if _is_target(words[0]):
+        return target_cases(words[0], words[1:] or selection.what[1:])[0]
+    if not _is_target(selection.what[0]):
+        raise UsageError(f"--diff {other!r} cannot be: benchmarks in files bring their own inputs", PERMITTED)
+    return target_cases(selection.what[0], words)[0]
+
+
+def _is_target(word: str) -> bool:
+    return ":" in word and not Path(word).exists()
+
+
+def inspect_in(launch: Launch, selection: Selection) -> list[Inspection]:
+    """Returns the output of `benchax inspect --json` in a process of another version.
+
+    Raises:
+        BenchaxError: the process reports an error.
+    """
+    done = run_program(launch, COMMAND_LINE, ["inspect", "--json", *selection.words(selection.what)])
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+        reason = next((line for line in lines if line.startswith("error: ")), lines[-1])
+        raise BenchaxError(f"not inspected with {launch.version.label}: {reason.removeprefix('error: ')}")
+    return [codec.decode_inspection(line) for line in done.stdout.splitlines()]
+
+
+def _pair(cases: Sequence[Case], found: Sequence[Inspection], label: str) -> list[Difference]:
+    """The other side first, by name."""
+    theirs = {each.name: each for each in found}
+    pairs = [(case, theirs[case.id.label]) for case in cases if case.id.label in theirs]
+    if not pairs:
+        names = ", ".join(repr(case.id.label) for case in cases)
+        raise UsageError(f"{label} has none of the cases {names}", "a case of one name on both sides")
+    found_here = [(other, inspect_case(case)) for case, other in pairs]
+    return [
+        difference(other, mine, (_call_label(label, other), _call_label("now", mine))) for other, mine in found_here
+    ]
+
+
+def _call_label(label: str, found: Inspection) -> str:
+    return f"{label}: {found.name}({found.signature})"

@@ -21,29 +21,22 @@ from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.inputs import Inputs, fit, put_each, signature, static_arguments
-from benchax.measuring.meshes import sharding_of
+from benchax.measuring.inputs import Inputs, fit, put_each, sharding_of, signature, static_arguments
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
 from benchax.options import NAMES
 from benchax.printable import cap
-from benchax.program import arguments, hlo_module
-from benchax.program import collectives as communication
-from benchax.program import constants as arrays
-from benchax.program.buffer_assignment import Assignment, buffer_assignment
-from benchax.program.buffers import buffers
+from benchax.program import arguments, hlo
+from benchax.program.collectives import collectives
 from benchax.program.cost import cost
-from benchax.program.counts import counts
-from benchax.program.donation import donation
-from benchax.program.hlo_module import Module
+from benchax.program.hlo import Module
+from benchax.program.index import index
 from benchax.program.jaxpr import jaxpr_facts
-from benchax.program.memory_plan import memory_plan
-from benchax.program.operations import operations
-from benchax.program.peak_memory import peak_memory
-from benchax.program.work_by_line import work_by_line
+from benchax.program.memory import Assignment, buffer_assignment, buffers, donation, memory_plan, peak_memory
+from benchax.program.work import counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.inspection import Constants, Inspection, JaxprFacts, Place
+from benchax.results.inspection import Constant, Constants, Inspection, Place
 from benchax.results.memory import PeakMemory
 from benchax.specs import MeshSpec, is_spec, parse_spec
 from benchax.units import plural
@@ -51,6 +44,9 @@ from benchax.units import plural
 COMPILED_PARTS = (
     "hlo", "counts", "lines", "operations", "xla_cost", "memory", "buffers", "peak", "donation", "collectives",
 )  # fmt: skip
+
+NO_PROGRAM = "this wrapper keeps the compiled program where it cannot be reached"
+NO_TEMPORARIES = "the program has no temporaries: arguments, outputs and constants are all that it needs"
 
 
 @guard_keywords(NAMES)
@@ -165,10 +161,9 @@ class _InspectionReader:
 
     def __init__(self, case: Case, prepared: Prepared) -> None:
         self.case, self.inputs, self.built, self.hlo_text = case, prepared.inputs, prepared.built, prepared.hlo
-        self.module = hlo_module.parse(self.hlo_text) if self.hlo_text else None
-        self.static = self.built.static
+        self.module = hlo.parse(self.hlo_text) if self.hlo_text else None
         self.stage = self.built.traced or self.built.lowered or self.built.compiled
-        self.leaves = arguments.inputs(self.stage, self.static) if self.stage is not None else []
+        self.leaves = arguments.inputs(self.stage, self.built.static) if self.stage is not None else []
         self.outputs = arguments.outputs(self.stage) if hasattr(self.stage, "out_info") else None
         self.kept = self._kept_arguments()
         self._refuse_leaked()
@@ -185,14 +180,25 @@ class _InspectionReader:
             )
 
     def inspection(self, warned: tuple[str, ...]) -> Inspection:
-        jaxpr, stablehlo, constants = self._jaxpr(), self._stablehlo(), self._constants()
+        traced, lowered, module = self.built.traced, self.built.lowered, self.module
+        constants = Constants(
+            find_captured(traced) if traced is not None else None, baked_in(module) if module is not None else None
+        )
+        if traced is None:
+            self.absent.append(Absent("jaxpr", self._why("trace")))
+        if lowered is None:
+            self.absent.append(Absent("stablehlo", self._why("lower")))
+        if traced is None:
+            self.absent.append(Absent("constants.captured", self._why("trace")))
+        if module is None:
+            self.absent.append(Absent("constants.baked_in", NO_PROGRAM))
         parts = self._compiled_parts(constants.captured_bytes)
         return Inspection(
             name=self.case.id.label,
             signature=self.inputs.signature,
             place=_place(),
-            jaxpr=jaxpr,
-            stablehlo=stablehlo,
+            jaxpr=jaxpr_facts(traced, self.built.static) if traced is not None else None,
+            stablehlo=lowered.as_text() if lowered is not None else None,
             constants=constants,
             remarks=tuple(Remark("warned", "warning", f"JAX warned: {cap(text)}") for text in dict.fromkeys(warned)),
             absent=tuple(self.absent),
@@ -205,77 +211,75 @@ class _InspectionReader:
         parameters = sum(each.opcode == "parameter" for each in self.module.entry.instructions)
         return arguments.find_kept(self.built.compiled, self.leaves, parameters)
 
-    def _jaxpr(self) -> JaxprFacts | None:
-        if self.built.traced is None:
-            self._missing("jaxpr", self._why("trace"))
-            return None
-        return jaxpr_facts(self.built.traced, self.static)
-
-    def _stablehlo(self) -> str | None:
-        if self.built.lowered is None:
-            self._missing("stablehlo", self._why("lower"))
-            return None
-        return self.built.lowered.as_text()
-
-    def _constants(self) -> Constants:
-        captured = arrays.find_captured(self.built.traced) if self.built.traced is not None else None
-        baked_in = arrays.baked_in(self.module) if self.module is not None else None
-        if captured is None:
-            self._missing("constants.captured", self._why("trace"))
-        if baked_in is None:
-            self._missing("constants.baked_in", self._why_no_program())
-        return Constants(captured, baked_in)
-
     def _compiled_parts(self, captured_bytes: int | None) -> dict[str, Any]:
         compiled, module, hlo_text = self.built.compiled, self.module, self.hlo_text
         if compiled is None or module is None:
-            for part in COMPILED_PARTS:
-                self._missing(part, self._why_no_program())
+            self.absent += [Absent(part, NO_PROGRAM) for part in COMPILED_PARTS]
             return {}
         memory = memory_plan(compiled, captured_bytes=captured_bytes, hlo_text=hlo_text)
         plan = buffer_assignment(compiled)
         taken = [self.leaves[i] for i in self.kept or ()]
         found: dict[str, Any] = {
             "hlo": hlo_text,
-            "counts": counts(hlo_text, module),
-            "lines": work_by_line(hlo_text, module),
-            "operations": operations(hlo_text, module),
-            "xla_cost": cost(compiled, hlo_text),
+            "counts": counts(module),
+            "lines": work_by_line(module),
+            "operations": operations(module),
+            "xla_cost": cost(compiled, module.text),
             "memory": memory,
-            "buffers": buffers(
-                plan, hlo_text, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []
-            ),
+            "buffers": buffers(plan, module, memory, paths=[leaf.path for leaf in taken], outputs=self.outputs or []),
             "peak": self._peak(plan, module),
             "donation": donation(module, self.leaves, self.outputs, self.kept),
-            "collectives": communication.collectives(module, arguments.shardings(compiled, self.outputs, taken)),
+            "collectives": collectives(module, arguments.shardings(compiled, self.outputs, taken)),
         }
         told = {absent.what for absent in self.absent}
-        for part in (part for part in COMPILED_PARTS if found[part] is None and part not in told):
-            self._missing(part, "this backend does not tell")
+        missing = [part for part in COMPILED_PARTS if found[part] is None and part not in told]
+        self.absent += [Absent(part, "this backend does not tell") for part in missing]
         return found
 
     def _peak(self, plan: Assignment | None, module: Module) -> PeakMemory | None:
         try:
-            found = peak_memory(plan, self.hlo_text or "", module)
+            found, why = peak_memory(plan, module), NO_TEMPORARIES
         except NotAvailable as error:
-            self._missing("peak", error.problem)
-            return None
-        if found is None:
-            self._missing(
-                "peak", "the program has no temporaries: arguments, outputs and constants are all that it needs"
-            )
+            found, why = None, error.problem
+        self.absent += [Absent("peak", why)] if found is None else []
         return found
-
-    def _missing(self, what: str, why: str) -> None:
-        self.absent.append(Absent(what, why))
 
     def _why(self, stage: str) -> str:
         """Why a stage of JAX is not there."""
         told = next((a.why for a in self.built.absent if a.what == f"stages.{stage}_s"), None)
         return told or "this wrapper keeps JAX's own stage where it cannot be reached"
 
-    def _why_no_program(self) -> str:
-        return "this wrapper keeps the compiled program where it cannot be reached"
+
+# ---- arrays that are not arguments ------------------------------------------------------------------------------
+#
+# Those that a function closes over, and those that the compiled program holds. The two differ. XLA folds: for
+# `a + W.sum(0)` the jaxpr holds W, and the program holds the sums. XLA also adds constants that it needs itself. A
+# captured array goes into the program once per compilation, makes the text of the program long, and costs a copy.
+
+
+def find_captured(traced: jax.stages.Traced) -> tuple[Constant, ...]:
+    """Returns the arrays that the function closes over, each once, largest first.
+
+    They are in the jaxpr and in every jaxpr nested in it. From jax 0.10 on, small ones become literals inside the
+    equations: scalars are not listed.
+    """
+    found: list[Constant] = []
+    for value in index(traced.jaxpr).consts:
+        if hasattr(value.const, "shape") and value.dtype is not None:
+            # The first operation that reads it, and the user's line of it.
+            use = f"{value.readers[0].name}{value.readers[0].at}" if value.readers else ""
+            found.append(Constant(value.spec, value.size_bytes, use))
+    return tuple(sorted(found, key=lambda constant: -constant.size_bytes))
+
+
+def baked_in(module: Module) -> tuple[Constant, ...]:
+    """The constants of the optimised program, the scalars that every program has included; largest first."""
+    listed = [
+        Constant(each.shape.partition("{")[0], hlo.shape_bytes(each.shape), f"{each.name} {hlo.op_name(each)}".strip())
+        for each in module.instructions
+        if each.opcode == "constant"
+    ]
+    return tuple(sorted(listed, key=lambda c: -c.size_bytes))
 
 
 def _place() -> Place:

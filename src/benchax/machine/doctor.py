@@ -22,7 +22,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.machine import noise
 from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
 from benchax.machine.pace import note_pace
-from benchax.model import Environment, Noise, Remark, Severity
+from benchax.model import Environment, Noise, Remark
 from benchax.units import number, percent, seconds
 
 # Above these something is said. 5 %: by default, a comparison calls "same" what differs by less.
@@ -114,28 +114,16 @@ def compiled_clock() -> CompiledClock:
     return CompiledClock(found.name, reading_s(found), found.reasons)
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Where the readings come from. Tests pass their own."""
-
-    clock: Callable[[], int] = time.perf_counter_ns
-    work: Callable[[], object] = spin
-    environment: Callable[[], Environment] = capture
-    machine: Callable[[], Machine] = machine
-    interpreter: Callable[[], Interpreter] = interpreter
-    compiled_clock: Callable[[], CompiledClock] = compiled_clock
-    start: Callable[[], noise.Reading] = noise.start
-    finish: Callable[[noise.Reading], Noise] = noise.finish
-    pace: Callable[[Environment], float | None] = note_pace
-
-
-HERE = Sources()
-
-
-def examine(seconds: float = 1.0, sources: Sources = HERE) -> Diagnosis:
+def examine(
+    seconds: float = 1.0, clock: Callable[[], int] = time.perf_counter_ns, work: Callable[[], object] = spin
+) -> Diagnosis:
     """Watches this machine for `seconds`, and about 0.1 s more.
 
     Starts JAX's backend where JAX is installed: its idle threads belong to the picture.
+
+    Args:
+        clock: in nanoseconds.
+        work: the piece of work whose readings show how steady the machine is.
 
     Raises:
         UsageError: `seconds` is not a positive, finite number.
@@ -145,22 +133,22 @@ def examine(seconds: float = 1.0, sources: Sources = HERE) -> Diagnosis:
         raise UsageError(
             f"cannot watch the machine for {seconds!r} seconds", "a number of seconds above 0, such as 1.0"
         )
-    where = sources.environment()
-    clock = examine_clock(sources.clock)
+    where = capture()
+    found = examine_clock(clock)
     with noise.paused_gc():
-        begun = sources.start()
-        gaps, pairs = noise.watch(seconds, sources.clock, sources.work)
-        meanwhile = sources.finish(begun)
+        begun = noise.start()
+        gaps, pairs = noise.watch(seconds, clock, work)
+        meanwhile = noise.finish(begun)
     diagnosis = Diagnosis(
         environment=where,
-        machine=sources.machine(),
-        interpreter=sources.interpreter(),
-        clock=clock,
-        compiled_clock=sources.compiled_clock(),
-        noise=replace(meanwhile, pace_scatter=sources.pace(where)),
+        machine=machine(),
+        interpreter=interpreter(),
+        clock=found,
+        compiled_clock=compiled_clock(),
+        noise=replace(meanwhile, pace_scatter=note_pace(where)),
         gaps=gaps,
-        spread=noise.spread([first for first, _ in pairs], clock.resolution_s),
-        smallest_effect=noise.smallest_effect(pairs, clock.resolution_s),
+        spread=noise.spread([first for first, _ in pairs], found.resolution_s),
+        smallest_effect=noise.smallest_effect(pairs, found.resolution_s),
     )
     return replace(diagnosis, advice=advise(diagnosis))
 
@@ -177,8 +165,7 @@ def advise(d: Diagnosis) -> tuple[Remark, ...]:
     """Returns the disturbances, their effect on numbers, and remedies. Errors come first."""
     groups = (by_python, by_jax, by_neighbours, by_limits, by_variation, by_processor, by_clock)
     found = [remark for group in groups for remark in group(d)]
-    order: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda remark: order[remark.severity]))
+    return tuple(sorted(found, key=lambda remark: ("error", "warning", "info").index(remark.severity)))
 
 
 def error(code: str, *sentences: str) -> Remark:
@@ -318,7 +305,7 @@ def by_variation(d: Diagnosis) -> Iterator[Remark]:
     if d.smallest_effect and d.smallest_effect > EFFECT:
         yield warning(
             "noise-floor",
-            f"Just now a slowdown below {percent(d.smallest_effect)} is often missed, even side by side in "
+            f"Just now a slowdown below {percent(d.smallest_effect)} is often missed, even side by side in",
             f"{COMPARED_ROUNDS} rounds.",
             "Look for bigger effects, take more rounds, or wait until the machine is quiet.",
         )
@@ -377,6 +364,6 @@ def by_clock(d: Diagnosis) -> Iterator[Remark]:
         yield warning(
             "no-compiled-clock",
             f"There is no clock inside compiled code: {'; '.join(inside.reasons)}.",
-            "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not "
+            "Short functions are timed by a slope instead, which a busy machine disturbs; deadlines inside jit are not",
             "available.",
         )

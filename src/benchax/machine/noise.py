@@ -24,7 +24,8 @@ import psutil
 
 from benchax.errors import NotMeasured
 from benchax.model import Noise
-from benchax.stats.intervals import effective_size, quantile
+from benchax.stats.intervals import effective_size, normal_deviation, quantile
+from benchax.stats.verdicts import MEDIAN_EFFICIENCY, POWER
 from benchax.subprocesses import descendants
 
 try:
@@ -262,8 +263,6 @@ def smallest_effect(pairs: Sequence[Pair], step_s: float) -> float | None:
     if min(min(pair) for pair in pairs) < step_s:
         return None
     logs = [math.log(second / first) for first, second in pairs]
-    centre = median(logs)
-    deviation = 1.4826 * median(abs(d - centre) for d in logs)
     dependence = len(logs) / effective_size(logs)
-    error = 1.2533 * deviation * math.sqrt(dependence / COMPARED_ROUNDS)
-    return max(math.expm1((2.33 + 0.84) * error), step_s / median(first for first, _ in pairs))
+    error = MEDIAN_EFFICIENCY * normal_deviation(logs) * math.sqrt(dependence / COMPARED_ROUNDS)
+    return max(math.expm1(POWER * error), step_s / median(first for first, _ in pairs))

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from time import perf_counter_ns
 
 import platformdirs
 
 from benchax.model import Environment
+from benchax.stats.intervals import normal_deviation
 from benchax.whole_files import write_whole
 
 _WORK = bytes(128 * 1024)
@@ -36,8 +36,6 @@ at 2.5 %)."""
 APART_S = 1.0
 """Readings that lie closer together are of one moment."""
 KEPT, AGE_S = 500, 30 * 86400.0
-NORMAL = 1.4826
-"""Standard deviation over median absolute deviation of a normal distribution."""
 
 
 def read_pace_s() -> float:
@@ -77,9 +75,7 @@ def scatter(paces_s: Sequence[float]) -> float | None:
     """
     if len(paces_s) < LEAST_MOMENTS:
         return None
-    logs = [math.log(pace_s) for pace_s in paces_s]
-    middle = median(logs)
-    return NORMAL * median(abs(log - middle) for log in logs)
+    return normal_deviation([math.log(pace_s) for pace_s in paces_s])
 
 
 def _now_s() -> float:
@@ -105,17 +101,8 @@ def _read(path: Path) -> list[tuple[float, float]]:
 
 
 def _keep(path: Path, known: Sequence[tuple[float, float]]) -> None:
-    """Adds the last one, or writes only the newest ones if there are too many. A folder without write permission does
-    not affect the measurement: then nothing is known the next time."""
+    """Writes the newest ones. A folder without write permission does not affect the measurement: then nothing is known
+    the next time. A reading that another run adds at the same moment can be lost: it is one of hundreds."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if len(known) < 2 * KEPT:
-            with path.open("a") as file:
-                file.write(_line(known[-1]))
-        else:
-            # Other runs may append meanwhile: a line that is lost by it is one of hundreds.
-            write_whole(path, "".join(map(_line, known[-KEPT:])))
-
-
-def _line(reading: tuple[float, float]) -> str:
-    return f"{reading[0]:.3f} {reading[1]:.9f}\n"
+        write_whole(path, "".join(f"{at:.3f} {pace_s:.9f}\n" for at, pace_s in known[-KEPT:]))

@@ -16,21 +16,23 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 
 from benchax.environment import fingerprint, read_text
-from benchax.errors import NotMeasured
+from benchax.errors import BenchaxError, NotMeasured
 from benchax.kept_peaks import file_of, keep_peaks, read_peaks
-from benchax.model import Absent
-from benchax.results.roofline import Peaks
+from benchax.model import Absent, Measurement
+from benchax.results.inspection import Inspection
+from benchax.results.roofline import Peaks, Roofline, Timing
 from benchax.specs import DTYPES
 
 MatmulType = Literal["f32", "bf16", "f64"]
@@ -67,7 +69,7 @@ def peaks(measure: bool = True, dtypes: Sequence[MatmulType] = ("f32",), folder:
     if known is not None and not missing:
         return known
     found = _measured(known, missing)
-    return dataclasses.replace(found, path=str(path)) if keep_peaks(path, found) else found
+    return replace(found, path=str(path)) if keep_peaks(path, found) else found
 
 
 def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
@@ -96,7 +98,7 @@ def _measured(known: Peaks | None, dtypes: Sequence[MatmulType]) -> Peaks:
     rates = {dtype: attempt(f"matmul_flops_per_s.{dtype}", lambda d=dtype: matmul_flops_per_s(d)) for dtype in dtypes}
     matmuls = dict(known.matmul_flops_per_s) | {dtype: rate for dtype, rate in rates.items() if rate is not None}
     kept = [each for each in known.absent if each.what not in {f"matmul_flops_per_s.{d}" for d in dtypes}]
-    return dataclasses.replace(known, matmul_flops_per_s=matmuls, absent=(*kept, *absent))
+    return replace(known, matmul_flops_per_s=matmuls, absent=(*kept, *absent))
 
 
 def bytes_per_s(size_bytes: int) -> float:
@@ -106,14 +108,11 @@ def bytes_per_s(size_bytes: int) -> float:
     ).lower(jax.ShapeDtypeStruct((size_bytes // 4,), jnp.float32), 1).compile()  # fmt: skip
     array = program(jnp.ones(size_bytes // 4, jnp.float32), 1).block_until_ready()
 
-    def turns_s(turns: int) -> float:
+    def call(turns: int) -> None:
         nonlocal array
-        start = perf_counter_ns()
         array = program(array, turns).block_until_ready()
-        return (perf_counter_ns() - start) * 1e-9
 
-    turns = _long_enough(turns_s)
-    return turns * 2 * size_bytes / _best(lambda: turns_s(turns))
+    return 2 * size_bytes / _iteration_s(call)
 
 
 def matmul_flops_per_s(dtype: MatmulType) -> float:
@@ -144,14 +143,24 @@ def _matmul(n: int, dtype: MatmulType) -> tuple[float, float]:
     x, y = jnp.ones((n, n), DTYPES[dtype]), jnp.full((n, n), 1 / n, DTYPES[dtype])
     program(x, y, 1).block_until_ready()
 
+    one_s = _iteration_s(lambda turns: program(x, y, turns).block_until_ready())
+    return 2 * n**3 / one_s, one_s
+
+
+def _iteration_s(call: Callable[[int], object]) -> float:
+    """Seconds of one iteration in the fastest of some calls that are long enough.
+
+    Args:
+        call: runs a loop of that many iterations.
+    """
+
     def turns_s(turns: int) -> float:
         start = perf_counter_ns()
-        program(x, y, turns).block_until_ready()
+        call(turns)
         return (perf_counter_ns() - start) * 1e-9
 
     turns = _long_enough(turns_s)
-    one_s = _best(lambda: turns_s(turns)) / turns
-    return 2 * n**3 / one_s, one_s
+    return _best(lambda: turns_s(turns)) / turns
 
 
 def _cache_bytes_per_s() -> float:
@@ -182,3 +191,61 @@ def _memory_array_bytes() -> int:
     said = (read_text(_LAST_CACHE) or "").strip()
     last = int(said.removesuffix("K")) * 2**10 if said.removesuffix("K").isdecimal() else 0
     return min(max(TIMES_LAST_CACHE * last, LEAST_MEMORY_ARRAY_BYTES), MOST_MEMORY_ARRAY_BYTES)
+
+
+# ---- a program beside the rates ---------------------------------------------------------------------------------
+#
+# Bytes are the bytes that instructions read and write. So a program whose values stay in caches can be faster than its
+# bytes allow. Then the share is above 100 %, and a remark says so. FLOPs are compared with a matmul, whose rate few
+# other operations approach.
+
+NO_PEAKS = "the rates of this machine were never measured; --time measures them, in about 2 s"
+_DOT = re.compile(r"= (\w+)\[[^\]]*\](?:\{[^}]*\})? dot\(")
+
+
+def roofline(inspection: Inspection, peaks: Peaks | None, timing: Timing | None = None) -> Roofline:
+    """Compares bytes and FLOPs of one call with the peaks.
+
+    Args:
+        peaks: None if unknown.
+        timing: timing of the same program; None if it was not run.
+    """
+    counts, dtype = inspection.counts, matmul_type(inspection)
+    if counts is None or peaks is None:
+        why = NO_PEAKS if peaks is None else inspection.why_absent("counts") or "its work was not counted"
+        return Roofline(timing=timing, absent=(Absent("bytes_s", why), Absent("flops_s", why)))
+    working_set = inspection.memory.predicted_peak_bytes if inspection.memory else None
+    found = peaks.roofline(counts.flops, counts.bytes_accessed, working_set, dtype)
+    return _with_reasons(replace(found, is_at_least=not counts.is_exact, timing=timing), inspection, peaks)
+
+
+def matmul_type(inspection: Inspection) -> MatmulType:
+    """Returns the type of the first matmul in the program. It is f32 if there is no matmul, or if its type is another
+    one."""
+    first = _DOT.search(inspection.hlo or "")
+    return next((known for known in get_args(MatmulType) if first and first[1] == known), "f32")
+
+
+def timing_of(row: Measurement) -> Timing:
+    """The headline of a row.
+
+    Raises:
+        BenchaxError: it has none; says why.
+    """
+    samples = row.headline
+    if samples is None:
+        why = f"{row.failure.stage}: {row.failure.message}" if row.failure else "no timer could read it"
+        raise BenchaxError(f"{row.case.label} was not timed: {why}")
+    summary = row.summary(samples.timer)
+    return Timing(samples.timer, summary.median_s, summary.low_s, summary.high_s)
+
+
+def _with_reasons(found: Roofline, inspection: Inspection, peaks: Peaks) -> Roofline:
+    absent: list[Absent] = []
+    if found.bytes_s is None:
+        why = peaks.why_absent("memory_bytes_per_s") or inspection.why_absent("counts.bytes_accessed")
+        absent.append(Absent("bytes_s", why or "its bytes are not known"))
+    if found.flops_s is None:
+        why = peaks.why_absent(f"matmul_flops_per_s.{found.dtype}") or inspection.why_absent("counts.flops")
+        absent.append(Absent("flops_s", why or (NO_PEAKS if found.flops_per_s is None else "its FLOPs are not known")))
+    return replace(found, absent=tuple(absent))

@@ -1,6 +1,6 @@
 """Kernels with a known, planted slowdown: more iterations of the same compiled loop.
 
-`paired_runs/protocol.py` lets benchax judge them. They cover the usual kinds of work: many small steps, matrix
+`paired_runs/session.py` lets benchax judge them. They cover the usual kinds of work: many small steps, matrix
 products, reading memory, and allocating memory. All of them compute long enough that the rest of a call hardly dilutes
 the planted slowdown. The real slowdown of a call is measured, never assumed.
 

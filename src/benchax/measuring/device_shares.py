@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
-from benchax.measuring.meshes import meshes_of
+from benchax.measuring.inputs import meshes_of
 from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, DeviceShare
 from benchax.program.collectives import count_devices

@@ -5,14 +5,24 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import ast
 import itertools
+import linecache
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from types import FrameType, ModuleType
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import jax.scipy
+from jax.core import Tracer
 
 from benchax.errors import BenchaxError
-from benchax.measuring import unrun
-from benchax.measuring.tracer_errors import explain
+from benchax.measuring.program import advise_on_unrun
 from benchax.model import Failure, FailureKind
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error, is_library
@@ -24,61 +34,56 @@ _TYPE = re.compile(r"of type <class '(?:\S+\.)?(\S+)'>")
 
 def diagnose(error: BaseException, stage: str) -> Failure:
     """Describes the error in `stage`, in a form that a row can keep."""
-    kind, advice = _judge(error, stage)
+    kind, advice = _judge(error)
     where = user_line(error)
     message = cap(_message(error)) + (f" (at {where})" if where else "")
     return Failure(kind, stage, message, advice, cap(format_error(error), LONGEST_TRACEBACK))
 
 
-def _judge(error: BaseException, stage: str) -> tuple[FailureKind, str]:
-    for fits, judge in _KNOWN:
-        if fits(error):
-            return judge(error)
-    return "error", getattr(error, "hint", "")
-
-
-def _is_tracer_error(error: BaseException) -> bool:
-    return explain(error) is not None
-
-
-def _tracer(error: BaseException) -> tuple[FailureKind, str]:
-    explained = explain(error)
-    return "error", explained.advice if explained else ""
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
-
-
-def _out_of_memory(error: BaseException) -> tuple[FailureKind, str]:
-    return (
-        "out_of_memory",
-        "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device.",
-    )
-
-
-def _is_unrun(error: BaseException) -> bool:
-    return bool(unrun.advise(error))
-
-
-def _unrun(error: BaseException) -> tuple[FailureKind, str]:
-    return "wrong_output", unrun.advise(error)
-
-
-def _is_bad_output(error: BaseException) -> bool:
+def _judge(error: BaseException) -> tuple[FailureKind, str]:
+    """(kind, advice)"""
+    text, name = str(error), type(error).__name__
+    if (explained := explain(error)) is not None:
+        return "error", explained.advice
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        advice = "Measure a smaller case, donate arguments that are not needed any more, or use a bigger device."
+        return "out_of_memory", advice
+    if advice := advise_on_unrun(error):
+        return "wrong_output", advice
     # "... returned a value of type <class 'str'> ... not a valid JAX type"; in jax 0.6 "Argument 'abc' of type ...",
     # though it is not an argument.
-    text = str(error)
     is_output = "returned" in text or "output" in text.lower() or text.startswith("Argument '")
-    return isinstance(error, TypeError) and "not a valid JAX type" in text and is_output
-
-
-def _bad_output(error: BaseException) -> tuple[FailureKind, str]:
-    advice = (
-        "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
-        "returns something else, measure it eagerly (jit=False, --no-jit)."
-    )
-    return "wrong_output", advice
+    if isinstance(error, TypeError) and "not a valid JAX type" in text and is_output:
+        return "wrong_output", (
+            "A jitted function may return arrays, numbers, and dicts, lists and tuples of them. To time a call that "
+            "returns something else, measure it eagerly (jit=False, --no-jit)."
+        )
+    if _is_bad_argument(error):
+        return "error", _advise_on_argument(text)
+    if "deleted" in text and ("donated" in text or "delete" in text):
+        return "error", (
+            "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
+            "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
+            "function itself."
+        )
+    if name == "TraceContextError" and "different trace level" in text:
+        return "error", (
+            "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an "
+            "argument: what a call changes in its arguments is put back for each call, and timed."
+        )
+    if isinstance(error, ValueError) and "vmap got inconsistent sizes" in text:
+        return "error", (
+            "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for "
+            "those that are shared."
+        )
+    # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
+    if isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None:
+        return "error", (
+            "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot "
+            "be written there, such as parameters of a model, is given by a file bench_*.py: "
+            "@benchax.benchmark(args=(x, y))."
+        )
+    return "error", getattr(error, "hint", "")
 
 
 def _is_bad_argument(error: BaseException) -> bool:
@@ -86,73 +91,13 @@ def _is_bad_argument(error: BaseException) -> bool:
     return isinstance(error, TypeError) and ("as an abstract array" in text or "not a valid JAX type" in text)
 
 
-def _bad_argument(error: BaseException) -> tuple[FailureKind, str]:
-    found = _PATH.search(str(error))
+def _advise_on_argument(text: str) -> str:
+    found = _PATH.search(text)
     path = found[1].rstrip(".") if found else ""
-    if re.search(r"[.\[]", path):
-        return "error", "Pass the function without jax.jit, or under equinox.filter_jit: then such leaves are static."
+    if "." in path or "[" in path:
+        return "Pass the function without jax.jit, or under equinox.filter_jit: then such leaves are static."
     argument = f"argument {path}" if path else "it"
-    return "error", f"If {argument} is a setting and not data, declare it static (static=...)."
-
-
-def _is_deleted(error: BaseException) -> bool:
-    return "deleted" in str(error) and ("donated" in str(error) or "delete" in str(error))
-
-
-def _deleted(error: BaseException) -> tuple[FailureKind, str]:
-    advice = (
-        "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
-        "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
-        "function itself."
-    )
-    return "error", advice
-
-
-def _is_closed_over(error: BaseException) -> bool:
-    return type(error).__name__ == "TraceContextError" and "different trace level" in str(error)
-
-
-def _closed_over(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "The function changes an object of Flax NNX that it closes over, or is a method of. Pass it as an argument: "
-        "what a call changes in its arguments is put back for each call, and timed."
-    )
-
-
-def _is_unbatched(error: BaseException) -> bool:
-    return isinstance(error, ValueError) and "vmap got inconsistent sizes" in str(error)
-
-
-def _unbatched(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "Without in_axes=, vmap takes the first axis of every argument for the batch: give in_axes=(0, None) for those "
-        "that are shared."
-    )
-
-
-def _is_without_inputs(error: BaseException) -> bool:
-    """Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame."""
-    return isinstance(error, TypeError) and bool(_MISSING.search(str(error))) and user_line(error) is None
-
-
-def _without_inputs(error: BaseException) -> tuple[FailureKind, str]:
-    return "error", (
-        "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot be "
-        "written there, such as parameters of a model, is given by a file bench_*.py: @benchax.benchmark(args=(x, y))."
-    )
-
-
-_KNOWN: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException], tuple[FailureKind, str]]], ...] = (
-    (_is_tracer_error, _tracer),
-    (_is_out_of_memory, _out_of_memory),
-    (_is_unrun, _unrun),
-    (_is_bad_output, _bad_output),
-    (_is_bad_argument, _bad_argument),
-    (_is_deleted, _deleted),
-    (_is_closed_over, _closed_over),
-    (_is_unbatched, _unbatched),
-    (_is_without_inputs, _without_inputs),
-)
+    return f"If {argument} is a setting and not data, declare it static (static=...)."
 
 
 def _message(error: BaseException) -> str:
@@ -175,3 +120,192 @@ def user_line(error: BaseException) -> str | None:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not is_library(f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
+
+
+# ---- tracer errors ---------------------------------------------------------------------------------------------------
+#
+# Explains an exception that comes from a traced value: which value, in which expression, and the fitting remedies.
+#
+# JAX raises its own errors for most of these, which name the argument. Slices and repeated lists end in an IndexError
+# and a TypeError. Then the expression on the user's line shows the value (jax 0.6 to 0.10.2).
+
+
+_ARGUMENT = re.compile(r"depends on the values? of the arguments? (.+?)\.?\s*$", re.MULTILINE)
+_SIZED_SEQUENCE = re.compile(r"for \*:.*(?:'(?:list|tuple)'.*Tracer|Tracer.*'(?:list|tuple)')")
+_SLICE = re.compile(r"Slice entries must be static|static start/stop/step")
+_SIZE_TEXTS = ("Shapes must be 1D sequences", "jnp.arange", "jnp.linspace", "jnp.repeat")
+_SELECTION = re.compile(r"size argument of|To make jnp\.\w+\(\) compatible with JIT")
+
+_TRACER_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+_COUNTERPARTS: Mapping[str, tuple[str, Any]] = {
+    "numpy": ("jnp", jnp),
+    "math": ("jnp", jnp),
+    "scipy": ("jax.scipy", jax.scipy),
+}
+"""By the name of a module: what has functions of the same names that can be traced."""
+
+REMEDIES = (
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...); decide inside the "
+    "compiled program with jax.lax.cond, jax.lax.while_loop or jnp.where; or jit only the inner part that does not "
+    "depend on it."
+)
+SIZE_REMEDIES = (
+    "Three remedies: declare {argument} static, if it takes few values (static_argnames=...): each is compiled once; "
+    "give the array its largest size whatever the value, and mask the rest, jnp.where(jnp.arange(largest) < {name}, x, "
+    "0), or jax.lax.dynamic_slice where only the start depends on it; or jit only the inner part that does not depend "
+    "on it."
+)
+SELECTION_REMEDIES = (
+    "Three remedies: keep the shape with jnp.where(mask, x, 0), or jnp.sum(x, where=mask) for what sums up; give a "
+    "largest number, jnp.nonzero(mask, size=largest, fill_value=0); or select outside, and jit only the inner part."
+)
+
+TracedUse = Literal["value", "size", "selection", "library"]
+"""The purpose that needed the value: a decision of Python, or the size of an array. Or the number of elements that a
+mask selects, or a function of NumPy or a similar library."""
+
+
+@dataclass(frozen=True)
+class TracerError:
+    """The meaning of an exception that comes from a traced value."""
+
+    use: TracedUse
+    argument: str
+    """Whose value was needed: "the argument n", "k", "the argument" where it is not told."""
+    expression: str
+    """Which needed it: "np.sin(x)"; empty if it is not told."""
+    advice: str
+
+
+def explain(error: BaseException) -> TracerError | None:
+    """Returns the meaning; None for an exception that does not come from a traced value."""
+    use = _use(error)
+    if use is None:
+        return None
+    found = _failing_expression(error)
+    text, node, frame = found or ("", None, None)
+    text = " ".join(text.split())
+    named = _ARGUMENT.search(str(error))
+    argument = f"the argument {named[1]}" if named else _size_name(node, frame) or "the argument"
+    unknown = f"The value of {argument} is not known while tracing"
+    if use in ("value", "library") and (names := _counterpart(node, frame)):
+        return TracerError("library", argument, text, f"{unknown}. {_library_advice(*names, argument)}")
+    if use == "selection":
+        advice = f"How many elements are selected is not known while tracing. {SELECTION_REMEDIES}"
+        return TracerError(use, argument, text, advice)
+    if use == "size":
+        name = argument.removeprefix("the argument").strip() or "n"
+        is_argument = argument.startswith("the argument")
+        remedies = SIZE_REMEDIES.format(argument=argument if is_argument else f"what {argument} comes from", name=name)
+        return TracerError(use, argument, text, f"{unknown}, and the size of an array depends on it. {remedies}")
+    return TracerError("value", argument, text, f"{unknown}. {REMEDIES.format(argument=argument)}")
+
+
+def _use(error: BaseException) -> TracedUse | None:
+    text = str(error)
+    if isinstance(error, jax.errors.NonConcreteBooleanIndexError) or _SELECTION.search(text):
+        return "selection"
+    if isinstance(error, TypeError) and _SIZED_SEQUENCE.search(text):
+        return "size"
+    if isinstance(error, IndexError) and _SLICE.search(text):
+        return "size"
+    # Some are plain TypeErrors (a traced shape), told by the sentence that JAX adds to all of them.
+    if not isinstance(error, _TRACER_ERRORS) and "was not available in Python because it depends" not in text:
+        return None
+    if any(each in text for each in _SIZE_TEXTS):
+        return "size"
+    return "library" if isinstance(error, jax.errors.TracerArrayConversionError) else "value"
+
+
+def _library_advice(theirs: str, ours: str, argument: str) -> str:
+    return (
+        f"{theirs} needs values and computes at once. Use {ours}, which JAX can trace. If {argument} is a setting, "
+        f"declare it static (static_argnames=...). To call {theirs} from a compiled program, use jax.pure_callback. If "
+        "the function contains no jit, you can measure it as it is: --no-jit (jit=False)."
+    )
+
+
+# ---- the user's own line ------------------------------------------------------------------------------------------
+
+
+def _failing_expression(error: BaseException) -> tuple[str, ast.expr, FrameType] | None:
+    """(text, syntax tree, frame) of the expression that was evaluated in the innermost frame of the user's own code."""
+    summaries = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [pair for pair in zip(summaries, frames, strict=True) if not is_library(pair[0].filename)]
+    if not own:
+        return None
+    text = _text_of(own[-1][0])
+    try:
+        # In parentheses it may go over several lines.
+        return text, ast.parse(f"({text})", mode="eval").body, own[-1][1]
+    except (SyntaxError, ValueError):  # a statement, or a source that is not there
+        return None
+
+
+def _text_of(at: traceback.FrameSummary) -> str:
+    if at.lineno is None or at.end_lineno is None or at.colno is None or at.end_colno is None:
+        return ""
+    # Columns are counted in bytes.
+    lines = [linecache.getline(at.filename, n).encode() for n in range(at.lineno, at.end_lineno + 1)]
+    lines[-1] = lines[-1][: at.end_colno]
+    lines[0] = lines[0][at.colno :]
+    return b"".join(lines).decode(errors="replace")
+
+
+def _size_name(node: ast.expr | None, frame: FrameType | None) -> str:
+    """The name of the traced value that a slice or a repeated list needs; empty if it cannot be determined."""
+    if node is None or frame is None:
+        return ""
+    values = frame.f_locals
+    names = [name for part in _sizes(node, values) for name in _names(part) if _is_traced(values.get(name))]
+    code = frame.f_code
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return next((f"the argument {name}" if name in arguments else name for name in names), "")
+
+
+def _sizes(node: ast.expr, values: Mapping[str, Any]) -> Iterator[ast.expr]:
+    """The parts of an expression that say how large its value is."""
+    if isinstance(node, ast.Subscript):
+        yield node.slice
+    elif isinstance(node, ast.BinOp):
+        for side in (node.left, node.right):
+            is_repeated = isinstance(side, ast.List | ast.Tuple | ast.ListComp)
+            if not is_repeated and not (isinstance(side, ast.Name) and isinstance(values.get(side.id), list | tuple)):
+                yield side
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _counterpart(node: ast.expr | None, frame: FrameType | None) -> tuple[str, str] | None:
+    """("np.sin", "jnp.sin") if the call is of a function of NumPy, SciPy or math that JAX has, too."""
+    if not isinstance(node, ast.Call) or frame is None:
+        return None
+    root, *path = ast.unparse(node.func).split(".")
+    module = frame.f_locals.get(root, frame.f_globals.get(root))
+    if not isinstance(module, ModuleType) or not path:
+        return None
+    # numpy.linalg may be imported as la.
+    top, *below = module.__name__.split(".")
+    prefix, ours = _COUNTERPARTS.get(top, ("", None))
+    whole = [*below, *path]
+    if ours is None or not callable(_attribute(ours, whole)):
+        return None
+    return f"{root}.{'.'.join(path)}", f"{prefix}.{'.'.join(whole)}"
+
+
+def _attribute(of: Any, path: list[str]) -> Callable[..., Any] | None:
+    return reduce(lambda found, name: getattr(found, name, None), path, of)

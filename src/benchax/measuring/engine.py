@@ -13,40 +13,166 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import jax
 
 from benchax.case import Case
-from benchax.environment import jax_config
+from benchax.errors import NotMeasured
 from benchax.machine import noise
-from benchax.measuring import memory, purity, stages
-from benchax.measuring.clock_reads import why_not_watched
+from benchax.measuring import memory, purity, stages, timers
 from benchax.measuring.device_shares import devices_of, record_shares
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
-from benchax.measuring.first_time import do_first_work, note_first_uses
-from benchax.measuring.floor import call_floor
+from benchax.measuring.inputs import amounts_of
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.memory_rises import observe_memory, observe_next_call
+from benchax.measuring.memory import observe_memory, observe_next_call
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.record import Progress, Record, quiet
+from benchax.measuring.purity import why_not_watched
+from benchax.measuring.record import Progress, Record, Undecided, quiet
 from benchax.measuring.remarks import remarks
-from benchax.measuring.remarks.evidence import RowEvidence
-from benchax.measuring.sampler import CaseSampler, TimerSampler
-from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.timers.base import Subject
-from benchax.measuring.work import amounts_of
-from benchax.model import Absent, Cold, Measurement, Noise, Options, Stages
-from benchax.program.cost import cost, lowered_flops
-from benchax.program.memory_plan import memory_plan
+from benchax.measuring.sampling import (
+    PROCESSES,
+    Warmup,
+    believable,
+    call_again,
+    collect,
+    most_processes,
+    share_time,
+    warm_up,
+    warm_up_exactly,
+)
+from benchax.measuring.stages import call_floor, do_first_work, note_first_uses
+from benchax.measuring.timers.base import PreparedTimer, Subject
+from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options, Stages
+from benchax.program.cost import cost
+from benchax.program.memory import memory_plan
 from benchax.static_leaves import reveal
 from benchax.units import plural, seconds
+from benchax.watching.compiles import watch_compiles
+
+# ---- sampler ---------------------------------------------------------------------------------------------------------
+#
+# A case sampler: how a built program is checked, warmed up and sampled. The rest of a measurement is the same for all.
+#
+# `TimerSampler` verifies the result and samples with every chosen timer, as `bench` does. A grid has one of trials.
+
+
+class CaseSampler(Protocol):
+    """The contract. Results go into the record; exceptions of the function pass through."""
+
+    @property
+    def examines(self) -> bool:
+        """Is the function looked at more closely: do two traces of it differ, was it folded? That takes some 5 ms, and
+        is the same for all cells of a function."""
+        ...
+
+    def check(self, record: Record, subject: Subject) -> None:
+        """After the first run: is its result worth timing?"""
+        ...
+
+    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+        """Calls until times are steady.
+
+        Args:
+            last_s: seconds of the call before; None if it is not known, or contains more than the call.
+        """
+        ...
+
+    def sample(self, record: Record, subject: Subject) -> None:
+        """Takes the samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class TimerSampler:
+    """Verifies, and samples with every chosen timer."""
+
+    case: Case
+    options: Options
+    examines: bool = True
+
+    def check(self, record: Record, subject: Subject) -> None:
+        record.enter("verify")
+        with record.or_absent("numerics"):
+            if self.options.verify == "off":
+                raise NotMeasured("verification is switched off")
+            from benchax.measuring.verification import verify  # noqa: PLC0415  # takes 0.1 s to load
+
+            try:
+                with keep_programs():
+                    record.numerics = verify(subject, self.options.verify, self.case.reference, record.notes)
+            except Undecided as error:
+                record.undecided = error.problem
+                raise
+
+    def warm_up(self, record: Record, subject: Subject, last_s: float | None) -> None:
+        record.enter("warm-up")
+        if self.case.calls is not None:
+            record.warmup = warm_up_exactly(subject.ready, self.case.calls, record.first_call_s)
+            record.compiles += record.first_compiles if record.warmup.long_calls_s else 0
+            return
+        record.warmup = warm_up(subject.ready, self.options.max_warmup_s, first_s=last_s or 0.0)
+
+    def sample(self, record: Record, subject: Subject) -> None:
+        exactly = self.case.calls
+        auto = self.options.timer == "auto" and exactly is None
+        warmup = call_again(subject.ready, record.warmup, timers.AUTO_LIMIT_S) if auto else record.warmup
+        options, why_alone = self._share_time(record, warmup.least_s)
+        choice = timers.choose(options.timer, warmup.least_s, warmup.timed)
+        record.absent += [Absent(f"samples.{name}", why) for name, why in choice.left_out]
+        for name in choice.names:
+            if why := timers.why_not_needed(name, options.timer, record.samples):
+                record.absent.append(Absent(f"samples.{name}", why, is_by_choice=True))
+                continue
+            record.enter(name)
+            with record.or_absent(f"samples.{name}"):
+                with keep_programs():  # the function itself is compiled before, without it
+                    prepared = timers.TIMERS[name].prepare(subject)
+                _sample_with(name, prepared, record, options, warmup, exactly and exactly.per_sample)
+        if record.samples:
+            record.absent.append(Absent(OTHER_PROCESSES, why_alone))
+
+    def _share_time(self, record: Record, least_s: float) -> tuple[Options, str]:
+        """This process's share of the time for sampling, and why there are no further processes.
+
+        `workers/executors.py` revises the reason when it starts some.
+        """
+        asked = self.options.processes
+        one = f"one process was requested; --processes {PROCESSES} asks for more"
+        why = one if asked == 1 else "no further process was started"
+        record.processes = 1
+        try:
+            record.processes = most_processes(asked, least_s, record.stages.build_s, jax.default_backend())
+        except NotMeasured as error:
+            why = error.problem
+        return share_time(self.options, record.processes), why
+
+
+def _sample_with(
+    name: str, prepared: PreparedTimer, record: Record, options: Options, warmup: Warmup, calls: int | None
+) -> None:
+    """Raises `NotMeasured` if what was read cannot be believed."""
+    with watch_compiles() as log:
+        samples = collect(
+            name,
+            prepared,
+            options,
+            lambda share: record.progress(name, share),
+            call_s=warmup.least_s,
+            calls=calls,
+            taken_s=warmup.long_calls_s if name == "wall" else (),
+        )
+    record.compiles += log.compiles
+    # Judged here and not in `collect`, because only the record knows how long whole calls took.
+    floor, walls = record.stages.call_floor, [s.summary.min_s for s in record.samples if s.timer == "wall"]
+    seen = [*record.warmup.windows_s, *(floor.call_s if floor else ()), *filter(None, walls)]
+    shortest_s = min(seen, default=0.0)
+    record.samples.append(believable(replace(samples, answers=timers.TIMERS[name].answers), shortest_s))
 
 
 def measure(
@@ -107,9 +233,11 @@ def fill(
             record.amounts = amounts_of(case, prepared.inputs)
         subject = _build(record, case, prepared, cold, sampler.examines, options.store != "off")
         subject = _run(record, case, prepared, subject, options, sampler)
-        record.absent += _left_out(options)
+        why = f"only stages={options.stages!r} was asked for"
+        parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
+        record.absent += [Absent(what, why, is_by_choice=True) for part in parts for what in part]
         record.noise = noise.finish(record.reading)
-        record.remarks = remarks(_evidence(record, subject, prepared, sampler.examines))
+        record.remarks = remarks(record, prepared, subject, sampler.examines)
         return subject
 
 
@@ -126,7 +254,14 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
-    record.stages = _stages(built, note_first_uses(built, cold))
+    seconds_of, cold = built.seconds, note_first_uses(built, cold)
+    record.stages = Stages(
+        trace_s=seconds_of.get("trace"),
+        lower_s=seconds_of.get("lower"),
+        compile_s=seconds_of.get("compile"),
+        cache=built.cache,
+        cold=cold if seconds_of else None,
+    )
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if case.listen is not None:
         _tell(case, "leaves", subject.dynamic_leaves)
@@ -166,13 +301,6 @@ def _run(
     return subject
 
 
-def _left_out(options: Options) -> list[Absent]:
-    """The parts that `Options.stages` excludes."""
-    why = f"only stages={options.stages!r} was asked for"
-    parts = [*_LEFT_OUT][: len(_REACHES) - 1 - _REACHES.index(options.stages)]
-    return [Absent(what, why, is_by_choice=True) for part in parts for what in part]
-
-
 FLOOR_APART = 1.5
 """A call next to the floor and a call by `wall` differ by less than this factor, unless something disturbed them."""
 _REACHES = ("build", "first_run", "samples", "all")
@@ -182,17 +310,6 @@ _LEFT_OUT = (
     ("samples",),
     ("stages.first_run_s", "numerics", "memory.compiled_rise_bytes", "memory.eager_rise_bytes"),
 )
-
-
-def _stages(built: BuiltProgram, cold: Cold) -> Stages:
-    seconds = built.seconds
-    return Stages(
-        trace_s=seconds.get("trace"),
-        lower_s=seconds.get("lower"),
-        compile_s=seconds.get("compile"),
-        cache=built.cache,
-        cold=cold if built.seconds else None,
-    )
 
 
 def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sampler: CaseSampler) -> Subject:
@@ -206,17 +323,13 @@ def _called(record: Record, case: Case, prepared: Prepared, subject: Subject, sa
         record.stages = replace(record.stages, first_run_s=first.elapsed_s)
     subject = replace(subject, outputs=first.subject.outputs, donates=first.subject.donates)
     prepared.surroundings.closed_over.check(case.id.name)
-    _note_devices(record, subject)
+    record.devices = devices_of(subject)
+    if record.devices is not None:
+        record.memory = replace(record.memory, devices=record.devices.count)
     record.notes.returns_nothing = not jax.tree.leaves(subject.outputs)
     _tell(case, "outputs", reveal(subject.returned))
     sampler.check(record, subject)
     return subject
-
-
-def _note_devices(record: Record, subject: Subject) -> None:
-    record.devices = devices_of(subject)
-    if record.devices is not None:
-        record.memory = replace(record.memory, devices=record.devices.count)
 
 
 def _record_shares(record: Record, subject: Subject) -> None:
@@ -242,14 +355,10 @@ def _called_and_observed(
         with record.or_absent("memory.eager_rise_bytes"):
             stack.enter_context(memory.mapping_every_block())
         subject = _called(record, case, prepared, subject, sampler)
-        _withdraw_first_run(record)
+        if record.stages.first_run_s is not None:
+            record.stages = replace(record.stages, first_run_s=None)
+            record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
         return subject, observe_next_call(record, subject)
-
-
-def _withdraw_first_run(record: Record) -> None:
-    if record.stages.first_run_s is not None:
-        record.stages = replace(record.stages, first_run_s=None)
-        record.absent.append(Absent("stages.first_run_s", "memory was being observed, which makes calls slower"))
 
 
 def _transfers(record: Record, subject: Subject) -> None:
@@ -310,34 +419,3 @@ def _artifacts(record: Record, prepared: Prepared) -> None:
         captured = sum(getattr(c, "nbytes", 0) for c in built.traced.jaxpr.consts)
     record.memory = memory_plan(built.compiled, captured_bytes=captured, hlo_text=prepared.hlo)
     record.cost = cost(built.compiled, prepared.hlo)
-
-
-def _evidence(record: Record, subject: Subject, prepared: Prepared, examines: bool) -> RowEvidence:
-    built = prepared.built
-    lowered = built.lowered if examines else None
-    return RowEvidence(
-        platform=jax.default_backend(),
-        program=subject.program,
-        inputs=subject.inputs,
-        built=built,
-        stages=record.stages,
-        samples=tuple(record.samples),
-        warmup=record.warmup,
-        compiles_while_timed=record.compiles,
-        has_data=bool(subject.dynamic_leaves),
-        output_bytes=subject.output_bytes,
-        memory=record.memory,
-        cost=record.cost,
-        count_written_flops=lambda: None if lowered is None else lowered_flops(lowered),
-        inline_flops=prepared.inline_flops,
-        hlo=subject.hlo,
-        numerics=record.numerics,
-        undecided=record.undecided,
-        noise=record.noise or Noise(),
-        mutated=tuple(getattr(subject.outputs, "state", ())),
-        notes=record.notes,
-        devices=record.devices,
-        purity=record.purity,
-        is_dispatch_async=jax_config(jax.config).get("jax_cpu_enable_async_dispatch", True) is not False,
-        has_glibc=platform.libc_ver()[0] == "glibc",
-    )

@@ -53,12 +53,8 @@ def exported(subject: Subject) -> Program:
     # exist.
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))), donate_argnums=subject.donated)
-    try:
-        with _without_locations():
-            content = _serialized(flat, leaves)
-    except Exception as error:  # whatever a function's tracing, or jax.export, has to say
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"it cannot be exported ({type(error).__name__}: {first_line})") from error
+    with programs.as_reason("it cannot be exported"), _without_locations():
+        content = _serialized(flat, leaves)
     if len(content) > MOST_BYTES:
         raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
     return Program(hashlib.sha256(content).hexdigest(), len(content), content)

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from benchax.amounts import check_work
 from benchax.case import Case
-from benchax.errors import UsageError
-from benchax.measuring import meshes, state
+from benchax.errors import NotMeasured, UsageError
+from benchax.measuring import state
 from benchax.measuring.state import Parts
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec, short_dtype
 from benchax.static_leaves import hide_argument, reveal
+from benchax.units import plural
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -185,7 +188,7 @@ def _place(leaf: Any, random: np.random.Generator, mesh: MeshSpec | None) -> tup
 
 def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | None = None) -> jax.Array:
     """Standard normal for floats and complex, 0…99 for integers, fair coins for bools, split keys for keys."""
-    sharding = meshes.sharding_of(spec, mesh)
+    sharding = sharding_of(spec, mesh)
     if spec.dtype == "key":
         key = jax.random.key(int(random.integers(2**31)))
         keys = jax.random.split(key, spec.shape) if spec.shape else key
@@ -194,12 +197,12 @@ def make_array(spec: ArraySpec, random: np.random.Generator, mesh: MeshSpec | No
     if sharding is None:
         return jax.device_put(host)
     # As `device_put` would: 64 bits become 32 unless JAX's x64 mode is on.
-    return meshes.put(host.astype(jax.dtypes.canonicalize_dtype(host.dtype)), sharding)
+    return put(host.astype(jax.dtypes.canonicalize_dtype(host.dtype)), sharding)
 
 
 def make_like(struct: jax.ShapeDtypeStruct, random: np.random.Generator) -> jax.Array:
     """Random data of that shape and dtype, with its sharding if it has one."""
-    if jax.dtypes.issubdtype(struct.dtype, jax.dtypes.prng_key):
+    if state.is_key(struct):
         array = make_array(ArraySpec("key", struct.shape), random)
     else:
         array = jax.device_put(_host_data(struct.dtype, struct.shape, random))
@@ -219,7 +222,7 @@ def _host_data(dtype: Any, shape: tuple[int, ...], random: np.random.Generator) 
 
 def is_data(leaf: Any) -> bool:
     """An array on a device that holds plain numbers (typed keys do not)."""
-    return isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and not state.is_key(leaf)
 
 
 def static_arguments(case: Case, args: tuple[Any, ...], kwargs: Any) -> tuple[int | str, ...]:
@@ -286,9 +289,8 @@ def _describe(value: Any, is_static: bool = False) -> str:
     if is_static:
         return getattr(value, "__name__", None) or repr(value)
     if isinstance(value, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct):
-        is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-        dtype = "key" if is_key else short_dtype(str(value.dtype))
-        return str(ArraySpec(dtype, tuple(value.shape), meshes.axes_of(value)))
+        dtype = "key" if state.is_key(value) else short_dtype(str(value.dtype))
+        return str(ArraySpec(dtype, tuple(value.shape), axes_of(value)))
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_describe(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -303,3 +305,102 @@ def _describe(value: Any, is_static: bool = False) -> str:
         return repr(value) if is_number else getattr(value, "__name__", type(value).__name__)
     arrays = [leaf for leaf in leaves if _is_array(leaf)]
     return f"{type(value).__name__}({len(arrays)} arrays)" if tree.num_leaves else repr(value)
+
+
+# ---- meshes ----------------------------------------------------------------------------------------------------------
+#
+# Places arrays as their specs say: the mesh of JAX's devices, shardings, and the number of devices of a program.
+#
+# Axes are automatic, whatever the default of the JAX version. So XLA works out the sharding of computed values. Users
+# who want other axes pass their own mesh, or sharded arrays.
+
+
+FAKE_DEVICES = "on a CPU JAX can pretend to have more: JAX_NUM_CPU_DEVICES={n}"
+
+
+def make_mesh(spec: MeshSpec) -> Mesh:
+    """Returns the user's own mesh, or a mesh of JAX's first devices in their order. Devices of all processes count.
+
+    Raises:
+        UsageError: it needs more devices than there are.
+    """
+    devices = jax.devices()
+    if spec.given is not None:
+        return spec.given
+    if spec.size > len(devices):
+        each = -(-spec.size // jax.process_count())
+        hint = FAKE_DEVICES.format(n=each) if devices[0].platform == "cpu" else ""
+        are = "is" if len(devices) == 1 else "are"
+        raise UsageError(
+            f"the mesh {spec} takes {spec.size} devices, and there {are} {plural(len(devices), 'device')}",
+            f"axes whose product is at most {len(devices)}",
+            hint,
+        )
+    names, shape = tuple(spec.sizes), tuple(spec.sizes.values())
+    places = np.asarray(devices[: spec.size]).reshape(shape)
+    return Mesh(places, names, axis_types=(AxisType.Auto,) * len(names))
+
+
+def sharding_of(spec: ArraySpec, mesh: MeshSpec | None) -> NamedSharding | None:
+    """Returns the sharding of an array of that spec; None for one device, which means that no mesh is given.
+
+    Raises:
+        UsageError: it cannot be placed there (`MeshSpec.check`), or names axes and there is no mesh.
+    """
+    if mesh is None:
+        if not spec.axes:
+            return None
+        names = list(dict.fromkeys(name for over in spec.axes for name in over))
+        sizes = ",".join(f"{name}=4" for name in names)
+        raise UsageError(
+            f"{str(spec)!r} is sharded over {' and '.join(names)}, and there is no mesh",
+            f"--mesh {sizes}, or mesh={sizes!r}",
+        )
+    mesh.check(spec)
+    return NamedSharding(make_mesh(mesh), PartitionSpec(*(over or None for over in spec.axes)))
+
+
+def put(host: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """`host`, which every process has alike, over the devices of all of them."""
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def axes_of(value: Any) -> tuple[tuple[str, ...], ...]:
+    """The axes over which each dimension of an array is sharded; () if no such axes exist, or they are not known."""
+    sharding = getattr(value, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or sharding.num_devices < 2:
+        return ()
+    parts = [*sharding.spec, *[None] * (value.ndim - len(sharding.spec))]
+    listed = (part if isinstance(part, tuple) else (part,) if isinstance(part, str) else () for part in parts)
+    axes = tuple(tuple(map(str, each)) for each in listed)
+    return axes if any(axes) else ()
+
+
+def meshes_of(arrays: Iterable[Any]) -> tuple[str, ...]:
+    """Returns data=4,model=2 for each mesh that holds some of the arrays."""
+    shardings = (getattr(array, "sharding", None) for array in arrays)
+    meshes = (s.mesh for s in shardings if isinstance(s, NamedSharding) and s.num_devices > 1)
+    return tuple(dict.fromkeys(",".join(f"{name}={size}" for name, size in mesh.shape.items()) for mesh in meshes))
+
+
+# ---- work ------------------------------------------------------------------------------------------------------------
+#
+# The work of one call, as the author of a case states it: amounts by name, or a function of the inputs that gives
+# them.
+
+
+def amounts_of(case: Case, inputs: Inputs) -> Mapping[str, float]:
+    """Returns the work of one call on these inputs; empty if the author states no work.
+
+    Raises:
+        NotMeasured: the function for it fails. Only the rates are lost by that, not the row.
+    """
+    if not callable(case.work):
+        return case.work or {}
+    try:
+        found = case.work(*reveal(inputs.args), **reveal(inputs.kwargs))
+        return check_work({} if found is None or callable(found) else found)
+    except UsageError as error:
+        raise NotMeasured(f"its function returned what says no amounts: {error.problem}") from error
+    except Exception as error:
+        raise NotMeasured(f"its function raised {type(error).__name__}: {error}") from error

@@ -7,8 +7,8 @@ mark is exact to about 0.2 MiB (benchmarks/memory.py). Mapping is slow (page fau
 Afterwards the thresholds are set to 32 and 64 MiB. glibc's own adaptation reaches these values in a process that has
 freed one big array.
 
-The mark belongs to the whole process: allocations by other threads at the same time count. `device_memory.py` observes
-the memory of accelerators.
+The mark belongs to the whole process: allocations by other threads at the same time count. Accelerators have another
+method (`observed_device_range`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -20,15 +20,19 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from benchax.errors import NotMeasured
 from benchax.machine.noise import paused_gc
+from benchax.measuring.record import Record
+from benchax.measuring.timers.base import Subject
+from benchax.model import Absent, Options
 from benchax.units import plural, size
 from benchax.watching.compiles import watch_compiles
 
@@ -63,12 +67,8 @@ def observed_rise(call: Callable[[], Any]) -> int:
         NotMeasured: not Linux with glibc, the mark cannot be set back here, or it rose by less than
             512 KiB, or the call compiles.
     """
-    with mapping_every_block():
-        # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
-        # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
-        call_without_compiling(call)
-        # A reading errs downwards, where something else is freed during the call: the greater of two.
-        return believed(max((read_rise(call) for _ in range(CALLS - 1)), key=lambda rise: rise.rise_bytes))
+    # A reading errs downwards, where something else is freed during the call: the greater of two.
+    return observed_range(call, 0.0)[1]
 
 
 def observed_range(
@@ -84,6 +84,8 @@ def observed_range(
         NotMeasured: as `observed_rise`.
     """
     with mapping_every_block():
+        # malloc_trim does not reach the top of the arenas of other threads; what they kept from earlier calls would
+        # serve this one unseen (24 MiB observed as 0). A free under the small trim threshold does.
         call_without_compiling(call)
         return read_range(call, longest_s, most_readings)
 
@@ -221,3 +223,181 @@ def _status_bytes(key: str) -> int:
         if line.startswith(key + ":"):
             return int(line.split()[1]) * 1024
     raise NotMeasured(f"{_STATUS} has no {key}")
+
+
+# ---- device memory ---------------------------------------------------------------------------------------------------
+#
+# Observes the peak of one call in an accelerator's memory: the amount by which it lifts the allocator's mark.
+#
+# The mark (`peak_bytes_in_use`) cannot be set back, and compiling has mostly lifted it above what any call needs: XLA
+# tries its kernels on its own buffers. So an array first fills the memory between the memory in use and the mark. Then
+# a call lifts the mark by exactly the memory that it takes.
+#
+# The mark counts the blocks of the allocator. They are up to twice as large as requested if no other block is free
+# (16.02 MiB of temporaries were 32 MiB in a process that takes memory as it needs it). So a reading is too large or
+# right, and the least reading counts. Tried on an NVIDIA H100 with jax 0.11.2: `docs/verified/`.
+
+
+DEVICE_METHOD = "memory_stats"
+
+
+@dataclass(frozen=True)
+class DeviceUsage:
+    """The state of an accelerator's allocator: bytes in use now, and at their highest since the process began."""
+
+    in_use: int
+    peak: int
+
+
+def device_usage(device: Any) -> DeviceUsage:
+    """Raises `NotMeasured` if the device's allocator does not say (on CPU it never does)."""
+    stats = device.memory_stats() or {}
+    if "bytes_in_use" not in stats or "peak_bytes_in_use" not in stats:
+        raise NotMeasured(f"the allocator of {device.device_kind} reports no peak")
+    return DeviceUsage(stats["bytes_in_use"], stats["peak_bytes_in_use"])
+
+
+def observed_device_range(call: Callable[[], Any], device: Any, readings: int) -> tuple[int, int]:
+    """(least, most) bytes by which memory in use rose, at its highest, above what was there before `call()`.
+
+    Args:
+        call: once that is not read, and `readings` times that are.
+        device: whose memory it is.
+
+    Raises:
+        NotMeasured: the allocator does not say, what lies below its mark cannot be filled, the call compiles, or takes
+            less than could not be filled.
+    """
+    call_without_compiling(call)
+    rises = [_read_device_rise(call, device) for _ in range(readings)]
+    return min(rises), max(rises)
+
+
+def _read_device_rise(call: Callable[[], Any], device: Any) -> int:
+    filler = _fill_below_mark(device)
+    before = device_usage(device)
+    outputs = jax.block_until_ready(call())
+    rise = device_rise(before, device_usage(device))
+    del outputs, filler
+    return rise
+
+
+def _fill_below_mark(device: Any) -> Any:
+    usage = device_usage(device)
+    try:
+        with jax.default_device(device):
+            return jax.block_until_ready(jnp.zeros(usage.peak - usage.in_use, jnp.uint8))
+    except Exception as error:
+        # JaxRuntimeError of its own kind in each version. Harmless: what could not be read is said.
+        raise NotMeasured(
+            f"the allocator's mark is {size(usage.peak - usage.in_use)} above what is in use, and that cannot be "
+            f"filled ({type(error).__name__})"
+        ) from error
+
+
+def device_rise(before: DeviceUsage, after: DeviceUsage) -> int:
+    """Bytes by which a call rose above what was in use before it.
+
+    Raises:
+        NotMeasured: it stayed below the mark that was there.
+    """
+    if after.peak <= before.peak:
+        raise NotMeasured(
+            f"it took no more than the {size(before.peak - before.in_use)} by which the allocator's mark was higher"
+        )
+    return after.peak - before.in_use
+
+
+# ---- memory rises ----------------------------------------------------------------------------------------------------
+#
+# Observes how far the calls of a case raise memory: when, and for which calls.
+#
+# It takes separate passes: for resident memory on CPU (`observed_range`), for the device's memory on an accelerator
+# (`observed_device_range`). A part that cannot be observed gives the reason, and the rest goes on.
+
+
+QUICK_CALL_S = 0.3
+"""A quicker eager call is read more often where the first readings differ; a longer one as seldom as can be."""
+
+
+def observe_memory(record: Record, subject: Subject, options: Options) -> None:
+    """Observes the rises of both calls, in separate passes."""
+    if not options.memory:
+        record.absent += [
+            Absent(f"memory.{name}", "switched off", is_by_choice=True)
+            for name in ("compiled_rise_bytes", "eager_rise_bytes")
+        ]
+        return
+    record.enter("memory")
+    is_eager = subject.program.kind == "eager"
+    if not is_eager:
+        with record.or_absent("memory.compiled_rise_bytes"):
+            rise = observed_bytes(subject)
+            record.memory = replace(record.memory, method=_method(), compiled_rise_bytes=rise)
+    # Without an earlier run, compiling its operations would be taken for memory of the call.
+    if is_eager or record.numerics is not None or record.undecided:
+        with record.or_absent("memory.eager_rise_bytes"):
+            _note_eager(record, *_observe_eager(subject))
+    else:
+        record.absent.append(Absent("memory.eager_rise_bytes", record.why("numerics")))
+
+
+def _method() -> str:
+    return METHOD if jax.default_backend() == "cpu" else DEVICE_METHOD
+
+
+def observed_bytes(subject: Subject) -> int:
+    """How far a call of the program rises. Raises `NotMeasured` if this cannot be observed."""
+    call = _call_on_fresh_buffers(subject, subject.program.call)
+    if jax.default_backend() == "cpu":
+        return observed_rise(call)
+    return observed_device_range(call, device_of(subject), CALLS - 1)[0]
+
+
+def _observe_eager(subject: Subject) -> tuple[int, int]:
+    fn = subject.program.eager or subject.program.call
+    if jax.default_backend() == "cpu":
+        calls = _call_on_fresh_buffers(subject, fn, _readings(subject))
+        return observed_range(calls, QUICK_CALL_S, _readings(subject) - 1)
+    return observed_device_range(_call_on_fresh_buffers(subject, fn, AGREEING + 1), device_of(subject), AGREEING)
+
+
+def device_of(subject: Subject) -> Any:
+    """One of the devices that it runs on, which are alike."""
+    used = [device for leaf in subject.inputs.data for device in leaf.sharding.device_set]
+    return min(used, key=lambda device: device.id, default=jax.devices()[0])
+
+
+def _readings(subject: Subject) -> int:
+    """Returns how often an eager call is made, including the unread call. It is rare if each call has its own buffers,
+    which all wait in memory."""
+    return CALLS if subject.needs_renewal else MOST_EAGER_READINGS + 1
+
+
+def _note_eager(record: Record, least: int, most: int) -> None:
+    low = None if is_one_figure(least, most) else least
+    record.memory = replace(record.memory, method=_method(), eager_rise_bytes=most, eager_rise_low_bytes=low)
+
+
+def _call_on_fresh_buffers(subject: Subject, fn: Callable[..., Any], count: int = CALLS) -> Callable[[], Any]:
+    """Buffers for all calls are made beforehand: they must not count as memory of the call."""
+    # An iterator, because each set of buffers serves one call; a call too many is a mistake of ours and raises.
+    calls = iter([subject.ready(fn) for _ in range(count)])
+    return lambda: next(calls)()
+
+
+def observe_next_call(record: Record, subject: Subject) -> float | None:
+    """Observes the rise of an eager function by one call, or two if they are short. Before it, one call runs while
+    every block is mapped. Returns the seconds of that call; None if there was no such call."""
+    record.enter("memory")
+    if any(absent.what == "memory.eager_rise_bytes" for absent in record.absent):
+        return None
+    last_s = None
+    with record.or_absent("memory.eager_rise_bytes"):
+        call = _call_on_fresh_buffers(subject, subject.program.call, _readings(subject))
+        rise = read_rise(call)
+        last_s = rise.elapsed_s
+        is_quick = last_s < QUICK_CALL_S
+        ends = read_range(call, QUICK_CALL_S, _readings(subject) - 1, rise) if is_quick else (believed(rise),) * 2
+        _note_eager(record, *ends)
+    return last_s

@@ -17,37 +17,42 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns, process_time_ns
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from benchax.case import Case
 from benchax.environment import jax_facts
+from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.machine.noise import paused_gc
 from benchax.measuring import stages
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import share_programs, without_cache
-from benchax.measuring.prepare import Prepared
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.program import CallableProgram
 from benchax.measuring.sampling import warm_up
 from benchax.measuring.sides import BuildableVersion, PairedRequest, Unfit, are_one, guarded, make_versions
+from benchax.measuring.state import data_of
+from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.wall import WallTimer
-from benchax.model import Noise
+from benchax.model import Failure, Memory, Noise, Numerics
 from benchax.numerics import compare, describe_nonfinite
 from benchax.program.cost import cost
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
 from benchax.watching.compiles import watch_compiles
+
+T = TypeVar("T")
 
 SAMPLE_NS = 100_000
 """Samples between 50 and 200 µs mostly fall between preemptions; longer ones know 3 to 40 times less per second."""
@@ -69,41 +74,89 @@ LONG_NS = 100_000_000
 """For longer samples the state of the caches doesn't matter, and two more of them would cost a tenth of the time."""
 
 
-def take_blocks(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Returns (document, [nanoseconds of samples, and of the processor in them: int64[block, round, side] each]).
+@dataclass
+class SideFacts:
+    """What a process has learnt of one version."""
 
-    The document holds `iterations` (calls in a sample), `signature`, `sides`, `not_exported`, `noise`,
-    `is_same_program` (then there are no samples) and `failure` (with the side that failed; None if all ran).
-    Each entry of `sides` has: is_program, sha256, work, builds, compiles, plan, flops, inline_flops, operations,
-    agreement, alone_s.
-    """
+    is_program: bool = False
+    sha256: str | None = None
+    """Of the program that ran; None if the function itself did."""
+    work: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The work of one call, as its author states it."""
+    builds: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    """The seconds of each step, for each build that compiled."""
+    compiles: int = 0
+    """Programs that were compiled while it was timed."""
+    plan: Memory | None = None
+    """The compiler's, of the first build; None if it has none."""
+    flops: float | None = None
+    inline_flops: float | None = None
+    operations: int | None = None
+    """Of an eager call that can be traced."""
+    agreement: Numerics | None = None
+    """With the outputs of the baseline."""
+    returns_nothing: bool = False
+    nonfinite: str = ""
+    alone_s: float | None = None
+    """Seconds of a call among calls of its own."""
+
+
+@dataclass(frozen=True)
+class PairedAnswer:
+    """The readings of one process that ran versions side by side, or of two processes that took turns."""
+
+    sides: list[SideFacts] = field(default_factory=list[SideFacts])
+    iterations: int = 1
+    """Calls in a sample."""
+    wall_ns: np.ndarray | None = None
+    """int64[block, round, side]"""
+    cpu_ns: np.ndarray | None = None
+    """As `wall_ns`, of processor time; None if it was not read."""
+    signature: str = ""
+    noise: Noise = field(default_factory=Noise)
+    not_exported: list[str | None] = field(default_factory=list[str | None])
+    """Per side, why it ran as it is beside an exported program."""
+    environment: Json = field(default_factory=lambda: Json({}))
+    is_same_program: bool = False
+    """The sides are one program, and so there are no samples."""
+    failure: Failure | None = None
+    failed_side: int = 0
+
+
+def take_blocks(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
+    """Runs the versions; a version that fails ends it, and the answer says only that."""
     try:
         with without_cache(), paused_gc():
             return _take(request, say)
     except Unfit as unfit:
-        failure = diagnose(unfit.cause, unfit.stage)
-        return {"failure": dataclasses.asdict(failure), "side": unfit.side}, []
+        return PairedAnswer(failure=diagnose(unfit.cause, unfit.stage), failed_side=unfit.side)
 
 
-def _take(request: PairedRequest, say: Callable[..., None]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _take(request: PairedRequest, say: Callable[..., None]) -> PairedAnswer:
     say("inputs")
     versions, why = make_versions(request)
-    facts: list[dict[str, Any]] = [
-        {"is_program": v.is_program, "sha256": v.sha256, "work": dict(v.work), "builds": []} for v in versions
-    ]
+    facts = [SideFacts(v.is_program, v.sha256, v.work) for v in versions]
+    answer = PairedAnswer(
+        facts,
+        signature=versions[0].inputs.signature,
+        not_exported=why,
+        environment=Json(jax_facts()),
+        is_same_program=True,
+    )
     if request.skips_equal and are_one(versions):
-        nothing = np.zeros((0, 0, len(versions)), np.int64)
-        return _document(versions, facts, why, 0, True), [nothing, nothing]
+        return answer
     begun = noise.start()
     work = _PairedWork(request, say, versions, facts, random.Random(request.order_seed))
-    blocks = [work.take_block(block) for block in range(request.blocks)]
+    wall_ns, cpu_ns = np.stack([work.take_block(block) for block in range(request.blocks)], axis=1)
     if request.compares_outputs:
         _compare_outputs(work.subjects, facts)
     for i, subject in work.subjects.items():  # last of all: it calls the user's Python once more
         if subject.program.kind == "eager":
-            facts[i]["operations"] = _operations(subject)
-    wall, processor = np.stack(blocks, axis=1)
-    return _document(versions, facts, why, work.iterations, False, noise.finish(begun)), [wall, processor]
+            facts[i].operations = _operations(subject)
+    seen = noise.finish(begun)
+    return replace(
+        answer, iterations=work.iterations, wall_ns=wall_ns, cpu_ns=cpu_ns, noise=seen, is_same_program=False
+    )
 
 
 @dataclass
@@ -113,8 +166,7 @@ class _PairedWork:
     request: PairedRequest
     say: Callable[..., None]
     versions: list[BuildableVersion]
-    facts: list[dict[str, Any]]
-    """The facts of each version, for the answer."""
+    facts: list[SideFacts]
     rng: random.Random
     subjects: dict[int, Subject] = field(default_factory=dict[int, Subject])
     iterations: int = 0
@@ -150,7 +202,7 @@ class _PairedWork:
                 count = int(min(ALONE, max(2, ALONE_NS // alone_ns)))
                 readings = [self._sample_alone(i, timer, wakes) for _ in range(count)]
                 alone_ns = median(readings[max(1, count // 4) :])
-            self.facts[i]["alone_s"] = alone_ns / self.iterations / 1e9
+            self.facts[i].alone_s = alone_ns / self.iterations / 1e9
 
     def _sample_alone(self, i: int, timer: PreparedTimer, wakes: bool) -> int:
         if wakes:
@@ -164,26 +216,6 @@ class _PairedWork:
             self.subjects[i] = _build_shared(self.request, i, self.versions[i], self.facts[i])
         self.build_ns = perf_counter_ns() - begun
         return due
-
-
-def _document(
-    versions: Sequence[BuildableVersion],
-    facts: list[dict[str, Any]],
-    not_exported: list[str | None],
-    iterations: int,
-    is_same: bool,
-    seen: Noise | None = None,
-) -> dict[str, Any]:
-    return {
-        "iterations": iterations,
-        "signature": versions[0].inputs.signature,
-        "noise": dataclasses.asdict(seen or Noise()),
-        "sides": facts,
-        "not_exported": not_exported,
-        "is_same_program": is_same,
-        "environment": jax_facts(),
-        "failure": None,
-    }
 
 
 # ---- a block ----------------------------------------------------------------------------------------------------
@@ -210,33 +242,26 @@ def _due(block: int, count: int, rng: random.Random) -> list[int]:
     return rng.sample(due, len(due))
 
 
-def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, facts: dict[str, Any]) -> Subject:
+def _build_shared(request: PairedRequest, i: int, version: BuildableVersion, facts: SideFacts) -> Subject:
     # Each side has a folder, so that the first build of each is a real one, also where both are one program.
     folder = request.programs and str(Path(request.programs, str(i)))
     with share_programs(folder) if folder else nullcontext():
         return guarded(i, "build", lambda: build(Prepared(version.make(), version.own_inputs), facts))
 
 
-def build(prepared: Prepared, facts: dict[str, Any]) -> Subject:
+def build(prepared: Prepared, facts: SideFacts) -> Subject:
     """Builds it and calls it once; `facts` gets the times, and at the first build what the compiler planned."""
     built = prepared.built
     # A build that was read from the shared folder says nothing of what compiling takes.
     if built.cache != "hit":
-        facts["builds"].append(built.seconds)
-        if built.compiled is not None and "plan" not in facts:
-            facts |= _planned(prepared, built.compiled)
+        facts.builds.append(built.seconds)
+        if built.compiled is not None and facts.plan is None:
+            counted = cost(built.compiled, prepared.hlo)
+            facts.plan = memory_plan(built.compiled, hlo_text=prepared.hlo)
+            facts.flops, facts.inline_flops = counted.flops if counted else None, prepared.inline_flops
     subject = prepared.call_first().subject
     # The text tells whether outputs can be fed back; to print it takes as long as a short build.
     return replace(subject, hlo=prepared.hlo) if subject.donates else subject
-
-
-def _planned(prepared: Prepared, compiled: jax.stages.Compiled) -> dict[str, Any]:
-    counted = cost(compiled, prepared.hlo)
-    return {
-        "plan": dataclasses.asdict(memory_plan(compiled, hlo_text=prepared.hlo)),
-        "flops": counted.flops if counted else None,
-        "inline_flops": prepared.inline_flops,
-    }
 
 
 def _operations(subject: Subject) -> int | None:
@@ -254,7 +279,7 @@ def _operations(subject: Subject) -> int | None:
 def _ready(i: int, subject: Subject, is_new: bool) -> PreparedTimer:
     """Returns a warm timer. A timer of the block before only needs one call, to meet its new buffers."""
     guarded(i, "warm-up", lambda: warm_up(subject.ready, WARMUP_S) if is_new else subject.outcome())
-    return WallTimer().prepare(subject)
+    return wall.prepare(subject)
 
 
 def calibrated(timers: Sequence[PreparedTimer]) -> tuple[int, int]:
@@ -280,6 +305,25 @@ def rounds(sides: int, sample_ns: int, patience: int) -> int:
     return max(LEAST_ROUNDS, min(patience * MOST_ROUNDS, fitting))
 
 
+def take_rounds(
+    samplers: Sequence[Callable[[], T]], rng: random.Random, goes_on: Callable[[int], bool]
+) -> list[list[T]]:
+    """Takes a reading of each in every round, in random order: the readings of each.
+
+    Args:
+        goes_on: is there another round, after so many?
+    """
+    taken: list[list[T]] = [[] for _ in samplers]
+    places = list(range(len(samplers)))
+    while goes_on(len(taken[0])):
+        # Drawn anew in each round: in a fixed order one side would always come behind the same other one, and find its
+        # caches.
+        rng.shuffle(places)
+        for i in places:
+            taken[i].append(samplers[i]())
+    return taken
+
+
 def _rounds(
     timers: Sequence[PreparedTimer],
     subjects: Mapping[int, Subject],
@@ -287,41 +331,104 @@ def _rounds(
     count: int,
     wakes: bool,
     rng: random.Random,
-    facts: Sequence[dict[str, Any]],
+    facts: Sequence[SideFacts],
 ) -> np.ndarray:
     """int64[2, round, side]: wall time, and processor time of all threads. `facts` gets what was compiled in them."""
-    taken = np.zeros((2, count, len(timers)), np.int64)
-    places = list(range(len(timers)))
+
+    def sample(i: int) -> tuple[int, int]:
+        if wakes:
+            jax.block_until_ready(subjects[i].call())
+        compiled, before_ns = log.compiles, process_time_ns()
+        wall_ns = timers[i].sample(iterations)
+        processor_ns = process_time_ns() - before_ns
+        facts[i].compiles += log.compiles - compiled
+        return wall_ns, processor_ns
+
     with watch_compiles() as log:
-        for r in range(count):
-            # Drawn anew in each round: in a fixed order one side would always come behind the same other one, and find
-            # its caches.
-            rng.shuffle(places)
-            for i in places:
-                if wakes:
-                    jax.block_until_ready(subjects[i].call())
-                compiled, before_ns = log.compiles, process_time_ns()
-                taken[0, r, i] = timers[i].sample(iterations)
-                taken[1, r, i] = process_time_ns() - before_ns
-                facts[i]["compiles"] = facts[i].get("compiles", 0) + log.compiles - compiled
-    return taken
+        taken = take_rounds([partial(sample, i) for i in range(len(timers))], rng, lambda taken: taken < count)
+    return np.array(taken, np.int64).transpose(2, 1, 0)
 
 
-def _compare_outputs(subjects: Mapping[int, Subject], facts: list[dict[str, Any]]) -> None:
+def _compare_outputs(subjects: Mapping[int, Subject], facts: Sequence[SideFacts]) -> None:
     """Compares outputs with the outputs of the first version. Compares leaves, because an exported program knows no
     other structure.
     """
     first = tuple(jax.tree.leaves(subjects[0].outputs))
     for i, subject in subjects.items():
-        facts[i] |= result_facts(subject)
+        note_result(facts[i], subject)
         leaves = tuple(jax.tree.leaves(subject.outputs))
         if i and (first or leaves):
-            facts[i]["agreement"] = dataclasses.asdict(compare(leaves, first, against="baseline"))
+            facts[i].agreement = compare(leaves, first, against="baseline")
 
 
-def result_facts(subject: Subject) -> dict[str, Any]:
+def note_result(facts: SideFacts, subject: Subject) -> None:
     """Describes a result by itself, without the other versions."""
-    return {
-        "returns_nothing": not jax.tree.leaves(subject.outputs),
-        "nonfinite": describe_nonfinite(subject.outputs),
-    }
+    facts.returns_nothing = not jax.tree.leaves(subject.outputs)
+    facts.nonfinite = describe_nonfinite(subject.outputs)
+
+
+# ---- turns -----------------------------------------------------------------------------------------------------------
+#
+# A case that is built once and then sampled on request, for two processes that alternate on one core.
+#
+# A sample is the same as above: calls back to back, with a wait for each. An untimed call before them wakes
+# threads and refills the caches, which the other process has used in between. Buffers and executable stay: another pair
+# of processes has others.
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A case, warm."""
+
+    subject: Subject
+    timer: PreparedTimer
+    facts: SideFacts
+    iterations: int
+    """Calls in a sample, so that it takes `SAMPLE_NS`."""
+    call_ns: int
+
+    def sample(self, iterations: int) -> int:
+        """Returns the nanoseconds of this many calls."""
+        with watch_compiles() as log:
+            if self.call_ns < WAKING_NS:
+                jax.block_until_ready(self.subject.call())
+            compiled, ns = log.compiles, self.timer.sample(iterations)
+            self.facts.compiles += log.compiles - compiled
+        return ns
+
+    @property
+    def outputs(self) -> list[Any]:
+        return jax.tree.leaves(self.subject.outputs)
+
+    def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
+        """How far its outputs are from the leaves that the baseline gave."""
+        mine = tuple(np.asarray(data_of(leaf)) for leaf in self.outputs)  # as they travel: a typed key is its data
+        return compare(mine, tuple(baseline), against="baseline")
+
+
+def imported_jax() -> str:
+    """Returns the version that the module itself says: what is installed may not be what was found first."""
+    return jax.__version__
+
+
+def prepare_turns(case: Case, seed: int, enter: Callable[[str], None]) -> Turns:
+    """Makes the inputs, builds, warms up, and finds how many calls a sample has.
+
+    Args:
+        seed: of the data made from specs.
+        enter: called with the name of each stage before it begins.
+
+    Raises:
+        whatever the case raises.
+    """
+    enter("inputs")
+    prepared = prepare(case, seed)
+    enter("build")  # one word for all of its steps: a limit of time is one for them together, as beside other versions
+    facts = SideFacts()
+    subject = build(prepared, facts)
+    note_result(facts, subject)
+    enter("warm-up")
+    warm_up(subject.ready, WARMUP_S)
+    timer = wall.prepare(subject)
+    iterations, call_ns = calibrated([timer])
+    return Turns(subject, timer, facts, iterations, call_ns)

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import jax
 
 from benchax.case import Case
 from benchax.measuring import stages
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.mutation import ClosedOver
+from benchax.measuring.mutation import ClosedOver, remember
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.stages import BuiltProgram
-from benchax.measuring.surroundings import remember
 from benchax.measuring.timers.base import Ready, Subject
 from benchax.program.cost import inline_flops
 from benchax.watching.compiles import watch_compiles
@@ -137,9 +135,6 @@ class Prepared:
         ready = Ready(subject, self.program.call, *(self.inputs.renewed() if copied else subject.calls(1)[0]))
         with watch_compiles() as log:
             result, elapsed_s = stages.first_run(ready)
-        donates = subject.donates or (is_eager and _is_any_deleted((ready.args, ready.kwargs)))
+        arrays = [leaf for leaf in jax.tree.leaves((ready.args, ready.kwargs)) if isinstance(leaf, jax.Array)]
+        donates = subject.donates or (is_eager and any(array.is_deleted() for array in arrays))
         return FirstRun(replace(subject, outputs=ready.outcome(result), donates=donates), elapsed_s, log.compiles)
-
-
-def _is_any_deleted(tree: Any) -> bool:
-    return any(leaf.is_deleted() for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array))

@@ -25,7 +25,6 @@ from benchax.machine import noise
 from benchax.machine.noise import Reading
 from benchax.measuring.purity import Purity
 from benchax.measuring.sampling import NO_WARMUP, Warmup
-from benchax.measuring.verification_notes import Notes
 from benchax.model import (
     Absent,
     Cost,
@@ -46,6 +45,31 @@ from benchax.model import (
     WorkPerCall,
 )
 
+# ---- verification notes ----------------------------------------------------------------------------------------------
+#
+# The notes of a row about its result, besides the verdict. All rows use this, so it is separate from
+# `verification.py`, which takes 0.1 s to load.
+
+
+class Undecided(NotMeasured):
+    """The outputs were compared, and whether they are right cannot be decided."""
+
+
+@dataclass
+class Notes:
+    """Observations about the result of a function, besides its verdict. State is listed by name."""
+
+    dropped: list[str] = field(default_factory=list)
+    """State that the eager call changes in place and the compiled one does not."""
+    undetermined: list[str] = field(default_factory=list)
+    """New state that rounding alone decides, and that the verdict does not speak of."""
+    nonfinite: str = ""
+    """What of the result is not finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
+    verified."""
+    returns_nothing: bool = False
+    """Neither a result nor new state has come of a call."""
+
+
 Progress = Callable[[str, float], None]
 """Receives the stage, and its finished share if that is known (else 0)."""
 
@@ -54,17 +78,13 @@ def quiet(stage: str, share: float = 0.0) -> None:
     """No progress."""
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
 @dataclass
 class Record:
     """Each step adds to it."""
 
     progress: Progress
-    started_at: str = field(default_factory=_now)
-    reading: Reading = field(default_factory=noise.start)
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+    reading: Reading = field(default_factory=lambda: noise.start())
     """The machine's load by other processes, from now on."""
     stage: str = "inputs"
     signature: str = ""
@@ -119,6 +139,7 @@ class Record:
         return found | ({NEW_SAMPLES: [encode_value(each, Samples) for each in samples]} if samples else {})
 
     def _known(self) -> dict[str, Any]:
+        """The fields of the row that a killed worker leaves behind."""
         return {
             "signature": self.signature,
             "stages": self.stages,
@@ -143,36 +164,26 @@ class Record:
 
     def row(self, case: Case, options: Options, run_id: str, failure: Failure | None) -> Measurement:
         environment = _environment(run_id, case.folder, options.store)
+        find, has_bytes = case.find_earlier_runs, "bytes" in self.amounts or (self.cost and self.cost.bytes_accessed)
+        earlier = find(self.source, environment.fingerprint) if find and self.source else EarlierRuns(self.source)
+        peaks = kept_peaks(environment.fingerprint) if has_bytes else None
+        peak_bytes_per_s = peaks.bytes_per_s(self.memory.predicted_peak_bytes)[0] if peaks else None
+        self.noise = self.noise or noise.finish(self.reading)
         return Measurement(
             case=case.id,
             environment=environment,
             options=options if self.processes is None else replace(options, processes=self.processes),
             run_id=run_id,
             started_at=self.started_at,
-            signature=self.signature,
             failure=failure,
-            stages=self.stages,
             samples=tuple(self.samples),
-            memory=self.memory,
-            cost=self.cost,
-            numerics=self.numerics,
-            noise=self.noise or noise.finish(self.reading),
             program=self.program,
-            earlier_runs=case.find_earlier_runs(self.source, environment.fingerprint)
-            if case.find_earlier_runs and self.source
-            else EarlierRuns(self.source),
-            work=WorkPerCall(self.amounts, self._peak_bytes_per_s(environment)),
+            earlier_runs=earlier,
+            work=WorkPerCall(self.amounts, peak_bytes_per_s),
             devices=self.devices,
             ranks=self.ranks,
-            remarks=self.remarks,
-            not_measured=tuple(self.absent),
+            **self._known(),
         )
-
-    def _peak_bytes_per_s(self, environment: Environment) -> float | None:
-        """None if the row has no bytes, or no rate of this machine is kept."""
-        has_bytes = "bytes" in self.amounts or (self.cost is not None and self.cost.bytes_accessed)
-        known = kept_peaks(environment.fingerprint) if has_bytes else None
-        return known.bytes_per_s(self.memory.predicted_peak_bytes)[0] if known else None
 
 
 NEW_SAMPLES = "new_samples"

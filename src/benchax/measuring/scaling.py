@@ -30,10 +30,11 @@ from benchax.machine.noise import paused_gc
 from benchax.measuring.device_shares import is_fake
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
-from benchax.measuring.prepare import Prepared, prepare
+from benchax.measuring.paired import take_rounds
+from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
-from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.wall import WallTimer
+from benchax.measuring.timers import wall
+from benchax.measuring.timers.base import Subject
 from benchax.model import CaseId, Remark
 from benchax.numerics import compare
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingKind, ScalingPoint, SpeedupFactor
@@ -73,25 +74,20 @@ def measure_scaling(
             the other axes.
     """
     axis, rest = growing_axis(case)
-    _check_counts(counts, axis, rest)
+    _check_counts(counts, rest)
     curves = tuple(_curve(case, kind, axis, rest, counts, max_time_s, seed, report) for kind in KINDS)
     devices = jax.devices()
     fake = is_fake(devices) and max(counts) > 1
-    return Scaling(_unplaced(case.id), capture(case.folder), axis, fake, curves, _remarks(fake, len(devices)))
+    text = (
+        f"{len(devices)} fake devices share {plural(count_cores(), 'core')} of this CPU: what is seen is how well "
+        "these cores are shared out, and says nothing of how the function scales over devices"
+    )
+    remarks = (Remark("fake-devices", "warning", text),) if fake else ()
+    return Scaling(_unplaced(case.id), capture(case.folder), axis, fake, curves, remarks)
 
 
 def _unplaced(found: CaseId) -> CaseId:
     return replace(found, params=tuple(p for p in found.params if p[0] != "mesh"))
-
-
-def _remarks(fake: bool, devices: int) -> tuple[Remark, ...]:
-    if not fake:
-        return ()
-    text = (
-        f"{devices} fake devices share {plural(count_cores(), 'core')} of this CPU: what is seen is how well these "
-        "cores are shared out, and says nothing of how the function scales over devices"
-    )
-    return (Remark("fake-devices", "warning", text),)
 
 
 def growing_axis(case: Case) -> tuple[str, dict[str, int]]:
@@ -119,7 +115,7 @@ def growing_axis(case: Case) -> tuple[str, dict[str, int]]:
     return left[0], rest
 
 
-def _check_counts(counts: Sequence[int], axis: str, rest: dict[str, int]) -> None:
+def _check_counts(counts: Sequence[int], rest: dict[str, int]) -> None:
     others = math.prod(rest.values())
     wrong = [n for n in counts if n % others]
     if wrong:
@@ -146,7 +142,6 @@ class _Running:
     work: float
     """Rows, in multiples of those at the fewest devices."""
     case: Case
-    prepared: Prepared
     subject: Subject
     calls: int
     blocks: list[list[float]]
@@ -172,7 +167,10 @@ def _curve(
         try:
             one = _start(placed, point, work, seed)
             if kind == "strong" and running:
-                _check_agrees(one, running[0])
+                first = running[0]
+                agreement = compare(one.subject.outputs, first.subject.outputs, against="baseline")
+                if not agreement.agrees:
+                    raise UsageError(f"its result differs from that of {first.point.devices}: {agreement.why}")
             running.append(one)
             points[count] = one.point
         except Exception as error:  # of one count: the others still say something
@@ -209,36 +207,33 @@ def _start(case: Case, point: ScalingPoint, work: float, seed: int) -> _Running:
     subject = prepared.call_first().subject
     warmup = warm_up(subject.ready, 0.2)
     point = replace(point, signature=prepared.inputs.signature)
-    return _Running(point, work, case, prepared, subject, max(1, min(1000, round(200e-6 / warmup.least_s))), [])
-
-
-def _check_agrees(one: _Running, first: _Running) -> None:
-    found = compare(one.subject.outputs, first.subject.outputs, against="baseline")
-    if not found.agrees:
-        raise UsageError(f"its result differs from that of {first.point.devices}: {found.why}")
+    return _Running(point, work, case, subject, max(1, min(1000, round(200e-6 / warmup.least_s))), [])
 
 
 def _sample(running: Sequence[_Running], max_time_s: float, seed: int) -> None:
-    rng = random.Random(seed)
+    rng, limit_s = random.Random(seed), max_time_s * len(running) / BLOCKS
     with paused_gc():
         for block in range(BLOCKS):
-            timers = [_timer_of(one, seed + block) for one in running]
-            for one in running:
-                one.blocks.append([])
-            begun, rounds = perf_counter(), 0
-            limit_s = max_time_s * len(running) / BLOCKS
-            while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and perf_counter() - begun < limit_s):
-                for i in rng.sample(range(len(running)), len(running)):
-                    one = running[i]
-                    timers[i].sample(1)  # wakes the threads, which have slept while others ran
-                    one.blocks[-1].append(timers[i].sample(one.calls) / 1e9 / one.calls)
-                rounds += 1
+            samplers = [_sampler_of(one, seed + block) for one in running]
+            until_s = perf_counter() + limit_s
+            taken = take_rounds(
+                samplers,
+                rng,
+                lambda n, until_s=until_s: n < LEAST_ROUNDS or (n < MOST_ROUNDS and perf_counter() < until_s),
+            )
+            for one, seconds in zip(running, taken, strict=True):
+                one.blocks.append(seconds)
 
 
-def _timer_of(one: _Running, seed: int) -> PreparedTimer:
-    """On new data, which the compiled program takes as it took the first."""
-    inputs = make_inputs(one.case, seed)
-    return WallTimer().prepare(replace(one.subject, inputs=inputs))
+def _sampler_of(one: _Running, seed: int) -> Callable[[], float]:
+    """Seconds of a call on new data, which the compiled program takes as it took the first."""
+    timer = wall.prepare(replace(one.subject, inputs=make_inputs(one.case, seed)))
+
+    def sample() -> float:
+        timer.sample(1)  # wakes the threads, which have slept while others ran
+        return timer.sample(one.calls) / 1e9 / one.calls
+
+    return sample
 
 
 def _judge(one: _Running, first: _Running, before: _Running | None) -> ScalingPoint:

@@ -22,11 +22,10 @@ import numpy as np
 from benchax.case import Case
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring.exported import ImportedProgram, exported, is_same_program, leaves_of
-from benchax.measuring.inputs import Inputs, fit, make_inputs, make_like, signature, static_arguments
+from benchax.measuring.inputs import Inputs, amounts_of, fit, make_inputs, make_like, signature, static_arguments
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.timers.base import Subject
-from benchax.measuring.work import amounts_of
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,38 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import methodcaller
 from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.extend.backend import get_backend
 
 from benchax.environment import jax_config
 from benchax.errors import NotMeasured
+from benchax.machine.noise import paused_gc
 from benchax.measuring import program as programs
 from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, is_data, undeclared_static
-from benchax.measuring.program import CallableProgram
-from benchax.measuring.unrun import refuse_result
-from benchax.model import Absent, Cache, Transfer
+from benchax.measuring.program import CallableProgram, refuse_result
+from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.embedding import number_like
+from benchax.model import Absent, Cache, CallFloor, Cold, Transfer
+from benchax.program.cost import INLINE_FLOPS
+from benchax.program.jaxpr import equations
+from benchax.static_leaves import drop
+from benchax.units import seconds
 from benchax.watching.compiles import CompileLog, watch_compiles
 
 TRANSFERS = 5
@@ -230,3 +245,192 @@ def dispatch(ready: Callable[[], Callable[[], Any]]) -> float:
         # dispatch.
         jax.block_until_ready(outputs)
     return median(times) / 1e9
+
+
+# ---- first time ------------------------------------------------------------------------------------------------------
+#
+# Triggers JAX's one-time work in a process with a small program, before the stages of the user's program are timed.
+#
+# Lowering the first function in a process took 30 to 60 ms, and lowering the next one took 8. In the first, JAX imports
+# modules, loads dialects of MLIR, and starts LLVM. So a small program is traced, lowered and compiled first (50 ms,
+# once).
+#
+# The first use of a function of JAX cannot be done beforehand: `relu` is itself jitted, and is traced at its first use
+# with such shapes. If a function has operations that no earlier function had, `Stages.cold` says so.
+
+
+_SEEN: set[str] = set()
+"""Operations of the functions that were built in this process, and functions of JAX that are jitted themselves."""
+
+
+@lru_cache(maxsize=1)
+def do_first_work() -> None:
+    """Traces, lowers and compiles a small program, and never runs it. Nothing the second time."""
+    # Where it does not compile, neither will the user's program, which then says why.
+    with contextlib.suppress(Exception):
+        lowered = jax.jit(_program).lower(np.ones((2, 2), np.float32))
+        # A persistent cache is the user's; and JAX decides at the first compilation of a process whether it has one.
+        if not is_cache_on():
+            lowered.compile()
+
+
+def _program(x: Any) -> Any:
+    """A product, a reduction, and operations on elements, one of which is a jitted function of JAX."""
+    return jnp.where(x > 0, jnp.tanh(x @ x), x).sum()
+
+
+def note_first_uses(built: BuiltProgram, cold: Cold) -> Cold:
+    """ "operations" where this function brought some that none before it had, else what it was.
+
+    Args:
+        cold: what had never been compiled before it, as far as whoever started this process knows.
+    """
+    if built.traced is None or cold != "function":
+        return cold
+    new = operations_of(built.traced.jaxpr) - _SEEN
+    _SEEN.update(new)
+    return "operations" if new else cold
+
+
+def forget_first_uses() -> None:
+    """The next function of each operation is the first again: what JAX had kept of it is gone."""
+    _SEEN.clear()
+
+
+def operations_of(jaxpr: Any) -> set[str]:
+    """Names of primitives, and of the jitted functions in it: `relu` is one operation to whoever writes it."""
+    found = [each.equation for each in equations(jaxpr)]
+    inner = {f"{e.primitive.name} {e.params['name']}" for e in found if isinstance(e.params.get("name"), str)}
+    return {e.primitive.name for e in found} | inner
+
+
+# ---- floor -----------------------------------------------------------------------------------------------------------
+#
+# The floor of a call: the time to call a program that does almost nothing, alternately with the measured one.
+#
+# The program has the measured one's tree of arguments (each array a number, on the same device), and as many results.
+# It is on the same side of the limit from which XLA:CPU hands programs to another thread. It goes through `jax.jit` or
+# a `Compiled`, as the measured one does. The additional cost of a wrapper around a jit is not included.
+#
+# The two alternate, because two medians taken one after the other on a busy machine differ with the machine's load.
+
+
+LONGEST_CALL_S = 1e-3
+"""For longer calls, the floor of 5 to 100 µs does not matter."""
+PAIRS = 40
+TIME_NS, ACCELERATOR_NS = 2_000_000, 20_000_000
+"""The floor of a GPU is some 100 µs, and its first launches take longer."""
+
+
+def call_floor(subject: Subject, call_s: float, inline_flops: float | None) -> CallFloor:
+    """3 to 40 calls of each program, in about 2 ms; in 20 ms on an accelerator.
+
+    Args:
+        call_s: about how long a call takes.
+        inline_flops: see `cost.inline_flops`, of the measured program.
+
+    Raises:
+        NotMeasured: there is nothing to compare with, or a call is so long that its floor does not matter.
+    """
+    if subject.program.kind == "eager":
+        raise NotMeasured("it is measured eagerly, where each operation is a call")
+    if subject.inputs.is_stateful:
+        raise NotMeasured("it changes its arguments in place, which a program that does next to nothing would not")
+    if call_s > LONGEST_CALL_S:
+        raise NotMeasured(f"it is for calls below {seconds(LONGEST_CALL_S)}, and this one takes {seconds(call_s)}")
+    if any(len(leaf.sharding.device_set) > 1 for leaf in subject.inputs.data):
+        raise NotMeasured("its inputs are on several devices")
+    if inline_flops is None and jax.default_backend() == "cpu":
+        raise NotMeasured("XLA does not say on which thread its program runs")
+    args, kwargs = jax.tree.map(number_like, subject.dynamic)
+    floor = _nothing(jax.tree.structure(drop(subject.outputs)), (inline_flops or 0.0) < INLINE_FLOPS)
+    if subject.program.kind == "compiled":
+        floor = floor.lower(*args, **kwargs).compile()
+    return _alternate(subject, lambda: floor(*args, **kwargs))
+
+
+@lru_cache(maxsize=64)
+def _nothing(outputs: Any, is_inline: bool) -> Any:
+    """A jitted program of any arguments; kept, since most functions of a suite have one array in and one out."""
+
+    def nothing(*args: Any, **kwargs: Any) -> Any:
+        numbers = lax.iota(jnp.uint32, 1 if is_inline else 2 * INLINE_FLOPS)
+        # XLA folds no product of counters. 4000 operations on integers: below 1 µs.
+        number = (numbers * numbers).sum()
+        return jax.tree.unflatten(outputs, [number + jnp.uint32(i) for i in range(outputs.num_leaves)])
+
+    # JAX would drop arguments that nothing uses, and handling arguments is what calls differ by: 7 µs with one number,
+    # 61 with 100 leaves.
+    return jax.jit(nothing, keep_unused=True)
+
+
+@on_fresh_stack
+def _alternate(subject: Subject, floor: Callable[[], Any]) -> CallFloor:
+    """Calls of the measured program and of the floor, one after the other, each waited for as `wall` waits."""
+    is_array = isinstance(subject.outputs, jax.Array)
+    wait: Callable[[Any], Any] = methodcaller("block_until_ready") if is_array else jax.block_until_ready
+    call, calls_ns, floors_ns = subject.program.call, [], []
+    time_ns = TIME_NS if jax.default_backend() == "cpu" else ACCELERATOR_NS
+    wait(floor())
+    begun = perf_counter_ns()
+    with paused_gc():
+        while len(floors_ns) < 3 or (len(floors_ns) < PAIRS and perf_counter_ns() - begun < time_ns):
+            # Copies for a function that donates are made here, outside both intervals.
+            ((args, kwargs),) = subject.calls(1)
+            start = perf_counter_ns()
+            wait(call(*args, **kwargs))
+            between = perf_counter_ns()
+            wait(floor())
+            end = perf_counter_ns()
+            calls_ns.append(between - start)
+            floors_ns.append(end - between)
+    return CallFloor(tuple(ns / 1e9 for ns in floors_ns), tuple(ns / 1e9 for ns in calls_ns))
+
+
+# ---- release ---------------------------------------------------------------------------------------------------------
+#
+# Releases compiled programs, in a process of benchax that measures many cases.
+#
+# The program of a measured function ends with the function. The programs of the eager reference don't: JAX keeps one of
+# about 1 MiB for each operation and shape, and up to 4096 for each operation. A thousand cases took 4 GB.
+
+
+MOST = 200
+"""The number of programs that can stay: compiling them again takes longer than keeping them."""
+_kept = 0
+"""Programs that were still in use after the last release."""
+
+
+def release_programs() -> None:
+    """Makes JAX forget all programs and traces once there are `MOST` new ones.
+
+    Not for a process of the user's, whose own functions would compile again.
+    """
+    global _kept
+    if count_programs() - _kept <= MOST:
+        return
+    jax.clear_caches()
+    forget_first_uses()  # of JAX's own functions, whose traces are gone too
+    gc.collect()
+    _return_freed_memory()
+    _kept = count_programs()
+
+
+def count_programs() -> int:
+    """Returns the number of compiled programs in this process. It is 0 if no backend has started, or the number is not
+    available.
+    """
+    # To ask for the backend would start it, and on an accelerator take the memory that workers need. Whether it has
+    # started JAX tells in private only (jax 0.6.0 to 0.12.0.1).
+    has_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
+    if has_started is None or not has_started():
+        return 0
+    live = getattr(get_backend(), "live_executables", list)
+    return len(live())
+
+
+def _return_freed_memory() -> None:
+    """glibc would keep it. Without this 20 released programs left the process as large as it was."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -5,18 +5,23 @@ later, and each process busy-waits until then. All processes of a host share one
 woken, and the only difference is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS 2016).
 Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
 
-Over several hosts there is no such clock and no such memory: `remote_start.py`.
+Over several hosts there is no such clock and no such memory: `RemoteStartLine`.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import select
+import socket
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 
 from benchax.errors import NotMeasured
 from benchax.units import seconds
@@ -110,3 +115,195 @@ class StartLine:
                 missing = [rank for rank in range(self.count) if self._numbers[LINE * rank] < number]
                 names = ", ".join(f"rank {rank}" for rank in missing or [0])
                 raise NotMeasured(f"{names} did not come to start {number} within {seconds(self.patience_s)}")
+
+
+# ---- remote start ----------------------------------------------------------------------------------------------------
+#
+# Starts the processes of several hosts together: the first one names a time of its clock, and all wait for it.
+#
+# Hosts have different clocks. So each process measures the difference between its own clock and the first one's. It
+# sends many short messages there and back and takes the fastest. The times of the two directions are equal, up to an
+# error of half the round trip (Cristian, Distributed Computing 3, 1989). That half is the reported bound on the error.
+# The difference is measured before the samples and after them. In between it is taken as a straight line, since clocks
+# drift apart by about 10 µs in a second. Processes of one host have one clock, and nothing to measure.
+
+
+REMOTE_LEAD_NS = 500_000
+"""The time from the arrival of all processes to the start, in addition to the time of the messages."""
+PINGS = 200
+_NUMBERS = struct.Struct("<qq")
+_HELLO = struct.Struct("<q64s")
+RETRY_S = 0.05
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """By how much the first process's clock is ahead of this one's, at a time of this one's."""
+
+    at_ns: int
+    ahead_ns: int
+    error_ns: int
+    """Half of the fastest way there and back; 0 where the clock is the same."""
+
+
+class RemoteStartLine:
+    """One process's place at it; the contract is that of `StartLine`.
+
+    Args:
+        address: "HOST:PORT" of the first process, which listens there.
+
+    Raises:
+        NotMeasured: the others are not there within `patience_s`.
+    """
+
+    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: str | None = None) -> None:
+        host, _, port = address.rpartition(":")
+        self.rank, self.count, self.patience_s = rank, count, patience_s
+        self._clock = clock_id() if clock is None else clock
+        self._started, self._lead_ns = 0, REMOTE_LEAD_NS
+        self._peers = self._accept(int(port)) if rank == 0 else {0: self._connect(host, int(port))}
+        self.readings: list[ClockReading] = []
+        self.align()
+
+    def align(self) -> None:
+        """Measures the clocks; all processes have to call it at once."""
+        if self.rank == 0:
+            for rank, peer in self._peers.items():
+                self._answer_pings(rank, peer)
+        else:
+            self.readings.append(self._ping())
+
+    def start(self, is_last: bool = False) -> int | None:
+        """As `StartLine.start`."""
+        self._started += 1
+        if self.rank:
+            self._peers[0].send(self._started, 0)
+            begin = self._peers[0].receive(self.patience_s, f"rank 0 did not come to start {self._started}")[1]
+            begin -= self.readings[-1].ahead_ns if begin != STOP else 0
+        else:
+            for rank, peer in self._peers.items():
+                peer.receive(self.patience_s, f"rank {rank} did not come to start {self._started}")
+            begin = STOP if is_last else perf_counter_ns() + self._lead_ns
+            for peer in self._peers.values():
+                peer.send(self._started, begin)
+        return None if begin == STOP else start_at(begin)
+
+    def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
+        """Times of this process's clock, on that of the first one."""
+        if not self.readings:
+            return tuple(times_ns)
+        first, last = self.readings[0], self.readings[-1]
+        drift = (last.ahead_ns - first.ahead_ns) / max(1, last.at_ns - first.at_ns)
+        return tuple(t + first.ahead_ns + round((t - first.at_ns) * drift) for t in times_ns)
+
+    @property
+    def error_s(self) -> float:
+        """The largest possible error of `to_common`."""
+        return max((reading.error_ns for reading in self.readings), default=0) / NS
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
+
+    # ---- the clocks
+
+    def _answer_pings(self, rank: int, peer: _Peer) -> None:
+        while True:
+            number, usual_ns = peer.receive(self.patience_s, f"rank {rank} did not compare its clock")
+            if number == STOP:
+                self._lead_ns = max(self._lead_ns, REMOTE_LEAD_NS + 2 * usual_ns)
+                return
+            peer.send(number, perf_counter_ns())
+
+    def _ping(self) -> ClockReading:
+        peer, found = self._peers[0], list[tuple[int, int, int]]()
+        for number in range(PINGS):
+            before = perf_counter_ns()
+            peer.send(number, 0)
+            there = peer.receive(self.patience_s, "rank 0 did not compare its clock")[1]
+            after = perf_counter_ns()
+            found.append((after - before, before + (after - before) // 2, there))
+        peer.send(STOP, sorted(took for took, _, _ in found)[PINGS // 2])
+        took, middle, there = min(found)
+        if peer.clock and peer.clock == self._clock:
+            return ClockReading(middle, 0, 0)
+        return ClockReading(middle, there - middle, took // 2)
+
+    # ---- who is there
+
+    def _accept(self, port: int) -> dict[int, _Peer]:
+        found: dict[int, _Peer] = {}
+        with socket.create_server(("", port), backlog=self.count) as server:
+            server.settimeout(self.patience_s)
+            while len(found) < self.count - 1:
+                try:
+                    peer = _Peer(server.accept()[0])
+                    rank, clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "a rank did not say its name"))
+                except TimeoutError:
+                    missing = [f"rank {r}" for r in range(1, self.count) if r not in found]
+                    raise NotMeasured(
+                        f"{', '.join(missing)} did not come to the start within {seconds(self.patience_s)}"
+                    ) from None
+                peer.clock = clock.rstrip(b"\0").decode()
+                peer.write(_HELLO.pack(0, self._clock.encode()))
+                found[rank] = peer
+        return dict(sorted(found.items()))
+
+    def _connect(self, host: str, port: int) -> _Peer:
+        until = perf_counter_ns() + self.patience_s * NS
+        while True:
+            try:
+                peer = _Peer(socket.create_connection((host, port), timeout=self.patience_s))
+                break
+            except OSError as error:
+                if perf_counter_ns() > until:
+                    raise NotMeasured(f"rank 0 cannot be reached at {host}:{port}: {error}") from error
+                sleep(RETRY_S)
+        peer.write(_HELLO.pack(self.rank, self._clock.encode()))
+        clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "rank 0 did not say its name"))[1]
+        peer.clock = clock.rstrip(b"\0").decode()
+        return peer
+
+
+class _Peer:
+    """A connection whose messages are waited for with open eyes at first, as those of `StartLine` are."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setblocking(False)
+        self._connection = connection
+        self.clock = ""
+
+    def send(self, number: int, time_ns: int) -> None:
+        self.write(_NUMBERS.pack(number, time_ns))
+
+    def receive(self, patience_s: float, otherwise: str) -> tuple[int, int]:
+        return _NUMBERS.unpack(self.read(_NUMBERS.size, patience_s, otherwise))
+
+    def write(self, content: bytes) -> None:
+        # A few bytes, which the kernel takes at once; who is gone is noticed by reading.
+        with contextlib.suppress(OSError):
+            self._connection.send(content)
+
+    def read(self, size: int, patience_s: float, otherwise: str) -> bytes:
+        """Raises `NotMeasured`, with `otherwise`, if fewer bytes come."""
+        content, begun = b"", perf_counter_ns()
+        while len(content) < size:
+            try:
+                part = self._connection.recv(size - len(content))
+            except BlockingIOError:
+                waited = perf_counter_ns() - begun
+                if waited > patience_s * NS:
+                    raise NotMeasured(f"{otherwise} within {seconds(patience_s)}") from None
+                if waited > SPIN_NS:
+                    select.select([self._connection], [], [], min(1.0, patience_s))
+                continue
+            except OSError as error:
+                raise NotMeasured(f"{otherwise}: {error}") from error
+            if not part:
+                raise NotMeasured(f"{otherwise}: it has ended")
+            content += part
+        return content
+
+    def close(self) -> None:
+        self._connection.close()

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.static_leaves import is_nnx_object
@@ -55,7 +56,7 @@ class Parts:
 
 def is_stateful(tree: Any) -> bool:
     """Is there anything in it that a call can change?"""
-    return any(map(_is_mutable, jax.tree.leaves(tree, is_leaf=is_nnx_object)))
+    return any(is_nnx_object(leaf) or is_ref(leaf) for leaf in jax.tree.leaves(tree, is_leaf=is_nnx_object))
 
 
 def holds_objects(tree: Any) -> bool:
@@ -136,8 +137,20 @@ def _reader(variable: Any) -> Callable[[], Any]:
 
 def data_of(value: Any) -> Any:
     """Typed keys as the numbers that they are made of: timing programs drop keys, and with them what leads to them."""
-    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(value) if is_key else value
+    return jax.random.key_data(value) if is_key(value) else value
+
+
+def is_key(value: Any) -> bool:
+    """Is it a typed key of random numbers, or an array of them?"""
+    return jax.dtypes.issubdtype(getattr(value, "dtype", np.int32), jax.dtypes.prng_key)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Do two values hold the same numbers?"""
+    if one is other:
+        return True
+    one, other = data_of(one), data_of(other)
+    return np.array_equal(one, other, equal_nan=jax.numpy.issubdtype(jax.numpy.result_type(one), np.inexact))
 
 
 def is_ref(leaf: Any) -> bool:
@@ -178,10 +191,6 @@ def _split(objects: Sequence[Any]) -> tuple[Any, list[tuple[Any, Any]], Any]:
     graph, state = _nnx().split(tuple(objects))
     held, structure = jax.tree_util.tree_flatten_with_path(state)
     return graph, held, structure
-
-
-def _is_mutable(leaf: Any) -> bool:
-    return is_nnx_object(leaf) or is_ref(leaf)
 
 
 def _nnx() -> Any:

@@ -5,8 +5,8 @@ a matmul by a constant-filled array. The reference is the same Python function, 
 the call evaluated in float64 is a reference, too. Both start from the same state. Values that they change in place are
 compared in the same way as outputs.
 
-Nearly equal results need no explanation, and cost no more than the comparison. For other results, `rounding_noise.py`
-measures the effect of rounding on this call, and `rounding_verdicts.py` judges whether it explains the difference. The
+Nearly equal results need no explanation, and cost no more than the comparison. For other results, `jaxprs.Rounding`
+measures the effect of rounding on this call, and `judge` says whether it explains the difference. The
 result agrees, or it is wrong. Or it cannot be decided, because rounding alone changes the result as much.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
@@ -14,28 +14,260 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchax.errors import NotMeasured
-from benchax.measuring.jaxprs import Arrays, Evaluator, TracedCall, bind, is_inexact, trace_call, with_dtypes
-from benchax.measuring.rounding_noise import SIGNS_ARE_FREE, Rounding, is_narrow
-from benchax.measuring.rounding_verdicts import LeafVerdict, RoundingSpread, judge, judge_with_free_signs, quick_bound
-from benchax.measuring.state import CallOutcome, Values, data_of
-from benchax.measuring.timers.base import Ready, Subject
-from benchax.measuring.verification_notes import Notes, Undecided
+from benchax.measuring.jaxprs import (
+    SIGNS_ARE_FREE,
+    Arrays,
+    Evaluator,
+    Rounding,
+    TracedCall,
+    bind,
+    is_inexact,
+    is_narrow,
+    trace_call,
+    with_dtypes,
+)
+from benchax.measuring.program import as_reason
+from benchax.measuring.record import Notes, Undecided
+from benchax.measuring.state import CallOutcome, data_of, is_key, is_same
+from benchax.measuring.timers.base import Subject
 from benchax.model import Numerics
-from benchax.numerics import Against, LeafComparison, compare_leaves, describe_nonfinite, tolerance, worst_of
+from benchax.numerics import (
+    Against,
+    LeafComparison,
+    as_doubles,
+    compare_leaves,
+    describe_nonfinite,
+    tolerance,
+    worst_of,
+)
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import drop
+
+# ---- rounding verdicts -----------------------------------------------------------------------------------------------
+#
+# Does rounding explain a difference between two results of one function? The spread of runs rounded by chance decides.
+#
+# The allowed difference is the spread of the runs of `jaxprs.Rounding`, in two norms at once. The root mean square
+# over a leaf finds small errors everywhere. The maximum finds errors in one place.
+#
+# A factor multiplies the spread. It follows from the number of runs and of elements that vary on their own. With one
+# independent number, it is about 12 for 8 runs and 68 for 4 runs; with hundreds it is near 1. It is the square root of
+# the quantile of the F distribution that a correct result exceeds once in 100 000 times. The number of independent
+# elements is 1 / mean cos² of the angles between differences of disjoint pairs of runs. This is n for n independent
+# elements, and 1 for a common factor.
+
+
+QUICK_ULPS, QUICK_SHARE = 16.0, 2.0**-19
+"""Differences below both, as a share of the largest value, need no explanation (2e-6 in float32)."""
+WEAK = 0.05
+"""Beyond this share of the largest value, agreement proves little: the result is not called right either."""
+_RARE = 1e-5
+"""An honest result is called wrong this often."""
+
+State = Literal["agrees", "differs", "undecided"]
+Alignment = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class RoundingSpread:
+    """A leaf in runs that were rounded by chance, and in the two that were rounded up and down."""
+
+    runs: Sequence[Any]
+    directed: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class LeafVerdict:
+    state: State
+    allowed: float = 0.0
+    """The share of the reference's largest value that rounding explains."""
+    why: str = ""
+    """Why it is undecided; or what differs, where the largest difference is not what decided."""
+    compiled: Any = None
+    """The compiled leaf as it was judged, where its columns or rows were turned to the signs of the reference."""
+
+
+def judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any = None) -> LeafVerdict:
+    """Whether `spread` explains the difference of a leaf.
+
+    Args:
+        reference_error: the leaf as the eager function gave it, where the reference was made in another way (float64):
+            by as much again as eager is off, the compiled one may be off, too.
+    """
+    a = leaf.compiled
+    every = [np.asarray(run) for run in (*spread.runs, *spread.directed)]
+    if any(run.shape != a.shape for run in every):
+        return LeafVerdict("undecided", why="its shape depends on rounding")
+    beside = every if reference_error is None else [*every, np.asarray(reference_error)]
+    if all(_same(run, beside[0]) for run in every) and (_is_exact(a) or leaf.numerics.nonfinite):
+        return LeafVerdict("differs")
+    if leaf.numerics.nonfinite:
+        return _nonfinite(beside)
+    with np.errstate(all="ignore"):
+        return _judge(leaf, spread, reference_error, lambda x, reference: x)
+
+
+def judge_with_free_signs(
+    leaf: LeafComparison, plain: RoundingSpread, free: RoundingSpread, reference_error: Any = None
+) -> LeafVerdict:
+    """As `judge`, for runs of `free`, in which the signs of eigenvectors and singular vectors were drawn by chance.
+
+    Differences that they explain are judged again, after each column, or row, is turned by the sign or phase that
+    brings it nearest.
+    """
+    found = judge(leaf, free, reference_error)
+    if found.state != "undecided" or leaf.numerics.nonfinite or leaf.compiled.ndim < 2 or _is_exact(leaf.compiled):
+        return found
+    with np.errstate(all="ignore"):
+        turned = [
+            replace(
+                _judge(leaf, spread, reference_error, align),
+                compiled=align(leaf.compiled, leaf.reference).astype(leaf.compiled.dtype),
+            )
+            for spread in (plain, free)
+            for align in (partial(_turned, axis=-2), partial(_turned, axis=-1))
+        ]
+    agreeing = [verdict for verdict in turned if verdict.state == "agrees"]
+    best = agreeing[0] if agreeing else min(turned[2:], key=lambda verdict: verdict.allowed)
+    return best if agreeing or best.allowed < WEAK else found
+
+
+def _nonfinite(runs: Sequence[np.ndarray]) -> LeafVerdict:
+    patterns = [np.isfinite(run) for run in runs]
+    if all(np.array_equal(pattern, patterns[0]) for pattern in patterns):
+        return LeafVerdict("differs")
+    return LeafVerdict("undecided", why="rounding alone decides which of its values are finite")
+
+
+def _judge(leaf: LeafComparison, spread: RoundingSpread, reference_error: Any, align: Alignment) -> LeafVerdict:
+    reference = np.asarray(leaf.reference)
+    compiled, *rest = (_flat(align(np.asarray(x), reference)) for x in (leaf.compiled, *spread.runs, *spread.directed))
+    runs, directed, base = rest[: len(spread.runs)], rest[len(spread.runs) :], _flat(reference)
+    eager = base if reference_error is None else _flat(align(np.asarray(reference_error), reference))
+    finite = np.all([np.isfinite(x) for x in (compiled, base, eager, *rest)], axis=0)
+    known = np.isfinite(compiled) & np.isfinite(base)
+    if (known & ~finite).any():
+        return LeafVerdict("undecided", math.inf, "rounding alone decides which of its values are finite")
+    compiled, base, eager = compiled[finite], base[finite], eager[finite]
+    runs, directed = [x[finite] for x in runs], [x[finite] for x in directed]
+    scale = _most(base)
+    permitted = [_permitted(norm, runs, directed, base, eager, leaf) for norm in (_most, _rms)]
+    measured = [norm(compiled - base) for norm in (_most, _rms)]
+    share = permitted[0] / scale if scale else math.inf
+    if measured[0] > permitted[0]:
+        return LeafVerdict("differs", share)
+    if measured[1] > permitted[1]:
+        root = _rms(base) or 1.0
+        far, allowed = measured[1] / root, permitted[1] / root
+        return LeafVerdict(
+            "differs", share, f"root mean square difference {far:.1e} of the reference's; allowed {allowed:.1e}"
+        )
+    if measured[0] > max(WEAK, 2 * _eps(leaf)) * scale:
+        return LeafVerdict(
+            "undecided", share, f"it differs by {_times(measured[0], scale)}, and by as much by rounding alone"
+        )
+    return LeafVerdict("agrees", share)
+
+
+def _permitted(
+    norm: Callable[[np.ndarray], float],
+    runs: Sequence[np.ndarray],
+    directed: Sequence[np.ndarray],
+    base: np.ndarray,
+    eager: np.ndarray,
+    leaf: LeafComparison,
+) -> float:
+    centre = np.mean(runs, axis=0)
+    away = [norm(run - centre) for run in runs]
+    spread = math.sqrt(sum(x * x for x in away) / (len(runs) - 1)) if norm is _rms else max(away)
+    by_chance = spread * _factor(runs)
+    half_width = norm(directed[1] - directed[0]) / 2 if directed else 0.0
+    return max(by_chance, half_width) + quick_bound(_eps(leaf)) * norm(base) + 2 * norm(eager - base)
+
+
+def _factor(runs: Sequence[np.ndarray]) -> float:
+    """Upon the spread of the runs: what an honest result exceeds once in 100 000 times."""
+    from scipy.special import fdtri  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    independent = _independent(runs)
+    quantile = float(fdtri(independent, independent * (len(runs) - 1), 1 - _RARE))
+    # The last factor, because one more result differs from the mean of the runs by its own scatter and by that of the
+    # mean.
+    return math.sqrt(quantile * (1 + 1 / len(runs)))
+
+
+def _independent(runs: Sequence[np.ndarray]) -> float:
+    """How many elements vary on their own, at least 1."""
+    pairs = [runs[i] - runs[i + 1] for i in range(0, len(runs) - 1, 2)]
+    pairs = [pair / size for pair in pairs if (size := float(np.linalg.norm(pair)))]
+    squares = [float(np.dot(x, y)) ** 2 for x, y in combinations(pairs, 2)]
+    return max(1.0, min(float(runs[0].size), 1 / float(np.mean(squares)))) if squares and any(squares) else 1.0
+
+
+def quick_bound(eps: float) -> float:
+    """The share of the largest value below which a difference needs no explanation; `eps` is that of the type."""
+    return min(QUICK_ULPS * eps, QUICK_SHARE)
+
+
+def _times(far: float, scale: float) -> str:
+    if not scale:
+        return f"{far:.1e} where the reference is zero throughout"
+    share = far / scale
+    return f"{100 * share:.0f} % of its largest value" if share < 10 else f"{share:.1e} times its largest value"
+
+
+# ---- values ------------------------------------------------------------------------------------------------------
+
+
+def _eps(leaf: LeafComparison) -> float:
+    return 0.0 if _is_exact(leaf.compiled) else float(jnp.finfo(leaf.compiled.dtype).eps)
+
+
+def _is_exact(x: np.ndarray) -> bool:
+    return x.dtype.kind in "biu" or "int" in x.dtype.name
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    return as_doubles(x).ravel()
+
+
+def _most(x: np.ndarray) -> float:
+    return float(np.abs(x).max()) if x.size else 0.0
+
+
+def _rms(x: np.ndarray) -> float:
+    return float(np.linalg.norm(x)) / math.sqrt(max(1, x.size))
+
+
+# ---- signs and phases --------------------------------------------------------------------------------------------
+
+
+def _turned(x: np.ndarray, reference: np.ndarray, axis: int) -> np.ndarray:
+    wide = np.complex128 if np.iscomplexobj(x) else np.float64
+    x = x.astype(wide)
+    along = (x.conj() * reference.astype(wide)).sum(axis, keepdims=True)
+    size = np.abs(along)
+    return x * np.where(size > 0, along / np.where(size > 0, size, 1), 1)
+
 
 # Evaluates a call in double precision, with the same random bits and the same integers.
 #
@@ -60,7 +292,7 @@ def evaluate_wide(call: TracedCall) -> Any:
     """
     with _x64():
         outputs = jax.block_until_ready(EVALUATOR.run(call))
-        plain = [leaf if _is_key(leaf) else np.asarray(leaf) for leaf in outputs]
+        plain = [leaf if is_key(leaf) else np.asarray(leaf) for leaf in outputs]
     return jax.tree.unflatten(call.out_tree, plain)
 
 
@@ -77,35 +309,26 @@ def _widened(value: Any) -> Any:
     return value.astype(_wide(dtype)) if dtype is not None and is_inexact(dtype) else value
 
 
-def _is_key(value: Any) -> bool:
-    return jax.dtypes.issubdtype(getattr(value, "dtype", np.int32), jax.dtypes.prng_key)
-
-
 def _apply(equation: Any, operands: Arrays) -> Arrays:
     name = equation.primitive.name
     if name in NOTHING:
         return operands
     if name in AS_DECLARED:
-        declared = [_as(value, v.aval.dtype) for value, v in zip(operands, equation.invars, strict=True)]
+        given = [(value, v.aval.dtype) for value, v in zip(operands, equation.invars, strict=True)]
+        declared = [value.astype(dtype) if is_inexact(dtype) else value for value, dtype in given]
         return [_widened(result) for result in bind(equation, declared)]
     if not any(is_inexact(v.aval.dtype) for v in (*equation.invars, *equation.outvars)):
         return bind(equation, operands)
     return bind(equation, operands, with_dtypes(EVALUATOR.retrace(equation.params), _wide))
 
 
-def _as(value: Any, dtype: Any) -> Any:
-    return value.astype(dtype) if is_inexact(dtype) else value
-
-
 EVALUATOR = Evaluator(_widened, _wide, _apply)
 
 
-@contextlib.contextmanager
-def _x64() -> Iterator[None]:
+def _x64() -> AbstractContextManager[Any]:
     """JAX's 64-bit mode for a while. `jax.enable_x64` since 0.8, in `jax.experimental` before."""
     module = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    with module.enable_x64(True):
-        yield
+    return module.enable_x64(True)
 
 
 RUNS, LEAST_RUNS = 8, 4
@@ -163,34 +386,15 @@ def _expected(subject: Subject, reference: Callable[[], Any] | None, notes: Note
     if subject.program.eager is None:
         raise NotMeasured("there is no eager function behind it to compare with")
     ready = subject.ready(subject.program.eager)
-    outcome = ready.outcome(_run(ready))
+    with as_reason("the eager call failed"):
+        result = jax.block_until_ready(ready())
+    outcome = ready.outcome(result)
     if not isinstance(outcome, CallOutcome):
         return outcome
-    notes.dropped += _changed_besides(subject, ready)
-    now = ready.state()
+    before, now = subject.inputs.parts.values, ready.state()
+    besides = [name for name in now if name not in subject.outputs.state]
+    notes.dropped += [name for name in besides if name not in before or not is_same(now[name], before[name])]
     return CallOutcome(outcome.outputs, {name: data_of(now[name]) for name in subject.outputs.state if name in now})
-
-
-def _run(ready: Ready) -> Any:
-    try:
-        return jax.block_until_ready(ready())
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"the eager call failed ({type(error).__name__}: {first_line})") from error
-
-
-def _changed_besides(subject: Subject, ready: Ready) -> list[str]:
-    """The values that the eager call has changed and the compiled one leaves unchanged."""
-    before: Values = subject.inputs.parts.values
-    now = {name: value for name, value in ready.state().items() if name not in subject.outputs.state}
-    return [name for name, value in now.items() if name not in before or not _is_same(value, before[name])]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    one, other = data_of(one), data_of(other)
-    return np.array_equal(one, other, equal_nan=jnp.issubdtype(jnp.result_type(one), jnp.inexact))
 
 
 class _Roundings:
@@ -287,7 +491,7 @@ def _places(outputs: Any) -> list[int]:
 
 
 def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any) -> LeafVerdict:
-    own_error = None if eager is None else _plain(jax.tree.leaves(eager)[place])
+    own_error = None if eager is None else np.asarray(data_of(jax.tree.leaves(eager)[place]))
     spread = _at(place, roundings.runs, roundings.directed)
     found = judge(leaf, spread, own_error)
     if found.state == "agrees" or not roundings.has_free_signs:
@@ -299,12 +503,7 @@ def _verdict(leaf: LeafComparison, place: int, roundings: _Roundings, eager: Any
 def _at(place: int, runs: Sequence[list[Any]], directed: Sequence[list[Any]]) -> RoundingSpread:
     if any(place >= len(run) for run in runs):
         raise NotMeasured("what is traced has other outputs than the call")
-    return RoundingSpread(*([_plain(run[place]) for run in each] for each in (runs, directed)))
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    is_key = jax.dtypes.issubdtype(getattr(leaf, "dtype", np.int32), jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return RoundingSpread(*([np.asarray(data_of(run[place])) for run in each] for each in (runs, directed)))
 
 
 def _without_operations(leaves: list[LeafComparison], against: Against, error: NotMeasured) -> Numerics:

@@ -5,16 +5,16 @@
     Environment   where it ran
     Program       the measured function, kept so that it can run again
     WorkPerCall   the work of one call, as its author states it
-    Stages        the one-time steps: transfer, trace, lower, compile, ...             readings.py
+    Stages        the one-time steps: transfer, trace, lower, compile, ...             measurement.py
     Samples       raw clock readings of one timer
     Census        the operations in a timer's interval, and those of the function's own executable
     Memory, Cost  bytes and operations, each with its origin
     Numerics      how far the compiled outputs are from a reference
     Noise         the machine's load by other processes at the same time
     EarlierRuns   readings of earlier runs of the same program
-    Devices       on how many devices a program ran, and how busy each was             parallel.py
+    Devices       on how many devices a program ran, and how busy each was
     Ranks         the processes of a program, and the time of each
-    Remark        a sentence that explains the numbers                                 measurement.py
+    Remark        a sentence that explains the numbers
     Failure       why there is no number
     Rate          how much work is done in a second
     Measurement   one case, one environment, one run: one row
@@ -38,25 +38,35 @@ from benchax.model.identity import (
     WorkPerCall,
     param_text,
 )
-from benchax.model.measurement import Absent, Failure, FailureKind, Measurement, Rate, Remark, Severity, find_why
-from benchax.model.parallel import Devices, DeviceShare, Ranks, RankTimes
-from benchax.model.readings import (
+from benchax.model.measurement import (
     OTHER_PROCESSES,
     TIMERS,
+    Absent,
     Cache,
     CallFloor,
     Census,
     Cold,
     Cost,
+    Devices,
+    DeviceShare,
     EarlierRuns,
+    Failure,
+    FailureKind,
     Form,
+    Measurement,
     Memory,
     Noise,
     Numerics,
+    Ranks,
+    RankTimes,
+    Rate,
+    Remark,
     Samples,
+    Severity,
     Stages,
     Stop,
     Transfer,
+    find_why,
 )
 
 __all__ = [

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchax.model.identity import CaseId, Environment
-from benchax.model.measurement import Failure, Remark
-from benchax.model.readings import Numerics
+from benchax.model.measurement import Failure, Numerics, Remark
 from benchax.stats.verdicts import Verdict
 from benchax.units import number
 

@@ -3,16 +3,341 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any, Literal
 
 from benchax.errors import NotMeasured, UsageError, one_of
 from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
-from benchax.model.parallel import Devices, Ranks
-from benchax.model.readings import TIMERS, Cost, EarlierRuns, Memory, Noise, Numerics, Samples, Stages
 from benchax.renderers import SelfRendering
-from benchax.stats.summary import Summary, summarize_run
+from benchax.stats.summary import Summary, summarize, summarize_run
+
+# ---- readings --------------------------------------------------------------------------------------------------------
+#
+# The readings of one case: stages, samples, memory, operations, distance from the reference, and noise.
+
+
+Cache = Literal["off", "hit", "miss", "warm"]
+Cold = Literal["process", "operations", "function"]
+Stop = Literal["precise", "time", "count"]
+Form = Literal["direct", "branch"]
+
+TIMERS = ("in_graph", "wall", "pipelined", "loop", "device")
+"""The names of all timers. `measuring.timers` has them."""
+OTHER_PROCESSES = "samples.processes"
+"""What a row lacks whose readings are of one process."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies between host and device, several times over. `is_zero_copy`: no byte moved, the array is a view."""
+
+    size_bytes: int
+    elapsed_s: tuple[float, ...] = field(repr=False)
+    is_zero_copy: bool
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> float | None:
+        """None if nothing was copied: a bandwidth of a view is not a bandwidth."""
+        return None if self.is_zero_copy or not self.median_s else self.size_bytes / self.median_s
+
+
+@dataclass(frozen=True)
+class CallFloor:
+    """Calls of a program that does next to nothing, each followed by one of the measured program; all waited for.
+
+    It has as many arguments and results as the measured one, and runs on the same thread.
+    """
+
+    elapsed_s: tuple[float, ...] = field(repr=False)
+    """The seconds of each call that does next to nothing."""
+    call_s: tuple[float, ...] = field(repr=False)
+    """The seconds of each call of the measured program, taken alternately with the calls above."""
+
+    @property
+    def median_s(self) -> float:
+        return median(self.elapsed_s)
+
+    @property
+    def median_call_s(self) -> float:
+        return median(self.call_s)
+
+    @property
+    def share(self) -> float:
+        """The floor's share of a call, at least: by the medians, or by the least readings where these say less."""
+        return min(self.median_s / self.median_call_s, min(self.elapsed_s) / min(self.call_s))
+
+
+@dataclass(frozen=True)
+class Stages(SelfRendering):
+    """The one-time costs of a call. Each is one reading, except transfers, `dispatch_s` (a median) and the floor."""
+
+    transfer_in: Transfer | None = None
+    trace_s: float | None = None
+    lower_s: float | None = None
+    compile_s: float | None = None
+    first_run_s: float | None = None
+    dispatch_s: float | None = None
+    """Time until the call returns, when everything is warm. Where XLA:CPU runs inline it contains the work."""
+    call_floor: CallFloor | None = None
+    """The cost of a call that does not depend on the program; only for calls below a millisecond."""
+    transfer_out: Transfer | None = None
+    cache: Cache | None = None
+    """JAX's persistent cache during compile_s; "warm": nothing was compiled, it was there already."""
+    cold: Cold | None = None
+    """Says what was compiled for the first time: anything in this "process", some of the "operations" of this function,
+    or just this "function". Only functions that were measured here count."""
+
+    @property
+    def transfer_in_s(self) -> float | None:
+        return self.transfer_in.median_s if self.transfer_in and self.transfer_in.elapsed_s else None
+
+    @property
+    def transfer_out_s(self) -> float | None:
+        return self.transfer_out.median_s if self.transfer_out and self.transfer_out.elapsed_s else None
+
+    @property
+    def call_floor_s(self) -> float | None:
+        return self.call_floor.median_s if self.call_floor and self.call_floor.elapsed_s else None
+
+    @property
+    def build_s(self) -> float | None:
+        """trace + lower + compile, when all that exist were measured."""
+        parts = [self.lower_s, self.compile_s]
+        return None if None in parts else sum(p for p in [self.trace_s, *parts] if p)
+
+    @property
+    def first_result_s(self) -> float | None:
+        """From a Python function to its first result: `build_s` and the first run; the inputs are on the device."""
+        build_s = self.build_s
+        return None if build_s is None or self.first_run_s is None else build_s + self.first_run_s
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts the work of one run of the function inside a timer's interval, and by itself. Equal counts prove that both
+    do the same work.
+    """
+
+    form: Form
+    """How the timer's program contains the function: directly, or as the branch of a conditional. XLA moves nothing out
+    of such a branch."""
+    operations: tuple[tuple[str, float, float], ...]
+    """(operation, in the interval, by itself), the most expensive first. A count says how often one call executes the
+    operation: bodies of loops count times their trip counts. Data movement counts elements; custom calls count calls.
+    """
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Raw clock readings of one timer in one process."""
+
+    timer: str
+    iterations: int
+    """Calls inside one sample."""
+    elapsed_s: tuple[float, ...] = field(repr=False)
+    """One reading per sample, for all its iterations, in the order taken; none is ever dropped."""
+    disturbed: tuple[bool, ...] | None = field(default=None, repr=False)
+    """Per sample: was the process preempted during it? None if the system does not report this."""
+    resolution_s: float | None = None
+    """Smallest step of the clock that was seen."""
+    overhead_s: float | None = None
+    """The timer's own share of each reading, measured together with it; None if it is not known."""
+    clock_tier: str | None = None
+    """Which clock inside compiled code was read: "prebuilt", "built" or "python"."""
+    regime: str | None = None
+    """The contents of the interval, if a timer has several regimes (loop: "thunks" or "single kernel")."""
+    stop: Stop | None = None
+    process: int = 0
+    """Counted from 0, which is the process that measured everything else of the row."""
+    answers: str = ""
+    """The question that this timer's number answers, in a few words."""
+    census: Census | None = None
+    """The census of the timer's own program; None if the timer runs the function's own executable."""
+    trials: tuple[int, ...] | None = None
+    """How many of the readings belong to each trial of a grid's cell, in order; None elsewhere."""
+
+    @property
+    def per_call_s(self) -> tuple[float, ...]:
+        """Net of the timer's own cost, where it is known."""
+        overhead_s = self.overhead_s or 0.0
+        return tuple((t - overhead_s) / self.iterations for t in self.elapsed_s)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Summarises the seconds per call. Kept, since it is asked for many times over."""
+        return summarize(self.per_call_s)
+
+    @property
+    def disturbed_count(self) -> int | None:
+        return None if self.disturbed is None else sum(self.disturbed)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: the compiler's plan, and what the process really took."""
+
+    argument_bytes: int | None = None
+    output_bytes: int | None = None
+    temp_bytes: int | None = None
+    alias_bytes: int | None = None
+    """Outputs that reuse donated arguments."""
+    code_bytes: int | None = None
+    constant_bytes: int | None = None
+    """Baked into the compiled program."""
+    captured_bytes: int | None = None
+    """Closed over by the Python function, before XLA folded anything."""
+    predicted_peak_bytes: int | None = None
+    """argument + output + temp - alias + constant, from the plan."""
+    compiler_peak_bytes: int | None = None
+    """JAX's own `peak_memory_in_bytes`. On CPU it leaves out the temporaries (jax 0.7 to 0.10)."""
+    compiled_rise_bytes: int | None = None
+    """Observed: how far the compiled call rose above what was there before it (outputs + temporaries)."""
+    eager_rise_bytes: int | None = None
+    """The same for the eager call: the most of its readings. Depends on how far Python ran ahead of the device."""
+    eager_rise_low_bytes: int | None = None
+    """The least of its readings, where they are more than 3 % apart."""
+    method: str | None = None
+    """How the two rises were observed."""
+    devices: int = 1
+    """The plan is for one device out of this many; the rises are for all of them."""
+
+    @property
+    def observed_peak_bytes(self) -> int | None:
+        """Arguments + observed rise of the compiled call. None on several devices: who holds what is not known."""
+        if self.compiled_rise_bytes is None or self.argument_bytes is None or self.devices > 1:
+            return None
+        return self.argument_bytes + self.compiled_rise_bytes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations of one call by XLA's own estimate for the optimised program. None: XLA does not say."""
+
+    flops: float | None = None
+    transcendentals: float | None = None
+    bytes_accessed: float | None = None
+    has_loops: bool = False
+    """The program has `while` loops, whose bodies XLA counts once, however often they run."""
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How far the compiled outputs are from a reference. Over all leaves; `worst` names the worst one."""
+
+    reference: Literal["eager", "float64", "baseline"]
+    agrees: bool
+    worst: str = ""
+    max_abs: float | None = None
+    """Largest absolute difference; None if a structure, shape or dtype differs already."""
+    max_rel: float | None = None
+    """Largest difference over the largest magnitude of the reference leaf."""
+    max_ulp: float | None = None
+    """Largest difference in units in the last place of the compiled dtype at the reference's value."""
+    nonfinite: int = 0
+    """Elements that are finite on one side only, or NaN on one side only."""
+    tolerance: float | None = None
+    """The bound on max_rel in force for the worst leaf. If rounding was measured, there is also a bound on the root
+    mean square."""
+    why: str = ""
+    """What disagreed, in a sentence; empty when it agrees."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The machine's other work while this row was measured. Shares are of all cores together, 0 to 1."""
+
+    load_1m: float | None = None
+    others_share: float | None = None
+    """CPU time of other processes."""
+    steal_share: float | None = None
+    """CPU time that the hypervisor gave to other machines."""
+    pace_scatter: float | None = None
+    """Robust standard deviation of this machine's pace from moment to moment, as a share: from readings of a fixed
+    piece of work in earlier runs. None if too few are known."""
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """Readings of earlier runs of the same program on the same machine, with the same settings."""
+
+    source: str = ""
+    """Digest of the traced and lowered program; empty if it isn't known, and then there are no earlier runs."""
+    medians_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """Timer → `median_s` of each earlier run, oldest first; at most the newest 30."""
+
+
+# ---- parallel --------------------------------------------------------------------------------------------------------
+#
+# On how many devices and in how many processes a program ran, and what each of them took.
+
+
+@dataclass(frozen=True)
+class DeviceShare:
+    """The activity of one device in one call, from a recording."""
+
+    name: str
+    """cpu:0, gpu:3"""
+    busy_s: float
+    """Some operation ran: the union of their intervals."""
+    communication_s: float | None = None
+    """Some collective was under way, waiting for the others included; None: not known."""
+    exposed_s: float | None = None
+    """The part of that in which no other operation of the device was under way; None: not known."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a program that runs on several."""
+
+    count: int
+    is_fake: bool
+    """One processor pretends to be all of them: counts, bytes and results are those of several, times are not."""
+    meshes: tuple[str, ...] = ()
+    """data=4,model=2 for each mesh that holds its inputs."""
+    shares: tuple[DeviceShare, ...] = ()
+    """By device; empty if it was not recorded."""
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """One of several processes that run a program together."""
+
+    rank: int
+    host: str
+    elapsed_s: tuple[float, ...] = ()
+    """For each sample, from the common start to the end of its own call."""
+    compile_s: float | None = None
+    was_last: int = 0
+    """In how many samples it ended last."""
+
+    @property
+    def median_s(self) -> float | None:
+        return median(self.elapsed_s) if self.elapsed_s else None
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a program, which start each sample together. Its time is that of the slowest."""
+
+    ranks: tuple[RankTimes, ...]
+    devices_each: int
+    barrier_skew_s: tuple[float, ...] = ()
+    """For each sample, how long after the first process the last one began: kept out of the times."""
+    compared_outputs: int = 0
+    """Pieces of outputs that several processes hold, and that are the same bytes in all of them."""
+
+    @property
+    def least_s(self) -> tuple[float, ...]:
+        """For each sample the time of the process that ended first."""
+        return tuple(map(min, zip(*(rank.elapsed_s for rank in self.ranks), strict=True)))
+
 
 MARGINS = {"in_graph": 0.05, "loop": 0.05, "device": 0.05, "wall": 0.10, "pipelined": 0.10}
 """Timer → how far a later run may read outside of two processes that agree, as a share (docs/about/decisions.md). Whole

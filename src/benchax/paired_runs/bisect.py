@@ -6,11 +6,26 @@ is left. Nothing here knows what is judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from benchax.errors import UsageError
+from benchax.checkouts import worktrees
+from benchax.checkouts.boot import Selection
+from benchax.checkouts.environments import launch_jax, list_versions, version_key
+from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
+from benchax.comparing.sequential import Effort
+from benchax.errors import BenchaxError, UsageError
+from benchax.measuring.sides import Side
+from benchax.model import CaseId, Comparison, Options, Version
+from benchax.options import resolve
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
+from benchax.paired_runs.process_pairs import compare_launches
+from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import Verdict
+from benchax.store.baselines import program
 
 Judge = Callable[[str], Verdict]
 """The verdict on one of the row, compared with its first."""
@@ -70,3 +85,138 @@ def _from_the_middle(good: int, bad: int) -> list[int]:
     """All between them, those near the middle first."""
     middle = (good + bad) // 2
     return sorted(range(good + 1, bad), key=lambda i: (abs(i - middle), i))
+
+
+# ---- judges ----------------------------------------------------------------------------------------------------------
+#
+# Judges for `bisect`. Commits are judged by their programs, side by side in one process; versions of JAX by process
+# pairs.
+#
+# A commit needs no measurement if another judged commit has the same programs: the same StableHLO under the same JAX is
+# the same work. Changes of a commit in Python alone are not seen.
+
+
+def list_commits(good: str, bad: str) -> list[str]:
+    """Full hashes from `good` to `bad`, along the first parents.
+
+    Raises:
+        UsageError: no git repository, no such commit, or `good` is not among the ancestors of `bad`.
+    """
+    top = worktrees.top_of_here()
+    first, last = worktrees.commit_of(top, good), worktrees.commit_of(top, bad)
+    between = worktrees.git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}").split()
+    base = worktrees.git(top, "rev-parse", f"{between[0]}^") if between else ""
+    if base != first:
+        hint = f"git merge-base {good} {bad} finds where they part"
+        raise UsageError(f"{bad} does not come after {good} along first parents", "GOOD BAD, the older one first", hint)
+    return [first, *between]
+
+
+def describe_commit(commit: str) -> str:
+    """3f2a1b0 "its subject" """
+    return worktrees.git(Path.cwd(), "show", "--no-patch", '--format=%h "%s"', commit)
+
+
+def list_releases(first: str, last: str) -> list[str]:
+    """The releases of JAX from `first` to `last`.
+
+    Raises:
+        UsageError: they are not two releases, the older one first.
+        NotAvailable: they cannot be listed.
+    """
+    listed = list_versions()
+    for version in (first, last):
+        if version not in listed:
+            raise UsageError(f"there is no release {version!r} of JAX", "such as " + ", ".join(listed[-3:]))
+    if version_key(first) >= version_key(last):
+        raise UsageError(f"jax {last} does not come after jax {first}", "A,B, the older one first")
+    return [version for version in listed if version_key(first) <= version_key(version) <= version_key(last)]
+
+
+@contextmanager
+def make_commit_judge(
+    good: str, selection: Selection, effort: Effort, report: Listener = quiet
+) -> Generator[Judge, None, None]:
+    """A judge that compares commits with `good`. A commit that cannot be built is unclear, and `report` gets the
+    reason.
+    """
+    options, known = resolve(), dict[tuple[str, ...], Verdict]()
+    with build_checkout(good, selection) as baseline:
+        cases = _with_programs(baseline)
+        known[_digest_programs(baseline, cases)] = "same"
+
+        def judge(commit: str) -> Verdict:
+            try:
+                with build_checkout(commit, selection) as candidate:
+                    key = _digest_programs(candidate, cases)
+                    if not any(key):
+                        raise UsageError(f"no case of {good} has a program at {commit[:8]}")
+                    if key not in known:
+                        paired_runs = _make_paired_runs(baseline, candidate, cases, options)
+                        found = session.compare_runs(paired_runs, effort, report)
+                        known[key] = verdict_of([c for each in found for c in each])
+                    return known[key]
+            except UsageError as error:
+                report(ProgressEvent(error.problem, is_lasting=True))
+                return "unclear"
+
+        yield judge
+
+
+def _with_programs(baseline: BuiltCheckout) -> list[CaseId]:
+    """Raises `UsageError` if no case has a program."""
+    found = [case for case in baseline.rows if _content(baseline, case) is not None]
+    if not found:
+        reasons = [row.why_absent("program") or "it failed" for row in baseline.rows.values()]
+        why = f", because {reasons[0]}" if reasons else ""
+        raise UsageError(f"no case of {baseline.label} has a program that could run again{why}")
+    return found
+
+
+def _digest_programs(built: BuiltCheckout, cases: Sequence[CaseId]) -> tuple[str, ...]:
+    """The programs of these cases in that build, as digests; an empty text if a case has no program."""
+    rows = [built.rows.get(case) for case in cases]
+    return tuple(row.program.sha256 if row is not None and row.program else "" for row in rows)
+
+
+def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
+    row = built.rows.get(case)
+    return None if row is None else program(built.store, row)
+
+
+def _make_paired_runs(
+    baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
+) -> list[PairedRun]:
+    found: list[PairedRun] = []
+    for case in cases:
+        contents = (_content(baseline, case), _content(candidate, case))
+        if all(contents):
+            names = (baseline.commit[:8], candidate.commit[:8])
+            sides = tuple(Side(name, program=content) for name, content in zip(names, contents, strict=True))
+            found.append(PairedRun(case, sides, tuple(map(Version, names)), options))
+    return found
+
+
+def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, report: Listener = quiet) -> Judge:
+    """A judge that compares versions of JAX with `first`. One that cannot be installed is unclear."""
+
+    def judge(version: str) -> Verdict:
+        try:
+            sides = launch_jax(first), launch_jax(version)
+            found = compare_launches(sides, selection, max_time_s, report)
+        except BenchaxError as error:
+            report(ProgressEvent(error.problem, is_lasting=True))
+            return "unclear"
+        return verdict_of(found)
+
+    return judge
+
+
+def verdict_of(found: Sequence[Comparison]) -> Verdict:
+    """Returns one word for the run times of several cases: slower if one is slower. Else it is unclear if one is
+    unclear, or if there are no cases.
+    """
+    verdicts: list[Verdict] = [c.verdict for c in found if c.metric == "run"]
+    if "slower" in verdicts or "unclear" in verdicts or not verdicts:
+        return "slower" if "slower" in verdicts else "unclear"
+    return "same"

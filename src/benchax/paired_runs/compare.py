@@ -97,13 +97,16 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
     while True:
         left = {label: case for label, case in cases.items() if label not in failures}
         labels = list(left)
-        notes = () if labels[0] == first else (_replaced(first, labels[0]),)
+        text = f"{first} failed, and the baseline is {labels[0]} in its place"
+        notes = () if labels[0] == first else (Remark("baseline-failed", "warning", text),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
         test = _run_test(paired_run, effort, report)
-        if not _baseline_failed(test.first.samples):
+        failed = test.first.samples.failures
+        # Not by itself: a crash without a named side can come from any side, and spoils all comparisons.
+        if 0 not in failed or not names(failed[0], labels[0]):
             return _make_comparisons(test, failures)
-        failures |= {labels[i]: failure for i, failure in test.first.samples.failures.items()}
+        failures |= {labels[i]: failure for i, failure in failed.items()}
 
 
 def _unsendable(cases: Mapping[str, Case]) -> dict[str, Failure]:
@@ -128,15 +131,6 @@ def _run_test(paired_run: PairedRun, effort: Effort, report: Listener) -> Sequen
         return SequentialTest(PairedSamples(paired_run), effort)
     (test,) = session.run_tests([paired_run], effort, report)
     return test
-
-
-def _baseline_failed(samples: PairedSamples) -> bool:
-    """Did it fail by itself? A crash without a named side can come from any side, and spoils all comparisons."""
-    return 0 in samples.failures and names(samples.failures[0], samples.paired_run.versions[0].label)
-
-
-def _replaced(failed: str, baseline: str) -> Remark:
-    return Remark("baseline-failed", "warning", f"{failed} failed, and the baseline is {baseline} in its place")
 
 
 def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str, Failure]) -> Comparisons:
@@ -183,7 +177,7 @@ def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[
         second: the results of the second stage, if there was one.
         found: the comparisons with the baseline.
     """
-    if not samples.answers or 0 in samples.failures:
+    if not samples.groups or 0 in samples.failures:
         return ()
     runs = [c for c in found if c.metric == "run"]
     without = {c.candidate.label for c in runs if without_place(c)}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import numpy as np
 
-from benchax.comparing.judging import ComparisonContext, ComparisonEvidence, judge, judge_times
+from benchax.comparing.break_even import SAME_PROGRAM
+from benchax.comparing.judging import ComparisonEvidence, judge, judge_times
 from benchax.comparing.ranking import in_order, places, without_place
 from benchax.environment import capture
-from benchax.json_values import Json
 from benchax.measuring import paired
+from benchax.measuring.paired import PairedAnswer, SideFacts
+from benchax.measuring.remarks import describe_busy, describe_nonfinite_result, describe_recompiling
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import (
     Block,
@@ -24,17 +26,120 @@ from benchax.model import (
     Environment,
     Failure,
     Method,
+    Metric,
     Noise,
-    Numerics,
     Options,
     Remark,
     Version,
 )
-from benchax.paired_runs.remarks import alone, doubts, remarks
+from benchax.program.cost import INLINE_FLOPS
 from benchax.stats.verdicts import ALPHA, SAME_WITHIN
+from benchax.units import count, number, seconds
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
+
+# ---- remarks ---------------------------------------------------------------------------------------------------------
+#
+# Remarks on a comparison that is not of like with like.
+
+
+ALONE_APART = 1.1
+"""A remark is made if a ratio in a row is this far outside of the interval of the alternating samples."""
+
+
+def remarks(answer: PairedAnswer, labels: Sequence[str]) -> tuple[Remark, ...]:
+    """Makes remarks on the sides that ran."""
+    sides = list(zip(labels, answer.sides, strict=True))
+    found = (*_of_results(sides), *_of_functions(answer, labels), _inline(answer, sides), _one_operation(sides))
+    return tuple(remark for remark in found if remark)
+
+
+def doubts(compiles: Mapping[str, int], noise: Sequence[Noise]) -> tuple[Remark, ...]:
+    """Lists the disturbances of the times.
+
+    Args:
+        compiles: programs that were compiled while a version was timed, by its label.
+        noise: the load by other processes, for each process; the remark names the busiest.
+    """
+    busiest = max(noise, key=lambda each: (each.others_share or 0.0) + (each.steal_share or 0.0), default=Noise())
+    found = [*(describe_recompiling(n, label) for label, n in compiles.items()), describe_busy(busiest)]
+    return tuple(remark for remark in found if remark)
+
+
+def alone(run: Comparison, alone_s: Sequence[tuple[float, float]]) -> Remark | None:
+    """States both ratios if versions called in a row have another ratio than versions called alternately.
+
+    Args:
+        run: of run times, taken alternately.
+        alone_s: for each process, seconds of a call of the baseline and of the candidate, each in its own row of calls.
+    """
+    if not run.ratio or not run.low or not run.high or not run.baseline_value or len(alone_s) < 2:
+        return None
+    ratios = [candidate / baseline for baseline, candidate in alone_s]
+    if run.low / ALONE_APART <= max(ratios) and min(ratios) <= run.high * ALONE_APART:
+        return None
+    labels = run.baseline.label, run.candidate.label
+    row_s = [median(each) for each in zip(*alone_s, strict=True)]
+    turns_s = [run.baseline_value, run.baseline_value * run.ratio]
+    return Remark(
+        "alone-differs",
+        "warning",
+        f"when each is called in a row, {_compare(labels, row_s)}; in turns, which is what is judged, "
+        f"{_compare(labels, turns_s)}. A version leaves caches and memory in another state for the next one than for "
+        "itself; believe the figure that is like your program",
+    )
+
+
+def _compare(labels: Sequence[str], each_s: Sequence[float]) -> str:
+    """naive takes 16.5 times as long as fused (66.0 ms and 4.00 ms)"""
+    (fast_s, fast), (slow_s, slow) = sorted(zip(each_s, labels, strict=True))
+    return f"{slow} takes {number(slow_s / fast_s)} times as long as {fast} ({seconds(slow_s)} and {seconds(fast_s)})"
+
+
+def _of_results(sides: Sequence[tuple[str, SideFacts]]) -> Iterator[Remark | None]:
+    for label, side in sides:
+        if side.agreement and not side.agreement.agrees:
+            text = f"{label} gives another result than {sides[0][0]}: {side.agreement.why}"
+            yield Remark("outputs-differ", "error", text)
+    for label, side in sides:
+        yield describe_nonfinite_result(side.nonfinite, f"the result of {label}")
+        if side.returns_nothing:
+            yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
+
+
+def _of_functions(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark]:
+    for label, why in zip(labels, answer.not_exported, strict=False):
+        if why:
+            text = f"{label} ran as it is beside an exported program, because {why}"
+            yield Remark("not-exported", "warning", text)
+
+
+def _one_operation(sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
+    """An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
+    if len(sides) != 2 or {side.operations for _, side in sides} != {None, 1}:
+        return None
+    label = next(label for label, side in sides if side.operations == 1)
+    return Remark(
+        SAME_PROGRAM, "info", f"both run the same program: {label} is one operation, which JAX compiles as it is"
+    )
+
+
+def _inline(answer: PairedAnswer, sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
+    """XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs."""
+    known = [(label, side.inline_flops) for label, side in sides if side.inline_flops is not None]
+    if answer.environment.get("backend") != "cpu" or len(known) < len(sides):
+        return None
+    small = [(label, flops) for label, flops in known if flops < INLINE_FLOPS]
+    if not small or len(small) == len(known):
+        return None
+    listed = ", ".join(f"{label} {count(flops, 'FLOP')}" for label, flops in known)
+    return Remark(
+        "inline-limit",
+        "warning",
+        f"they lie on different sides of XLA:CPU's limit of {INLINE_FLOPS} FLOP, above which a call is "
+        f"dispatched to the thread pool: {listed}",
+    )
 
 
 @dataclass(frozen=True)
@@ -53,30 +158,29 @@ class PairedRun:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The samples of one process."""
+class Group:
+    """The samples of one process, or of one pair of processes."""
 
     process: int
-    iterations: int
-    ns: np.ndarray
-    """int64[block, round, side], for all iterations of a sample."""
-    sides: Sequence[dict[str, Any] | None]
-    """None of those that did not run, whose samples are zero."""
-    cpu_ns: np.ndarray | None = None
-    """As `ns`, of processor time; None if it was not read."""
+    sides: Sequence[int]
+    """Those that ran."""
+    answer: PairedAnswer
 
-    def facts(self, side: int) -> dict[str, Any]:
-        return self.sides[side] or {}
+    def facts(self, side: int) -> SideFacts | None:
+        """None if it did not run."""
+        return self.answer.sides[self.sides.index(side)] if side in self.sides else None
 
-    def block(self, b: int, baseline: int, candidate: int) -> Block:
-        return Block(
-            self.process,
-            *self._seconds(self.ns, b, baseline, candidate),
-            *(((), ()) if self.cpu_ns is None else self._seconds(self.cpu_ns, b, baseline, candidate)),
-        )
+    def blocks(self, baseline: int, candidate: int) -> Iterator[Block]:
+        """None if one of them did not run."""
+        if self.answer.wall_ns is None or not {baseline, candidate} <= {*self.sides}:
+            return
+        columns = [self.sides.index(baseline), self.sides.index(candidate)]
+        for b in range(len(self.answer.wall_ns)):
+            cpu_s = () if self.answer.cpu_ns is None else self._seconds(self.answer.cpu_ns[b], columns)
+            yield Block(self.process, *self._seconds(self.answer.wall_ns[b], columns), *cpu_s)
 
-    def _seconds(self, ns: np.ndarray, b: int, *sides: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        one, other = (tuple((ns[b, :, side] / 1e9 / self.iterations).tolist()) for side in sides)
+    def _seconds(self, ns: np.ndarray, columns: list[int]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        one, other = (tuple((ns[:, column] / 1e9 / self.answer.iterations).tolist()) for column in columns)
         return one, other
 
 
@@ -86,17 +190,12 @@ class PairedSamples:
 
     paired_run: PairedRun
     method: Method = "one process"
-    answers: list[Answer] = field(default_factory=list[Answer])
+    groups: list[Group] = field(default_factory=list[Group])
     failures: dict[int, Failure] = field(default_factory=dict[int, Failure])
     """By side; of side 0 no other can be compared."""
     environment: Environment | None = None
     notes: tuple[Remark, ...] = ()
-    signature: str = ""
-    noise: list[Noise] = field(default_factory=list[Noise])
-    """The noise of each process."""
     resolution: float = SAME_WITHIN
-    is_same_program: bool = False
-    """The sides are one program, so that nothing was timed."""
     programs: Path | None = None
     """Folder of the executables that processes share; without it each compiles its own."""
     here: Callable[[], Environment] = field(default=lambda: capture(with_jax=False))
@@ -119,13 +218,13 @@ class PairedSamples:
             seed = self.paired_run.options.seed
             # Who fails takes along what the others have told in that attempt: they compile once more.
             programs = None if self.programs is None else str(self.programs / f"{len(self.failures)} failed")
-            request = PairedRequest(chosen, blocks, seed, order, patience, skips_equal, not self.answers, programs)
+            request = PairedRequest(chosen, blocks, seed, order, patience, skips_equal, not self.groups, programs)
             if self._has_run(pool, process, sides, request, say):
                 return
 
     def start_again(self) -> PairedSamples:
         """Nothing yet, for the second stage. Who ran into a limit once need not do so again."""
-        return replace(self, answers=[], failures=dict(self.failures), environment=None, notes=(), noise=[])
+        return replace(self, groups=[], failures=dict(self.failures), environment=None, notes=())
 
     @property
     def running(self) -> list[int]:
@@ -144,61 +243,41 @@ class PairedSamples:
             on_message=lambda message: say(message["stage"]),
         )
         if isinstance(answer, Failure):
-            self.failures[self._side_in(answer.stage)] = answer
+            self.failures[self.side_in(answer.stage)] = answer
             return False
-        document, arrays = answer
-        if document["failure"] is not None:
-            self.failures[sides[document["side"]]] = Failure(**document["failure"])
+        if answer.failure is not None:
+            self.failures[sides[answer.failed_side]] = answer.failure
             return False
-        self._add(process, sides, document, arrays)
+        self.add(process, sides, answer)
         return True
 
-    def _side_in(self, stage: str) -> int:
+    def side_in(self, stage: str) -> int:
         """Whose fault it was, by the stage; where it does not say, it spoils all comparisons, as the baseline's."""
         label = stage.partition(" of ")[2]
         return next((i for i in self.running if self.paired_run.versions[i].label == label), 0)
 
-    def _add(self, process: int, sides: Sequence[int], document: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        facts = dict(zip(sides, document["sides"], strict=True))
-        count = len(self.paired_run.versions)
-        wide = [_widened(array, sides, count) for array in arrays]
-        cpu_ns = wide[1] if len(wide) > 1 else None
-        known = [facts.get(i) for i in range(count)]
-        self.answers.append(Answer(process, document["iterations"], wide[0], known, cpu_ns))
-        self.is_same_program = document.get("is_same_program", False)
-        self.signature = document["signature"]
-        self.noise.append(Noise(**document["noise"]))
+    def add(self, process: int, sides: Sequence[int], answer: PairedAnswer) -> None:
+        self.groups.append(Group(process, sides, answer))
         if self.environment is None:
-            self.environment = replace(self.here(), **document["environment"])
-            self.notes = remarks(document, [self.paired_run.versions[i].label for i in sides])
+            self.environment = replace(self.here(), **answer.environment)
+            self.notes = remarks(answer, [self.paired_run.versions[i].label for i in sides])
 
     def blocks(self, baseline: int, candidate: int) -> list[Block]:
-        answers = self._with_both(baseline, candidate)
-        return [a.block(b, baseline, candidate) for a in answers for b in range(len(a.ns))]
+        return [block for group in self.groups for block in group.blocks(baseline, candidate)]
 
-    def _with_both(self, baseline: int, candidate: int) -> list[Answer]:
-        return [a for a in self.answers if a.sides[baseline] and a.sides[candidate]]
-
-    def _builds(self, baseline: int, candidate: int) -> list[Block]:
-        """Pairs the steps to build that both have (a program is traced already): a block for each process, of its last
-        pair."""
-        found: list[Block] = []
-        for answer in self._with_both(baseline, candidate):
-            one, other = answer.facts(baseline)["builds"], answer.facts(candidate)["builds"]
-            # The last, since the first builds of a process pay for what JAX does once in it.
-            for last in list(zip(one, other, strict=False))[-1:]:  # none: one program, or built by another process
-                found += block_of_builds(answer.process, *last)
-        return found
+    def _facts_of_both(self, baseline: int, candidate: int) -> list[tuple[int, SideFacts, SideFacts]]:
+        """(process, of the baseline, of the candidate) for each group in which both ran."""
+        pairs = ((group.process, group.facts(baseline), group.facts(candidate)) for group in self.groups)
+        return [(process, one, other) for process, one, other in pairs if one and other]
 
     def evidence(self, candidate: int, baseline: int = 0) -> ComparisonEvidence:
-        failure = self.failures.get(baseline) or self.failures.get(candidate)
-        answers = self._with_both(baseline, candidate)
+        known = self._facts_of_both(baseline, candidate)
         return ComparisonEvidence(
             self.blocks(baseline, candidate),
-            self._builds(baseline, candidate),
-            counts(answers[0].facts(baseline), answers[0].facts(candidate)) if answers else {},
-            failure,
-            self.is_same_program,
+            [block for process, one, other in known for block in _pair_builds(process, one, other)],
+            _pair_counts(*known[0][1:]) if known else {},
+            self.failures.get(baseline) or self.failures.get(candidate),
+            bool(self.groups) and self.groups[-1].answer.is_same_program,
         )
 
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
@@ -208,15 +287,15 @@ class PairedSamples:
 
     def _with_alone(self, comparison: Comparison, baseline: int, candidate: int) -> Comparison:
         """With a remark where the versions differ otherwise when each is called in a row."""
-        facts = [(a.facts(baseline), a.facts(candidate)) for a in self._with_both(baseline, candidate)]
-        known = [(one["alone_s"], other["alone_s"]) for one, other in facts if "alone_s" in one and "alone_s" in other]
+        facts = self._facts_of_both(baseline, candidate)
+        known = [(one.alone_s, other.alone_s) for _, one, other in facts if one.alone_s and other.alone_s]
         remark = alone(comparison, known) if comparison.metric == "run" else None
         return replace(comparison, remarks=(*comparison.remarks, remark)) if remark else comparison
 
     def rivals(self, alpha: float = ALPHA) -> list[Comparison]:
         """The comparisons of run times that decide places and are not with the baseline. Empty if there are no places.
         They use the same rounds: all versions ran in each."""
-        if not self.paired_run.ranks or not self.answers or self.failures.get(0):
+        if not self.paired_run.ranks or not self.groups or self.failures.get(0):
             return []
         asked: list[tuple[str, str]] = []
 
@@ -236,68 +315,64 @@ class PairedSamples:
         context = self.context(where[other], where[one])
         return judge_times(context, "run", self.blocks(where[one], where[other]), alpha)
 
-    def context(self, candidate: int, baseline: int = 0) -> ComparisonContext:
-        agreement = self.answers[0].facts(candidate).get("agreement") if self.answers else None
-        return ComparisonContext(
+    def context(self, candidate: int, baseline: int = 0) -> Comparison:
+        facts = (self.groups[0].facts(candidate) if self.groups else None) or SideFacts()
+        return Comparison(
             self.paired_run.case,
+            "run",
             self._as_it_ran(baseline),
             self._as_it_ran(candidate),
-            self.method,
-            Numerics(**agreement) if agreement else None,
-            (*self.paired_run.remarks, *self.notes, *self._doubts()),
-            self.environment,
-            datetime.now(UTC).isoformat(timespec="microseconds"),
-            self.resolution,
-            self.answers[0].facts(candidate).get("work", {}) if self.answers else {},
-            self.signature,
+            "unclear",
+            method=self.method,
+            numerics=facts.agreement,
+            remarks=(*self.paired_run.remarks, *self.notes, *self._doubts()),
+            environment=self.environment,
+            compared_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+            resolution=self.resolution,
+            work=facts.work,
+            signature=self.groups[-1].answer.signature if self.groups else "",
         )
 
     def _doubts(self) -> tuple[Remark, ...]:
-        compiles = {
-            version.label: sum(answer.facts(i).get("compiles", 0) for answer in self.answers)
+        known = {
+            version.label: [facts.compiles for group in self.groups if (facts := group.facts(i))]
             for i, version in enumerate(self.paired_run.versions)
         }
-        return doubts(compiles, self.noise)
+        compiles = {label: sum(each) for label, each in known.items()}
+        return doubts(compiles, [group.answer.noise for group in self.groups])
 
     def _as_it_ran(self, side: int) -> Version:
         version = self.paired_run.versions[side]
-        if not self.answers or self.answers[0].sides[side] is None:
+        facts = self.groups[0].facts(side) if self.groups else None
+        if facts is None:
             return version
-        jax = version.jax or (self.environment and self.environment.jax)
-        return replace(version, program=self.answers[0].facts(side)["sha256"], jax=jax)
+        return replace(version, program=facts.sha256, jax=version.jax or (self.environment and self.environment.jax))
 
 
 @task
-def take_blocks(request: PairedRequest, say: Say) -> tuple[Json, tuple[np.ndarray, ...]]:
+def take_blocks(request: PairedRequest, say: Say) -> PairedAnswer:
     """As `paired.take_blocks`."""
-    document, arrays = paired.take_blocks(request, say)
-    return Json(document), tuple(arrays)
+    return paired.take_blocks(request, say)
 
 
-def _widened(ns: np.ndarray, sides: Sequence[int], count: int) -> np.ndarray:
-    """With a column for each version, also for those that did not run."""
-    wide = np.zeros((*ns.shape[:2], count), np.int64)
-    wide[:, :, list(sides)] = ns
-    return wide
-
-
-def block_of_builds(group: int, one: Mapping[str, float], other: Mapping[str, float]) -> list[Block]:
-    """Seconds to build, of the steps that both have; none where either compiled nothing."""
-    both = one.keys() & other.keys()
+def _pair_builds(process: int, one: SideFacts, other: SideFacts) -> list[Block]:
+    """Seconds of the steps to build that both have (a program is traced already), of the last pair of builds. None
+    where either compiled nothing: one program, or built by another process."""
+    pairs = list(zip(one.builds, other.builds, strict=False))
+    # The last, since the first builds of a process pay for what JAX does once in it.
+    both = pairs[-1][0].keys() & pairs[-1][1].keys() if pairs else set[str]()
     if "compile" not in both:
         return []
-    seconds = [(sum(build[step] for step in both),) for build in (one, other)]
-    return [Block(group, seconds[0], seconds[1])]
+    seconds = [(sum(build[step] for step in both),) for build in pairs[-1]]
+    return [Block(process, seconds[0], seconds[1])]
 
 
-def counts(one: dict[str, Any], other: dict[str, Any]) -> dict[Any, tuple[float | None, float | None]]:
-    """Returns the compiler's plans for two sides, by metric, from a worker's report of each; empty if there are no
-    plans.
-    """
-    if "plan" not in one or "plan" not in other:
+def _pair_counts(one: SideFacts, other: SideFacts) -> dict[Metric, tuple[float | None, float | None]]:
+    """What the compiler has counted of two sides, by metric; empty if there are no plans."""
+    if one.plan is None or other.plan is None:
         return {}
     return {
-        "peak": (one["plan"]["predicted_peak_bytes"], other["plan"]["predicted_peak_bytes"]),
-        "constants": (one["plan"]["constant_bytes"], other["plan"]["constant_bytes"]),
-        "flops": (one["flops"], other["flops"]),
+        "peak": (one.plan.predicted_peak_bytes, other.plan.predicted_peak_bytes),
+        "constants": (one.plan.constant_bytes, other.plan.constant_bytes),
+        "flops": (one.flops, other.flops),
     }

@@ -7,18 +7,24 @@ measured again (`comparing/sequential.py`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
+from benchax.case import make_case
+from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Trial, planted_name
 from benchax.comparing.sequential import Effort, SequentialTest, Stage
 from benchax.environment import capture
-from benchax.model import Comparison
+from benchax.machine import noise
+from benchax.machine.planted import KERNELS, Kernel
+from benchax.measuring.sides import Side
+from benchax.model import Comparison, Version
+from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.reporting.comparisons import interval, verdict
@@ -91,7 +97,7 @@ def run_tests(
     Raises:
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    begun, rng = clock(), random.Random(0)
+    begun_s = clock()
     with ExitStack() as stack:
         programs = None if "compile" in effort.metrics else stack.enter_context(shared_programs())
         here = cache(lambda: capture(with_jax=False))
@@ -100,25 +106,41 @@ def run_tests(
             for i, run in enumerate(paired_runs)
         ]
         tests = [SequentialTest(each, effort) for each in samples]
-        begin = start or stack.enter_context(fresh_processes())
-        told: set[int] = set()
-        for process in count():
-            # One group is taken however short the limit is.
-            gone = time_gone(begun, effort, clock) if process or not effort.has_time else 0.0
-            due = [stage for test in tests if (stage := test.due(gone)) is not None]
-            if not due:
-                break
-            report_ended(report, tests, told)
-            left_s = most_left_s(tests, process, clock() - begun, effort)
-            with begin() as pool:
-                for i, stage in enumerate(rng.sample(due, len(due))):
-                    # Many cases in one process may take longer than is left; what has started takes one.
-                    if i and time_gone(begun, effort, clock) >= 1:
-                        break
-                    case = stage.samples.paired_run.case.label
-                    say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
-                    _take_group(stage, pool, say)
+        take_groups(tests, effort, start or stack.enter_context(fresh_processes()), report, begun_s, clock)
     return tests
+
+
+def take_groups(
+    tests: Sequence[SequentialTest[PairedSamples]],
+    effort: Effort,
+    start: Callable[[], AbstractContextManager[Any]],
+    report: Listener,
+    begun_s: float,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Takes groups of samples until all tests have ended, one group of each that is due in each process.
+
+    Args:
+        start: as for `run_tests`; gives what `PairedSamples.take` takes a group from.
+        begun_s: from then on counts the limit of time.
+    """
+    rng, told = random.Random(0), set[int]()
+    for process in count():
+        # One group is taken however short the limit is.
+        gone = time_gone(begun_s, effort, clock) if process or not effort.has_time else 0.0
+        due = [stage for test in tests if (stage := test.due(gone)) is not None]
+        if not due:
+            break
+        report_ended(report, tests, told)
+        left_s = most_left_s(tests, process, clock() - begun_s, effort)
+        with start() as workers:
+            for i, stage in enumerate(rng.sample(due, len(due))):
+                # Many cases in one process may take longer than is left; what has started takes one.
+                if i and time_gone(begun_s, effort, clock) >= 1:
+                    break
+                case = stage.samples.paired_run.case.label
+                say = partial(report_process, report, process, len(due), len(tests), case, left_s=left_s)
+                _take_group(stage, workers, say)
 
 
 def time_gone(begun_s: float, effort: Effort, clock: Callable[[], float] = monotonic) -> float:
@@ -162,10 +184,70 @@ def most_left_s(
     return left_s if effort.max_time_s is None else max(0.0, min(left_s, effort.max_time_s - elapsed_s))
 
 
-def _take_group(stage: Stage[PairedSamples], pool: Pool, say: Callable[[str], None]) -> None:
+def _take_group(stage: Stage[PairedSamples], workers: Any, say: Callable[[str], None]) -> None:
     """One process more. Who needs more than two takes its time: starting and building take longer than rounds."""
     effort = stage.effort
     patience = 1 if stage.groups < effort.looks[0] else PATIENCE
     skips_equal = effort.skips_equal and not stage.groups  # what the first found to differ does so in the others
-    stage.samples.take(pool, stage.groups, effort.blocks, say, patience, skips_equal)
+    stage.samples.take(workers, stage.groups, effort.blocks, say, patience, skips_equal)
     stage.groups += 1
+
+
+# ---- protocol --------------------------------------------------------------------------------------------------------
+#
+# How often is benchax wrong on this machine? Runs comparisons whose right answer is known: `benchax doctor --aa`.
+#
+#     a round:  a kernel as it is, against  an unchanged copy · another one · 5 % more iterations · 10 % more
+#
+# The kernels take turns. A round is judged as `benchax compare` judges a suite: fresh processes, interim analyses,
+# confirmation. The only difference is that identical programs are timed, too. A round counts only if it is finished,
+# because an early end would change the verdicts.
+
+
+PLANTED = (UNCHANGED, UNCHANGED, 0.05, 0.10)
+"""Two unchanged copies: false alarms are rare, so that it takes many comparisons to see how rare."""
+MAX_TIME_S = 180.0
+Judge = Callable[[Sequence[PairedRun], Effort, Listener], list[list[Comparison]]]
+
+
+def measure_rounds(
+    max_time_s: float = MAX_TIME_S,
+    report: Listener = quiet,
+    *,
+    kernels: Sequence[Kernel] = KERNELS,
+    judge: Judge = compare_runs,
+    clock: Callable[[], float] = monotonic,
+) -> Iterator[ErrorRates]:
+    """Yields the error rates after each round. The first round is always made. Another one begins only if it will
+    probably end in time.
+
+    Raises:
+        KeyboardInterrupt: passes through; the results of earlier rounds have been yielded.
+    """
+    begun, machine = clock(), noise.start()
+    trials: list[Trial] = []
+    elapsed_s = longest_s = 0.0
+    for kernel in cycle(kernels):
+        if trials and elapsed_s + longest_s > max_time_s:
+            break
+        found = judge([_make_paired_run(kernel, planted) for planted in PLANTED], Effort(skips_equal=False), report)
+        trials += [
+            Trial(kernel.name, planted, c)
+            for planted, comparisons in zip(PLANTED, found, strict=True)
+            for c in comparisons
+            if c.metric == "run"
+        ]
+        before_s, elapsed_s = elapsed_s, clock() - begun
+        longest_s = max(longest_s, elapsed_s - before_s)
+        yield ErrorRates(tuple(trials), elapsed_s, noise.finish(machine))
+
+
+def _make_paired_run(kernel: Kernel, planted: float) -> PairedRun:
+    versions = {"as it is": kernel.slower(UNCHANGED), planted_name(planted): kernel.slower(planted)}
+    cases = {label: make_case(fn, kernel.specs, name=kernel.name) for label, fn in versions.items()}
+    return PairedRun(
+        cases["as it is"].id,
+        tuple(Side(label, case) for label, case in cases.items()),
+        tuple(Version(label) for label in cases),
+        DEFAULTS,  # not those of the project in which the doctor happens to be asked
+    )

@@ -9,24 +9,246 @@ The store keeps the results, for `benchax history`. `benchax compare` does the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+import warnings
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from benchax.case import Case
 from benchax.checkouts.boot import Selection
 from benchax.checkouts.environments import check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import resolution_of
 from benchax.comparing.ranking import Comparisons
 from benchax.comparing.sequential import RUN, TIMES, Effort, effort_for
-from benchax.errors import UsageError, one_of
+from benchax.discovery import collect, matches
+from benchax.environment import capture
+from benchax.errors import StoreError, UsageError, one_of
 from benchax.keywords import guard_keywords
-from benchax.options import resolve
+from benchax.measuring.sides import Side
+from benchax.model import CaseId, Comparison, Environment, Failure, Measurement, Options, Remark, Version
+from benchax.options import check, resolve
+from benchax.paired_runs import session
+from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.process_pairs import compare_launches
-from benchax.paired_runs.stored import pair_with_rows
-from benchax.paired_runs.suite import BenchmarkSuite, Paths, Store, open_suite
-from benchax.progress import Progress
+from benchax.progress import Listener, Progress, ProgressEvent, show_progress
 from benchax.stats.verdicts import SAME_WITHIN
+from benchax.store import comparisons
+from benchax.store.baselines import by_case, program, rows_of
+from benchax.store.database import DatabaseStore, open_store
 from benchax.units import read_duration
+
+# ---- stored ----------------------------------------------------------------------------------------------------------
+#
+# Paired runs with a stored baseline: its program runs again, together with the candidate's function or program.
+#
+# No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
+
+
+@dataclass
+class Pairing:
+    """The paired runs of two versions of a suite, and the cases that have none."""
+
+    paired_runs: list[PairedRun] = field(default_factory=list[PairedRun])
+    without: list[Comparison] = field(default_factory=list[Comparison])
+    """Cases that both have, and that cannot be compared; they say why."""
+    new: list[CaseId] = field(default_factory=list[CaseId])
+    """Only the candidate has them."""
+    missing: list[CaseId] = field(default_factory=list[CaseId])
+    """Only the baseline has them."""
+    broken: list[Failure] = field(default_factory=list[Failure])
+    """The failures of files of benchmarks that cannot be imported now."""
+
+
+def pair_with_cases(
+    store: DatabaseStore,
+    label: str,
+    baseline: Mapping[CaseId, Measurement],
+    cases: Iterable[Case],
+    here: Environment,
+    command_line: Mapping[str, object] | None = None,
+) -> Pairing:
+    """Pairs stored rows with the current functions.
+
+    Args:
+        label: the label of the baseline.
+        here: the environment of the candidate.
+        command_line: options, as for `api.run`.
+    """
+    found = Pairing()
+    listed = {case.id: case for case in cases}
+    for id, case in listed.items():
+        if id not in baseline:
+            found.new.append(id)
+            continue
+        row = baseline[id]
+        old = _version(row, label)
+        new = Version("now", here.commit, here.is_dirty, here.jax)
+        content, why = _program(store, row, here)
+        if content is None:
+            found.without.append(Comparison(id, "run", old, new, "unclear", why))
+            continue
+        options = resolve(None, case.options, command_line, project=case.folder)
+        sides = (Side(old.label, program=content), Side(new.label, case))
+        found.paired_runs.append(PairedRun(id, sides, (old, new), options, _remarks(row, here)))
+    found.missing = [id for id in baseline if id not in listed]
+    return found
+
+
+def pair_with_rows(
+    store: DatabaseStore,
+    labels: tuple[str, str],
+    baseline: Mapping[CaseId, Measurement],
+    candidate: Mapping[CaseId, Measurement],
+    here: Environment,
+    options: Options,
+) -> Pairing:
+    """Pairs two stored versions, on random data of their shapes."""
+    found = Pairing()
+    for id, row in candidate.items():
+        if id not in baseline:
+            found.new.append(id)
+            continue
+        rows = (baseline[id], row)
+        versions = (_version(rows[0], labels[0]), _version(rows[1], labels[1]))
+        whose = ("its baseline", labels[1])
+        programs = [_program(store, each, here, name) for each, name in zip(rows, whose, strict=True)]
+        if missing := next((why for content, why in programs if content is None), ""):
+            found.without.append(Comparison(id, "run", versions[0], versions[1], "unclear", missing))
+            continue
+        sides = tuple(Side(v.label, program=content) for v, (content, _) in zip(versions, programs, strict=True))
+        data = Remark("random-data", "info", "both ran on random data of the shapes that they take")
+        notes = (*_remarks(rows[0], here), *_remarks(row, here, labels[1]))
+        found.paired_runs.append(PairedRun(id, sides, versions, options, (data, *notes)))
+    found.missing = [id for id in baseline if id not in candidate]
+    return found
+
+
+def _version(row: Measurement, label: str) -> Version:
+    env = row.environment
+    return Version(label, env.commit, env.is_dirty, None, row.program.sha256 if row.program else None)
+
+
+def _program(
+    store: DatabaseStore, row: Measurement, here: Environment, whose: str = "its baseline"
+) -> tuple[bytes | None, str]:
+    """(content, "") or (None, why there is nothing that could run)."""
+    was = row.environment
+    if was.backend != here.backend:
+        return None, f"{whose} was measured on {was.backend}, and this is {here.backend}"
+    content = program(store, row)
+    if content is not None:
+        return content, ""
+    if row.failure is not None:
+        return None, f"{whose} ended with {row.failure.kind.replace('_', ' ')} in {row.failure.stage}"
+    why = row.why_absent("program") or "it was stored by a benchax that kept none"
+    return None, f"{whose} has no program that could run again, because {why}"
+
+
+def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> tuple[Remark, ...]:
+    was, found = row.environment, list[Remark]()
+    if (was.jax, was.jaxlib) != (here.jax, here.jaxlib):
+        text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
+        found.append(Remark("other-jax", "info", text))
+    if was.device_kind != here.device_kind:
+        text = f"{whose} was measured on {was.device_kind}, and both ran on {here.device_kind}"
+        found.append(Remark("other-device", "info", text))
+    return tuple(found)
+
+
+# ---- suite -----------------------------------------------------------------------------------------------------------
+#
+# A suite of benchmarks, for comparing two versions of it. `compare_ref`, `compare_jax` and `compare_stored` share this
+# code, from their arguments to the store that keeps the comparisons.
+
+
+Store = str | os.PathLike[str] | bool | None
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OFF = "off"
+UNSTORED = "the comparisons were not stored"
+
+
+@dataclass(frozen=True)
+class BenchmarkSuite:
+    """The benchmarks to compare, their options, and the listener for progress."""
+
+    selection: Selection
+    store: str
+    report: Listener
+
+    def tell(self, text: str, *, is_lasting: bool = False) -> None:
+        self.report(ProgressEvent(text, is_lasting=is_lasting))
+
+    def opened(self) -> DatabaseStore:
+        """Raises `UsageError` if nothing is stored."""
+        if self.store == OFF:
+            problem = "there are no rows: storing is switched off here"
+            raise UsageError(problem, "a folder", "name it with --store, or store=")
+        return open_store(self.store)
+
+    def stored_rows(self, reference: str) -> dict[CaseId, Measurement]:
+        rows = by_case(rows_of(self.opened(), reference))
+        return {id: row for id, row in rows.items() if matches(id, self.selection.pattern)}
+
+    def pair_with_now(self, store: DatabaseStore, label: str, rows: Mapping[CaseId, Measurement]) -> Pairing:
+        """Rows of the baseline, whose programs `store` has, with the functions of now."""
+        chosen = self.selection
+        cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
+        for each in broken:
+            self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
+        found = pair_with_cases(store, label, rows, cases, self.environment(), chosen.options)
+        found.broken = [each.failure for each in broken]
+        return found
+
+    def environment(self) -> Environment:
+        """The environment. The store is usually in the repository, and does not count as a change of the tree."""
+        is_elsewhere = self.store == OFF or "://" in self.store
+        return capture(Path.cwd(), besides=None if is_elsewhere else Path(self.store))
+
+    def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
+        tests = session.run_tests(pairing.paired_runs, effort, self.report)
+        found: list[Comparison] = [*(c for test in tests for c in test.comparisons()), *pairing.without]
+        new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
+        return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
+
+    def keep(self, found: Comparisons) -> Comparisons:
+        """Keeps the comparisons for `benchax history`. If that fails, they are still returned: they took minutes to
+        measure.
+        """
+        if self.store == OFF or not found:
+            return found
+        try:
+            comparisons.append(open_store(self.store), found)
+        except StoreError as error:
+            warnings.warn(f"{UNSTORED}: {error}", stacklevel=4)  # 4: whoever called `compare_ref`, past its guard
+            return replace(found, unstored=str(error))
+        return found
+
+
+@contextmanager
+def open_suite(
+    paths: Paths,
+    pattern: str,
+    params: Sequence[str],
+    options: Mapping[str, Any],
+    store: Store,
+    progress: Progress,
+) -> Generator[BenchmarkSuite]:
+    """A suite, for as long as its progress is shown. Invalid requests are refused here, before any build."""
+    words = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not words:
+        raise UsageError(f"paths={paths!r} names nothing", "folders, files, or a function and its inputs")
+    given = check({**options, "store": store}, "the call")
+    known = {name: value for name, value in given.items() if value is not None}
+    where = resolve(command_line=known).store or OFF
+    texts = (params,) if isinstance(params, str) else tuple(params)
+    selection = Selection(tuple(os.fspath(word) for word in words), pattern, texts, known)
+    with show_progress(progress) as report:
+        yield BenchmarkSuite(selection, where, report)
+
 
 ENOUGH = "two versions or more, such as 0.9.2,0.10.2"
 
@@ -88,8 +310,11 @@ def compare_ref(
     if benchmarks not in ("now", "ref"):
         raise UsageError(f"benchmarks={benchmarks!r} cannot be", one_of(("now", "ref"), benchmarks))
     effort = _make_effort(resolution, max_time_s, metrics)
-    if process_pairs:
-        _refuse_resolution(resolution)
+    if process_pairs and resolution_of(resolution) != SAME_WITHIN:
+        raise UsageError(
+            f"resolution={resolution!r} is given with process_pairs=True",
+            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
+        )
     with open_suite(paths, filter, params, {"timeout_s": timeout_s, "seed": seed}, store, progress) as suite:
         if process_pairs:
             with launch_checkout(ref, suite.selection.what, benchmarks == "ref") as sides:
@@ -222,14 +447,6 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
     limit_s = read_duration("max_time_s", max_time_s)
     return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
-
-
-def _refuse_resolution(resolution: float | str) -> None:
-    if resolution_of(resolution) != SAME_WITHIN:
-        raise UsageError(
-            f"resolution={resolution!r} is given with process_pairs=True",
-            "one of them: pairs of processes differ by 1 to 10 % on unchanged code, so they resolve 5 % at best",
-        )
 
 
 def _refuse_choice(candidate: str, selection: Selection) -> None:

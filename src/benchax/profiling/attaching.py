@@ -1,21 +1,46 @@
-"""Asks a program that is running to record itself, and takes the files: the client of `serving.py`."""
+"""Asks a running program to record itself, and takes the files: the client of `serving.py`.
+
+The two sides talk through `multiprocessing.connection`, over loopback. Each proves that it knows the key of the server,
+which the server keeps in a file that only its own user can read. So they are processes of one user on one machine. The
+program writes the files into a temporary folder of its own, and the client copies them from there.
+"""
 
 from __future__ import annotations
 
+import math
+import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import asdict, dataclass, fields
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from pathlib import Path
+from typing import Any
 
-from benchax.errors import BenchaxError, FormatError, NotMeasured, UsageError
-from benchax.profiling import files, wire
+import platformdirs
+
+from benchax.errors import NotMeasured, UsageError
+from benchax.profiling import files
 from benchax.profiling.program_recorder import Recorded
-from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
 
+HOST = "127.0.0.1"
+"""The only address that a server listens on: who reaches a profiler can read a program's code and slow it down."""
+LEAST_S, MOST_S = 0.001, 60.0
+"""The limits of one recording. A second of small programs on CPU is 300,000 events, in memory until it ends."""
+PATIENCE_S = 10.0
+"""For an answer that is due at once."""
 HINT = (
     "start the program with: benchax profile --serve {port} -- python train.py, or call benchax.profiling.serve in it"
 )
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The settings of a requested recording."""
+
+    duration_s: float
+    memory: bool = False
+    """Also take readings of memory."""
 
 
 @dataclass(frozen=True)
@@ -28,90 +53,88 @@ class Attached:
     xplane: Path
 
 
+def key_file(port: int) -> Path:
+    """Returns the file with the key of the server at a port of this machine. Home folders can be shared by machines."""
+    return Path(platformdirs.user_cache_dir("benchax")) / "served" / f"{socket.gethostname()}-{port}.key"
+
+
+def check_duration(value: Any) -> None:
+    """Raises UsageError if a recording cannot have this duration."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not LEAST_S <= value <= MOST_S:
+        raise UsageError(
+            f"a recording of {value!r} s of a running program", f"a number of seconds from {LEAST_S:g} to {MOST_S:g}"
+        )
+
+
 def attach(
     port: int,
     ask: Ask,
     folder: Path,
     *,
     limit_s: float | None = None,
-    begun: Callable[[StartOfRecording], None] = lambda begun: None,
+    begun: Callable[[int], None] = lambda pid: None,
 ) -> Attached:
     """Asks the program behind `port` to record, and keeps the files in `folder`.
 
     Args:
         limit_s: longest wait for the recording to come back. None: until the program ends.
-        begun: called as soon as the program reports that it records.
+        begun: called with the number of the process as soon as the program reports that it records.
 
     Raises:
-        UsageError: nothing listens there, or another service does; or `folder` cannot be written to.
+        UsageError: nothing listens there, or something else does; or `folder` cannot be written to.
         NotMeasured: the program refuses, or ended; `problem` gives the reason.
     """
-    wire.check_duration(ask.duration_s)
+    check_duration(ask.duration_s)
     with _connect(port) as connection, files.recording_folder(folder) as place:
-        first = _first(connection, ask, port)
-        begun(first)
+        pid = 0
         try:
-            return _receive(connection, first, place, folder, limit_s)
-        except TimeoutError as error:
-            raise NotMeasured(f"the recording did not come back within {limit_s:g} s", "a longer --timeout") from error
-        except (ConnectionError, FormatError) as error:
-            raise NotMeasured(f"process {first.pid} ended, or closed its server, before it had sent all") from error
+            connection.send(asdict(ask))
+            first = _receive(connection, limit_s)
+            pid = first["pid"]
+            begun(pid)
+            ended = _receive(connection, limit_s)
+            run = Path(ended["recorded"]["xplane"]).parent
+            # Copied to the same disk first, so that a full one leaves nothing half written.
+            copied = files.move_run(Path(shutil.copytree(run, place / run.name)), folder)
+            connection.send("copied")
+            connection.poll(PATIENCE_S)  # until it hangs up: it refuses others before that
+        except (EOFError, ConnectionError) as error:
+            raise NotMeasured(f"process {pid} ended, or closed its server, before it had sent all") from error
+    # Without the names that only a newer benchax knows.
+    known = {one.name: ended["recorded"][one.name] for one in fields(Recorded) if one.name in ended["recorded"]}
+    return Attached(pid, tuple(first["argv"]), Recorded(**known), files.list_files(copied)["xplane"])
 
 
-def _connect(port: int) -> socket.socket:
+def _connect(port: int) -> Connection:
     try:
-        return socket.create_connection((wire.HOST, port), timeout=wire.PATIENCE_S)
+        key = key_file(port).read_bytes()
+        connection = Client((HOST, port))
     except OSError as error:
         raise UsageError(
-            f"no program can be asked on port {port} of {wire.HOST}: {error.strerror or error}",
+            f"no program of yours can be asked on port {port} of {HOST}: {error.strerror or error}",
             "the port of a program that runs",
             HINT.format(port=port),
         ) from error
-
-
-def _first(connection: socket.socket, ask: Ask, port: int) -> StartOfRecording:
     try:
-        wire.send(connection, ask)
-        found = wire.answer(wire.line_of(connection))
-    except (OSError, FormatError) as error:
-        why = f"no answer within {wire.PATIENCE_S:g} s" if isinstance(error, TimeoutError) else _why(error)
+        if not connection.poll(PATIENCE_S):
+            raise TimeoutError(f"no answer within {PATIENCE_S:g} s")
+        answer_challenge(connection, key)
+        deliver_challenge(connection, key)
+    except (OSError, EOFError, AuthenticationError, AssertionError) as error:
+        connection.close()
         raise UsageError(
-            f"what listens on port {port} of {wire.HOST} does not answer as benchax does: {why}",
+            f"what listens on port {port} of {HOST} does not answer as benchax does: {error or type(error).__name__}",
             "the port that the program told when it began",
             HINT.format(port=port),
         ) from error
-    if isinstance(found, Refused):
-        raise NotMeasured(found.refused)
-    if not isinstance(found, StartOfRecording):
-        raise UsageError(f"what listens on port {port} answers out of turn", "a program that benchax serves")
+    return connection
+
+
+def _receive(connection: Connection, limit_s: float | None) -> dict[str, Any]:
+    if not connection.poll(limit_s):
+        raise NotMeasured(f"the recording did not come back within {limit_s:g} s", "a longer --timeout")
+    found = connection.recv()
+    if "refused" in found:
+        raise NotMeasured(found["refused"])
     return found
-
-
-def _why(error: Exception) -> str:
-    return error.problem if isinstance(error, BenchaxError) else str(error)
-
-
-def _receive(
-    connection: socket.socket, begun: StartOfRecording, place: Path, folder: Path, limit_s: float | None
-) -> Attached:
-    """Takes the files into `place`, and moves them into `folder` when all of them have come."""
-    ended = wire.answer(wire.line_of(connection, limit_s))
-    if isinstance(ended, Refused):
-        raise NotMeasured(ended.refused)
-    if not isinstance(ended, EndOfRecording):
-        raise FormatError("an answer out of turn")
-    run = place / f"{datetime.now().astimezone():%Y_%m_%d_%H_%M_%S}"
-    run.mkdir()
-    connection.settimeout(limit_s)
-    wire.receive_files(connection, ended.files, run)
-    wire.await_end(connection)
-    xplane = files.list_files(files.move_run(run, folder)).get("xplane")
-    if xplane is None:
-        raise FormatError("there was no trace among the files")
-    return Attached(begun.pid, tuple(begun.argv), _without_unknown(ended), xplane)
-
-
-def _without_unknown(ended: EndOfRecording) -> Recorded:
-    """Without the names that only a newer benchax knows."""
-    known = {one.name for one in fields(Recorded)}
-    return Recorded(**{name: value for name, value in ended.recorded.items() if name in known})

@@ -28,9 +28,8 @@ import numpy as np
 
 from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
-from benchax.profiling.coverage import unite
-from benchax.profiling.grouping import group_rows
 from benchax.profiling.operations import Flags, Operations
+from benchax.profiling.spans import group_rows, unite
 from benchax.program.collectives import OPCODES
 from benchax.protobuf import Ints
 from benchax.results.profile import Device

@@ -16,14 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchax.errors import FormatError
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
-from benchax.profiling.host_thread import PS_PER_US, program_name
-from benchax.profiling.operations import HOST
+from benchax.profiling.events import Space, TraceLine
+from benchax.profiling.marks import PS_PER_US, program_name, read_compile_marks, user_line
 from benchax.profiling.runs import PS
-from benchax.profiling.space import Space, TraceLine
 from benchax.profiling.spans import self_times
-from benchax.profiling.stack_samples import COMPILED, decode
 from benchax.program import hlo
 from benchax.results.profile import CompileCost, ProgramSize
 
@@ -35,7 +32,6 @@ from benchax.results.profile import CompileCost, ProgramSize
 MOST_BYTES = 4_000_000
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class PlaceInFile(NamedTuple):
@@ -57,33 +53,21 @@ def place_of(source: str) -> PlaceInFile | None:
     node: ast.AST | None = tree
     while node is not None:
         if isinstance(node, _FUNCTIONS):
-            function, loop = _name(node), None
+            function, loop = getattr(node, "name", "<lambda>"), None
         elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
             loop = node.lineno
-        node = next((child for child in _inside(node) if _holds(child, int(line))), None)
+        # Of a function its body, without decorators and defaults.
+        body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
+        node = next((child for child in body if _holds(child, int(line))), None)
     return PlaceInFile(function, loop)
-
-
-def _inside(node: ast.AST) -> Iterable[ast.AST]:
-    """Yields the parts that a function repeats. Decorators and defaults are not among them."""
-    if isinstance(node, ast.Lambda):
-        return [node.body]
-    return node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
-
-
-def _name(function: Function) -> str:
-    return "<lambda>" if isinstance(function, ast.Lambda) else function.name
 
 
 def _repeats(loop: ast.AST, line: int) -> bool:
     """Returns whether a loop repeats a line. A loop computes its iterable only once."""
-    once = [loop.iter] if isinstance(loop, ast.For) else []
-    once += loop.orelse if isinstance(loop, ast.For | ast.While) else []
-    return not any(_holds(part, line) for part in once) or (isinstance(loop, ast.For) and _is_on(loop.body, line))
-
-
-def _is_on(body: list[ast.stmt], line: int) -> bool:
-    return any(_holds(part, line) for part in body)
+    if not isinstance(loop, ast.For | ast.While):
+        return True
+    once = [*loop.orelse, *([loop.iter] if isinstance(loop, ast.For) else [])]
+    return any(_holds(part, line) for part in loop.body) or not any(_holds(part, line) for part in once)
 
 
 def _holds(node: ast.AST, line: int) -> bool:
@@ -162,19 +146,17 @@ def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule
     modules: dict[str, list[CompiledModule]] = {}
     for module in known:
         modules.setdefault(program_name(module.name), []).append(module)
-    plane = space.plane(HOST)
-    lines = [line for line in plane.lines if len(line)] if plane else []
     spent: dict[str, Counter[str]] = {}
     calls, where = Counter[str](), dict[str, str]()
     spans: dict[str, list[tuple[int, int]]] = {}
-    for line in lines:
-        for kind, name, stack, elapsed_us, end_ps, is_before in _marks(line):
-            spent.setdefault(name, Counter())[kind] += elapsed_us
-            if kind == "compile":
-                calls[name] += 1
-                where[name] = _user_line(stack) or where.get(name, "")
-                if not is_before:
-                    spans.setdefault(name, []).append((end_ps - elapsed_us * PS_PER_US, end_ps))
+    for mark in read_compile_marks(space):
+        name = mark.program
+        spent.setdefault(name, Counter())[mark.kind] += mark.elapsed_us
+        if mark.kind == "compile":
+            calls[name] += 1
+            where[name] = user_line(mark.stack) or where.get(name, "")
+            if not mark.is_before:
+                spans.setdefault(name, []).append((mark.end_ps - mark.elapsed_us * PS_PER_US, mark.end_ps))
     found = [
         CompileCost(
             name,
@@ -183,32 +165,12 @@ def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule
             kinds["trace"] / 1e6,
             kinds["lower"] / 1e6,
             kinds["compile"] / 1e6,
-            _passes(lines, spans.get(name, []), passes),
+            _passes(space.host_lines, spans.get(name, []), passes),
             program_size(modules.get(name, ())),
         )
         for name, kinds in spent.items()
     ]
     return tuple(sorted(found, key=lambda one: -one.total_s))
-
-
-def _marks(line: TraceLine) -> list[tuple[str, str, str, int, int, bool]]:
-    names = {i: name.removeprefix(COMPILED) for i, name in line.names.items() if name.startswith(COMPILED)}
-    at = np.flatnonzero(np.isin(line.name_id, list(names)))
-    if not len(at):
-        return []
-    elapsed, before = line.number("elapsed_us")[0], line.number("before")[0]
-    found: list[tuple[str, str, str, int, int, bool]] = []
-    for i in at.tolist():
-        kind, name, stack = [*names[int(line.name_id[i])].split(" ", 2), "", ""][:3]
-        found.append((kind, program_name(name), stack, int(elapsed[i]), int(line.start_ps[i]), bool(before[i])))
-    return found
-
-
-def _user_line(stack: str) -> str:
-    try:
-        return next((frame.place for frame in decode(stack) if frame.owner == "user"), "")
-    except FormatError:  # of another version
-        return ""
 
 
 def _passes(lines: list[TraceLine], spans: list[tuple[int, int]], passes: set[str]) -> tuple[tuple[str, float], ...]:

@@ -9,20 +9,18 @@ have no scope.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from benchax.errors import FormatError
-from benchax.profiling.space import Space
-from benchax.protobuf import BYTES, VARINT, Field, fields, signed, varint
+from benchax.profiling.events import Space
+from benchax.protobuf import Message
 from benchax.source_files import is_library
 
-T = TypeVar("T")
-Stacks = Callable[[int], tuple[str, ...]]
 PLANE = "/host:metadata"
 _TYPES = (  # noqa: SIM905 (as a list this is a page)
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4 "
@@ -89,8 +87,8 @@ def programs(space: Space) -> dict[int, CompiledModule]:
             if named is None or int(named["program"]) not in ran:
                 continue
             with suppress(FormatError):  # of a version to come; what is known of the operations is shown without it
-                if (program := _program(blob)) is not None:
-                    found[int(named["program"])] = program
+                for module in Message(blob).messages(1):  # the only one of an HloProto
+                    found[int(named["program"])] = _module(module)
     return found
 
 
@@ -100,126 +98,44 @@ def _ids_of_programs(space: Space) -> set[int]:
     return {int(number) for values, has in numbers for number in np.unique(values[has])}
 
 
-def _program(proto: bytes) -> CompiledModule | None:
-    """HloProto → its module."""
-    for part in fields(proto, 0, len(proto)):
-        if part.number == 1 and part.wire == BYTES:
-            return _module(proto, part)
-    return None
-
-
-class _Raw(NamedTuple):
-    """An instruction before names replace numbers."""
-
-    name: str
-    opcode: str
-    shape: str
-    metadata: Field | None
-    number: int
-    operands: list[int]
-    called: list[int]
-    kind: str
-
-
-def _module(data: bytes, module: Field) -> CompiledModule:
-    name = ""
-    computations: dict[int, str] = {}
-    members: dict[str, tuple[str, ...]] = {}
-    raw: list[_Raw] = []
-    stacks: Stacks = lambda frame: ()  # noqa: E731
-    for part in fields(data, module.start, module.end):
-        if part.number == 1:
-            name = _text(data, part)
-        elif part.number == 3:
-            number, title, found = _computation(data, part)
-            computations[number] = title
-            members[title] = tuple(one.name for one in found)
-            raw += found
-        elif part.number == 17:
-            stacks = _Frames(data, part).stack
-    names = {instruction.number: instruction.name for instruction in raw}
-    read = (_instruction(data, one, names, computations, stacks) for one in raw)
-    return CompiledModule(
-        name, {instruction.name: instruction for instruction in read}, members, data[module.start : module.end]
-    )
-
-
-def _computation(data: bytes, computation: Field) -> tuple[int, str, list[_Raw]]:
-    number, name = 0, ""
-    raw: list[_Raw] = []
-    for part in fields(data, computation.start, computation.end):
-        if part.number == 1:
-            name = _text(data, part)
-        elif part.number == 2:
-            raw.append(_raw(data, part))
-        elif part.number == 5:
-            number = part.value
-    return number, name, raw
-
-
-def _raw(data: bytes, instruction: Field) -> _Raw:
-    words = {1: "", 2: "", 11: ""}
-    shape, metadata, number = "", None, 0
-    operands: list[int] = []
-    called: list[int] = []
-    for part in fields(data, instruction.start, instruction.end):
-        if part.number in words:
-            words[part.number] = _text(data, part)
-        elif part.number == 3:
-            shape = _shape(data, part)
-        elif part.number == 7:
-            metadata = part
-        elif part.number == 35:
-            number = part.value
-        elif part.number == 36:
-            operands += _numbers(data, part)
-        elif part.number == 38:
-            called += _numbers(data, part)
-    return _Raw(words[1], words[2], shape, metadata, number, operands, called, words[11])
+def _module(module: Message) -> CompiledModule:
+    computations = module.messages(3)
+    raw = {one.text(1): one.messages(2) for one in computations}
+    titles = {one.number(5): one.text(1) for one in computations}
+    names = {one.number(35): one.text(1) for each in raw.values() for one in each}
+    members = {title: tuple(one.text(1) for one in each) for title, each in raw.items()}
+    frames = _Frames(next(iter(module.messages(17)), Message(b"")))
+    read = [_instruction(one, names, titles, frames) for each in raw.values() for one in each]
+    proto = module.data[module.start : module.end]
+    return CompiledModule(module.text(1), {instruction.name: instruction for instruction in read}, members, proto)
 
 
 def _instruction(
-    data: bytes, raw: _Raw, names: Mapping[int, str], computations: Mapping[int, str], stacks: Stacks
+    raw: Message, names: Mapping[int, str], computations: Mapping[int, str], frames: _Frames
 ) -> ModuleInstruction:
-    scope, stack = _origin(data, raw.metadata, stacks) if raw.metadata else ("", ())
-    operands = ", ".join(f"%{names.get(number, '?')}" for number in raw.operands)
-    kind = f", kind={raw.kind}" if raw.kind and raw.opcode == "fusion" else ""
-    called = tuple(computations.get(number, "?") for number in raw.called)
+    name, opcode, shape = raw.text(1), raw.text(2), ", ".join(map(_shape, raw.messages(3)))
+    scope, stack = "", ()
+    for origin in raw.messages(7):  # OpMetadata
+        scope, file = origin.text(2), origin.text(3)
+        stack = (f"{file}:{origin.number(4)}",) if file else frames.stack(origin.number(15))
+    operands = ", ".join(f"%{names.get(number, '?')}" for number in raw.numbers(36))
+    kind = f", kind={raw.text(11)}" if raw.text(11) and opcode == "fusion" else ""
+    called = tuple(computations.get(number, "?") for number in raw.numbers(38))
     calls = f", calls={', '.join(f'%{name}' for name in called)}" if called else ""
-    hlo = f"%{raw.name} = {raw.shape} {raw.opcode}({operands}){kind}{calls}"
-    source = stack[0] if stack else ""
-    return ModuleInstruction(raw.name, raw.opcode, raw.shape, scope, source, hlo, called, stack)
-
-
-def _origin(data: bytes, metadata: Field, stacks: Stacks) -> tuple[str, tuple[str, ...]]:
-    """(named scopes, file:line of the user's frames) of OpMetadata."""
-    scope, file, line, frame = "", "", 0, 0
-    for part in fields(data, metadata.start, metadata.end):
-        if part.number == 2:
-            scope = _text(data, part)
-        elif part.number == 3:
-            file = _text(data, part)
-        elif part.number == 4:
-            line = part.value
-        elif part.number == 15:
-            frame = part.value
-    return scope, (f"{file}:{line}",) if file else stacks(frame)
+    hlo = f"%{name} = {shape} {opcode}({operands}){kind}{calls}"
+    return ModuleInstruction(name, opcode, shape, scope, stack[0] if stack else "", hlo, called, stack)
 
 
 class _Frames:
     """The places of frames: JAX 0.7 and newer write the place once and refer to it by number (StackFrameIndexProto)."""
 
-    def __init__(self, data: bytes, index: Field) -> None:
-        self.files: list[str] = []
-        self.places: list[dict[int, int]] = []
-        self.frames: list[dict[int, int]] = []
+    def __init__(self, index: Message) -> None:
+        self.files = index.texts(1)
+        self.places = [(one.number(1), one.number(3)) for one in index.messages(3)]
+        """(number of the file, line)"""
+        self.frames = [(one.number(1), one.number(2)) for one in index.messages(4)]
+        """(number of the place, number of the frame around it)"""
         self.known: dict[int, tuple[str, ...]] = {}
-        for part in fields(data, index.start, index.end):
-            if part.number == 1:
-                self.files.append(_text(data, part))
-            elif part.number in (3, 4):
-                numbers = {f.number: f.value for f in fields(data, part.start, part.end) if f.wire == VARINT}
-                (self.places if part.number == 3 else self.frames).append(numbers)
 
     def stack(self, frame: int) -> tuple[str, ...]:
         """file:line of the frames in the user's own files, innermost first, or of the innermost one. Numbers count
@@ -228,47 +144,17 @@ class _Frames:
             lines: list[tuple[str, int]] = []
             at = frame
             while 0 < at <= len(self.frames) and len(lines) < len(self.frames):
-                place = _item(self.places, self.frames[at - 1].get(1, 0), {})
-                lines.append((_item(self.files, place.get(1, 0), ""), place.get(3, 0)))
-                at = self.frames[at - 1].get(2, 0)
+                place, at = self.frames[at - 1]
+                file, line = self.places[place - 1] if 0 < place <= len(self.places) else (0, 0)
+                lines.append((self.files[file - 1] if 0 < file <= len(self.files) else "", line))
             own = [line for line in lines if line[0] and not is_library(line[0])]
-            shown = own or lines[:1]
-            self.known[frame] = tuple(f"{file}:{number}" for file, number in shown if file)
+            self.known[frame] = tuple(f"{file}:{number}" for file, number in own or lines[:1] if file)
         return self.known[frame]
 
 
-def _item(listed: Sequence[T], number: int, otherwise: T) -> T:
-    return listed[number - 1] if 0 < number <= len(listed) else otherwise
-
-
-def _shape(data: bytes, shape: Field) -> str:
+def _shape(shape: Message) -> str:
     """f32[64,64]; of a tuple (s32[], f32[64])."""
-    kind = 0
-    sizes: list[int] = []
-    parts: list[str] = []
-    for part in fields(data, shape.start, shape.end):
-        if part.number == 2:
-            kind = part.value
-        elif part.number == 3:
-            sizes += _numbers(data, part)
-        elif part.number == 4:
-            parts.append(_shape(data, part))
+    kind = shape.number(2)
     if kind == _TUPLE:
-        return f"({', '.join(parts)})"
-    return f"{_TYPES[kind] if kind < len(_TYPES) else '?'}[{','.join(map(str, sizes))}]"
-
-
-def _numbers(data: bytes, part: Field) -> list[int]:
-    """Reads a repeated number, either packed into bytes or single."""
-    if part.wire == VARINT:
-        return [signed(part.value)]
-    found: list[int] = []
-    at = part.start
-    while at < part.end:
-        value, at = varint(data, at, part.end)
-        found.append(signed(value))
-    return found
-
-
-def _text(data: bytes, part: Field) -> str:
-    return data[part.start : part.end].decode(errors="replace")
+        return f"({', '.join(map(_shape, shape.messages(4)))})"
+    return f"{_TYPES[kind] if 0 <= kind < len(_TYPES) else '?'}[{','.join(map(str, shape.numbers(3)))}]"

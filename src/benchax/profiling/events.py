@@ -1,7 +1,11 @@
-"""Reads an XSpace, the profiler's own format, into the columns of `space.py`.
+"""A trace as columns of NumPy: planes, their lines, and the events of each line; and the reader of XSpace for it.
 
-It does not use `jax.profiler.ProfileData`, for three reasons. JAX 0.6.0 and 0.6.1 do not have it. It gives one Python
-object after another (`benchmarks/profiles.py`). Without it, benchax can read a trace on a machine without JAX.
+A plane is a device or the host. A line is a thread or a stream. An event has a name, a start, a duration and statistics
+("stats") such as `hlo_op` and `run_id`. `trace.py` interprets the events.
+
+XSpace is the profiler's own format. benchax does not use `jax.profiler.ProfileData`. JAX 0.6.0 and 0.6.1 do not have
+it. It gives one Python object after another (`benchmarks/profiles.py`). Without it, benchax can read a trace on a
+machine without JAX.
 
 The numbers of the fields come from xplane.proto (openxla/xla, xla/tsl/profiler/protobuf), as JAX 0.6 to 0.10.2 write
 it. The reader skips unknown fields, as protobuf does.
@@ -9,23 +13,132 @@ it. The reader skips unknown fields, as protobuf does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import FormatError
-from benchax.profiling.space import NUMBER, REAL, TEXT, Plane, Space, Stats, TraceLine
-from benchax.protobuf import BYTES, FIXED64, PADDING, VARINT, Ints, alike, broken, fields, signed, together
+from benchax.protobuf import BYTES, PADDING, VARINT, Ints, Message, alike, broken, fields, signed, together
 
+HOST = "/host:CPU"
+TEXT, NUMBER = 0, 1
+"""Kinds of a stat. Text is kept as an index into `Space.texts`."""
+_STAT_KINDS = {3: NUMBER, 4: NUMBER, 5: TEXT, 6: TEXT, 7: TEXT}
+"""By the number of their field; numbers with a fraction are left out."""
 LONGEST_PS = 10**18
 """Eleven days: no recording is longer."""
 _EVENT = 4 << 3 | BYTES
 """The tag of an event inside its line."""
 CHUNK = 100_000
 """The number of events to read at once. It limits the memory for events that are not kept."""
-_STAT_KINDS = {2: REAL, 3: NUMBER, 4: NUMBER, 5: TEXT, 6: TEXT, 7: TEXT}
+
+
+class Stats(NamedTuple):
+    """The stats of a line's events, one entry per stat."""
+
+    owner: NDArray[np.int32]
+    """Which event."""
+    key: NDArray[np.int32]
+    """Index into `Space.texts`."""
+    kind: NDArray[np.uint8]
+    value: Ints
+    """A number; for a text the index into `Space.texts`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TraceLine:
+    """A thread, or a stream of a device. Columns of one length: an entry per event, in the order of the file."""
+
+    name: str
+    names: Mapping[int, str]
+    """The names of events, by what `name_id` holds; shared by the lines of a plane."""
+    name_id: Ints
+    start_ps: Ints
+    """Since the earliest line of the whole space began."""
+    duration_ps: Ints
+    stats: Stats
+    shared: Mapping[str, Mapping[int, int]]
+    """Stats that belong to a name and so to all its events: stat → name_id → value, as in `Stats.value`."""
+    texts: list[str] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.name_id)
+
+    def text(self, key: str) -> Ints:
+        """Returns, for each event, the index into `texts` of its stat `key`; -1 for those that have none."""
+        return self._column(key, TEXT, -1)[0]
+
+    def number(self, key: str) -> tuple[Ints, NDArray[np.bool_]]:
+        """(values, which events have the stat at all)."""
+        return self._column(key, NUMBER, 0)
+
+    def find(self, is_wanted: Callable[[str], object]) -> Ints:
+        """Returns the places of the events whose name is wanted."""
+        return np.flatnonzero(np.isin(self.name_id, [i for i, name in self.names.items() if is_wanted(name)]))
+
+    def _column(self, key: str, kind: int, default: int) -> tuple[Ints, NDArray[np.bool_]]:
+        column = np.full(len(self), default, np.int64)
+        has = np.zeros(len(self), np.bool_)
+        for name_id, value in self.shared.get(key, {}).items():
+            of_name = self.name_id == name_id
+            # Before the event's own stats, which are stronger where both are there.
+            column[of_name], has[of_name] = value, True
+        # A key is one text, and so one index.
+        code = self.texts.index(key) if key in self.texts else -1
+        chosen = (self.stats.key == code) & (self.stats.kind == kind)
+        column[self.stats.owner[chosen]] = self.stats.value[chosen]
+        has[self.stats.owner[chosen]] = True
+        return column, has
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A device, the host, or a table of metadata."""
+
+    name: str
+    lines: tuple[TraceLine, ...]
+    names: Mapping[int, str]
+    """The names of events, by id."""
+    display_names: Mapping[int, str]
+    blobs: Mapping[str, Mapping[int, bytes]]
+    """Stats of names that are bytes: stat → name id → bytes. `hlo_proto` of the plane `/host:metadata` is one."""
+    words: Mapping[str, str]
+    """Stats of the plane itself that are texts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """A whole trace."""
+
+    planes: tuple[Plane, ...]
+    hosts: tuple[str, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    texts: list[str]
+
+    @property
+    def n_events(self) -> int:
+        return sum(len(line) for plane in self.planes for line in plane.lines)
+
+    @property
+    def host_lines(self) -> list[TraceLine]:
+        """The threads of the host that have events."""
+        plane = self.plane(HOST)
+        return [line for line in plane.lines if len(line)] if plane else []
+
+    def plane(self, name: str) -> Plane | None:
+        return next((plane for plane in self.planes if plane.name == name), None)
+
+    def count_events(self, begin_ps: int, end_ps: int) -> int:
+        """Counts the events that begin between the two times."""
+        lines = (line for plane in self.planes for line in plane.lines)
+        return sum(int(((line.start_ps >= begin_ps) & (line.start_ps < end_ps)).sum()) for line in lines)
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------
 
 
 def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
@@ -38,27 +151,19 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
     Raises:
         FormatError: these bytes are not a whole XSpace; the message says where reading stopped.
     """
-    parts: dict[int, list[tuple[int, int]]] = {}
-    for part in fields(xspace, 0, len(xspace)):
-        if part.wire == BYTES:
-            parts.setdefault(part.number, []).append((part.start, part.end))
-    if 1 not in parts:
+    whole = Message(xspace)
+    planes = whole.messages(1)
+    if not planes:
         raise FormatError(
             f"these {len(xspace)} bytes hold no plane of a trace",
             "a whole XSpace message, as JAX writes it into <host>.xplane.pb",
         )
     # One line of a real trace begins at a time in ns since 1970, which does not fit into int64 as ps.
-    began = [_began_ns(xspace, *at) for plane in parts[1] for at in _of(xspace, *plane, 3)]
+    began = [_began_ns(xspace, part.start, part.end) for plane in planes for part in plane.parts(3, BYTES)]
     origin_ns = min((time for time in began if time is not None), default=0)
     reader = _PlaneReader(xspace, keep, origin_ns)
-    planes = tuple(reader.plane(start, end) for start, end in parts[1])
-    errors, warnings, hosts = (tuple(_word(xspace, *at) for at in parts.get(n, [])) for n in (2, 3, 4))
-    return Space(planes, hosts, errors, warnings, reader.texts)
-
-
-def _of(data: bytes, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-    """Finds the positions of the messages in field `number` of this message."""
-    return ((f.start, f.end) for f in fields(data, start, end) if f.number == number and f.wire == BYTES)
+    errors, warnings, hosts = (tuple(whole.texts(number)) for number in (2, 3, 4))
+    return Space(tuple(map(reader.plane, planes)), hosts, errors, warnings, reader.texts)
 
 
 def _began_ns(data: bytes, start: int, end: int) -> int | None:
@@ -70,10 +175,6 @@ def _began_ns(data: bytes, start: int, end: int) -> int | None:
         elif part.number == 4:
             return began
     return None
-
-
-def _word(data: bytes, start: int, end: int) -> str:
-    return data[start:end].decode(errors="replace")
 
 
 class _PlaneReader:
@@ -93,84 +194,37 @@ class _PlaneReader:
             self.texts.append(text)
         return found
 
-    def plane(self, start: int, end: int) -> Plane:
-        parts: dict[int, list[tuple[int, int]]] = {}
-        for part in fields(self.data, start, end):
-            if part.wire == BYTES:
-                parts.setdefault(part.number, []).append((part.start, part.end))
-        name = _word(self.data, *parts[2][-1]) if 2 in parts else ""
-        stat_names = {i: self.code(named.name) for i, named in self._metadata(parts.get(5, []))}
-        events = dict(self._metadata(parts.get(4, [])))
-        shared, blobs = self._of_names(events, stat_names)
-        names = {i: named.name for i, named in events.items()}
-        lines = tuple(self.line(*at, names, stat_names, shared) for at in parts.get(3, []))
-        numbers, words = self._of_plane(parts.get(6, []), stat_names)
-        display = {i: named.display_name for i, named in events.items() if named.display_name}
-        return Plane(name, lines, names, display, blobs, numbers, words)
-
-    def _metadata(self, entries: list[tuple[int, int]]) -> Iterator[tuple[int, _Named]]:
-        """Yields (id, metadata) from a map from ids to messages, for events or for stats."""
-        for start, end in entries:
-            for at in _of(self.data, start, end, 2):
-                yield self._read_named(*at)
-
-    def _read_named(self, start: int, end: int) -> tuple[int, _Named]:
-        number, name, display, stats = 0, "", "", []
-        for part in fields(self.data, start, end):
-            if part.number == 1:
-                number = signed(part.value)
-            elif part.number == 2:
-                name = _word(self.data, part.start, part.end)
-            elif part.number == 4:
-                display = _word(self.data, part.start, part.end)
-            elif part.number == 5:
-                stats.append((part.start, part.end))
-        return number, _Named(name, display, stats)
-
-    def _of_names(
-        self, events: Mapping[int, _Named], stat_names: Mapping[int, int]
-    ) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, bytes]]]:
-        """Stats that belong to the names of events: (texts and numbers, bytes)."""
+    def plane(self, plane: Message) -> Plane:
+        stat_names = {one.number(1): self.code(one.text(2)) for one in _values_of(plane, 5)}
+        names: dict[int, str] = {}
+        display: dict[int, str] = {}
         shared: dict[str, dict[int, int]] = {}
         blobs: dict[str, dict[int, bytes]] = {}
-        for name_id, named in events.items():
-            for key, number, value in self._stats(named.stats, stat_names):
-                if number == 6 and isinstance(value, bytes):
+        for one in _values_of(plane, 4):
+            name_id, names[one.number(1)] = one.number(1), one.text(2)
+            if shown := one.text(4):
+                display[name_id] = shown
+            for key, value in self._stats(one.messages(5), stat_names):
+                if isinstance(value, bytes):
                     blobs.setdefault(key, {})[name_id] = value
-                elif isinstance(value, str):
-                    shared.setdefault(key, {})[name_id] = self.code(value)
-                elif isinstance(value, int):
-                    shared.setdefault(key, {})[name_id] = value
-        return shared, blobs
+                else:
+                    shared.setdefault(key, {})[name_id] = self.code(value) if isinstance(value, str) else value
+        lines = tuple(self.line(at.start, at.end, names, stat_names, shared) for at in plane.parts(3, BYTES))
+        words = {key: value for key, value in self._stats(plane.messages(6), stat_names) if isinstance(value, str)}
+        return Plane(plane.text(2), lines, names, display, blobs, words)
 
-    def _of_plane(
-        self, entries: list[tuple[int, int]], stat_names: Mapping[int, int]
-    ) -> tuple[dict[str, int], dict[str, str]]:
-        found = [(key, value) for key, _, value in self._stats(entries, stat_names)]
-        return (
-            {key: value for key, value in found if isinstance(value, int)},
-            {key: value for key, value in found if isinstance(value, str)},
-        )
-
-    def _stats(
-        self, entries: list[tuple[int, int]], stat_names: Mapping[int, int]
-    ) -> Iterator[tuple[str, int, int | str | bytes | float]]:
-        """(key, field number, value) of single stats."""
-        for start, end in entries:
-            key = ""
-            for part in fields(self.data, start, end):
-                if part.number == 1 and part.wire == VARINT:
-                    key = self.texts[stat_names[part.value]] if part.value in stat_names else ""
-                elif part.number in (3, 4) and part.wire == VARINT:
-                    yield key, part.number, signed(part.value)
-                elif part.number == 2 and part.wire == FIXED64:
-                    yield key, 2, float(np.frombuffer(self.data, np.float64, 1, part.start)[0])
-                elif part.number == 5 and part.wire == BYTES:
-                    yield key, 5, _word(self.data, part.start, part.end)
-                elif part.number == 6 and part.wire == BYTES:
-                    yield key, 6, self.data[part.start : part.end]
-                elif part.number == 7 and part.wire == VARINT and part.value in stat_names:
-                    yield key, 7, self.texts[stat_names[part.value]]
+    def _stats(self, stats: list[Message], stat_names: Mapping[int, int]) -> Iterator[tuple[str, int | str | bytes]]:
+        """Yields (key, value) of single stats, without numbers that have a fraction."""
+        for one in stats:
+            code = stat_names.get(one.number(1))
+            key = "" if code is None else self.texts[code]
+            for number in (3, 4):
+                yield from ((key, signed(part.value)) for part in one.parts(number, VARINT))
+            yield from ((key, text) for text in one.texts(5))
+            yield from ((key, blob) for blob in one.bytes_of(6))
+            for part in one.parts(7, VARINT):
+                if part.value in stat_names:
+                    yield key, self.texts[stat_names[part.value]]
 
     def line(
         self,
@@ -251,9 +305,7 @@ class _PlaneReader:
                 if not chosen.any():
                     continue
                 kind[which[chosen]] = sort
-                if field_number == 2:
-                    values[which[chosen]] = self._doubles(at[chosen])
-                elif field_number == 7:
+                if field_number == 7:
                     values[which[chosen]] = _rename(value[chosen], stat_names)
                 elif sort == TEXT:
                     written.append((which[chosen], at[chosen], value[chosen]))
@@ -267,22 +319,19 @@ class _PlaneReader:
                     values[i] = self.code(_word(self.data, begin, begin + size))
         return Stats(owner[wanted].astype(np.int32), names[wanted].astype(np.int32), kind[wanted], values[wanted])
 
-    def _doubles(self, at: Ints) -> Ints:
-        eight = self.array[at[:, None] + np.arange(8)]
-        return np.ascontiguousarray(eight).view("<i8")[:, 0].astype(np.int64)
-
     def _select(self, names: Ints) -> NDArray[np.bool_]:
         if self.keep is None:
             return names >= 0
         return np.isin(names, [self.codes[key] for key in self.keep if key in self.codes])
 
 
-class _Named(NamedTuple):
-    """The plane's data about the events, or the stats, of one id."""
+def _values_of(plane: Message, number: int) -> Iterator[Message]:
+    """Yields the values of a map, which protobuf writes as messages of a key (1) and a value (2)."""
+    return (value for entry in plane.messages(number) for value in entry.messages(2))
 
-    name: str
-    display_name: str
-    stats: list[tuple[int, int]]
+
+def _word(data: bytes, start: int, end: int) -> str:
+    return data[start:end].decode(errors="replace")
 
 
 def _plausible(times_ps: Ints) -> bool:

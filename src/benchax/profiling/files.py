@@ -14,6 +14,7 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 import shutil
@@ -89,24 +90,16 @@ def move_run(run: Path, folder: Path) -> Path:
     """
     runs = folder / "plugins" / "profile"
     runs.mkdir(parents=True, exist_ok=True)
-    for name in _names(run.name):
-        try:
-            # Not `rename` at once: that takes an empty folder for free, so two processes might share it.
-            (runs / name).mkdir()
-        except FileExistsError:
-            continue
-        for file in sorted(run.iterdir()):  # one by one, since the folder is there already
-            shutil.move(file, runs / name / file.name)
-        return runs / name
-    raise AssertionError("names never end")
-
-
-def _names(first: str) -> Iterator[str]:
-    yield first
-    number = 2
-    while True:
-        yield f"{first}_{number}"
-        number += 1
+    place = runs / run.name
+    for number in itertools.count(2):
+        # Not `rename` at once: that takes an empty folder for free, so two processes might share it.
+        with contextlib.suppress(FileExistsError):
+            place.mkdir()
+            break
+        place = runs / f"{run.name}_{number}"
+    for file in sorted(run.iterdir()):  # one by one, since the folder is there already
+        shutil.move(file, place / file.name)
+    return place
 
 
 def list_files(run: Path) -> dict[str, Path]:
@@ -135,13 +128,6 @@ def write_perfetto(run: Path, timeline: Timeline | None = None) -> None:
             target.write(piece)
 
 
-def write_memory(run: Path, profile: bytes) -> Path:
-    """The memory profile, as `jax.profiler.device_memory_profile()` gives it: gzipped pprof."""
-    file = run / MEMORY
-    file.write_bytes(profile)
-    return file
-
-
 # ---- memory over time -------------------------------------------------------------------------------------------
 
 _COUNTERS = 1_000_000_000
@@ -150,20 +136,19 @@ _TIMES = ("time_s", "reading_s")
 _MADE_AT = "made_at_bytes"
 
 
-def write_timeline(run: Path, timeline: Timeline) -> Path:
+def write_timeline(run: Path, timeline: Timeline) -> None:
     """Writes the readings next to the trace, and as counters into its file for Perfetto."""
-    file = run / TIMELINE
-    file.write_text(timeline_csv(timeline), encoding="utf-8")
+    (run / TIMELINE).write_text(timeline_csv(timeline), encoding="utf-8")
     write_perfetto(run, timeline)
-    return file
 
 
 def timeline_csv(timeline: Timeline) -> str:
     """One line for each reading; what is not known is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    headings = [f"{column.kind}_bytes {column.device}".strip() for column in timeline.columns]
     lines = [f"{_MADE_AT} {line.source}" for line in timeline.lines]
-    writer.writerow([*_TIMES, *(_heading(column) for column in timeline.columns), *lines])
+    writer.writerow([*_TIMES, *headings, *lines])
     sizes = [column.sizes_bytes for column in (*timeline.columns, *timeline.lines)]
     for row in zip(timeline.times_s, timeline.reading_s, *sizes, strict=True):
         writer.writerow([f"{row[0]:.6f}", f"{row[1]:.6f}", *row[2:]])
@@ -177,38 +162,25 @@ def read_timeline(file: Path) -> Timeline:
         FormatError: another file of that name, or one that was cut.
     """
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            names, *rows = csv.reader(lines)
+        with file.open(encoding="utf-8", newline="") as text:
+            names, *rows = csv.reader(text)
         if tuple(names[: len(_TIMES)]) != _TIMES:
             raise ValueError(f"its first line is {','.join(names)[:60]!r}")
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
-        sizes = [
-            (heading, tuple(int(text) if text else None for text in texts))
-            for heading, texts in zip(names[2:], columns[2:], strict=True)
-        ]
-        return Timeline(
-            tuple(float(text) for text in columns[0]),
-            tuple(float(text) for text in columns[1]),
-            tuple(_column(*each) for each in sizes if not each[0].startswith(_MADE_AT)),
-            lines=tuple(_line(*each) for each in sizes if each[0].startswith(_MADE_AT)),
-        )
+        kinds: dict[str, Kind] = {f"{kind}_bytes": kind for kind in get_args(Kind)}
+        made: list[Column] = []
+        lines: list[LineMemory] = []
+        for heading, texts in zip(names[2:], columns[2:], strict=True):
+            name, _, place = heading.partition(" ")
+            sizes = tuple(int(text) if text else None for text in texts)
+            if name == _MADE_AT:
+                lines.append(LineMemory(place, sizes))
+            else:
+                made.append(Column(kinds[name], place, sizes))
+        times_s, reading_s = (tuple(map(float, column)) for column in columns[:2])
+        return Timeline(times_s, reading_s, tuple(made), lines=tuple(lines))
     except (ValueError, KeyError, IndexError, csv.Error) as error:
         raise FormatError(f"{str(file)!r} cannot be read as readings of memory: {error}") from error
-
-
-def _heading(column: Column) -> str:
-    """live_arrays_bytes cpu:0"""
-    return f"{column.kind}_bytes {column.device}".strip()
-
-
-def _column(heading: str, sizes: tuple[int | None, ...]) -> Column:
-    name, _, device = heading.partition(" ")
-    kinds: dict[str, Kind] = {f"{kind}_bytes": kind for kind in get_args(Kind)}
-    return Column(kinds[name], device, sizes)
-
-
-def _line(heading: str, sizes: tuple[int | None, ...]) -> LineMemory:
-    return LineMemory(heading.partition(" ")[2], sizes)
 
 
 def _counters(timeline: Timeline) -> bytes:

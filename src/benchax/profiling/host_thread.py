@@ -8,15 +8,14 @@ then correct this as far as they can. benchax ignores the names that a program g
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchax.errors import FormatError
-from benchax.profiling.coverage import Coverage, unite
-from benchax.profiling.operations import HOST
-from benchax.profiling.space import Space, TraceLine
-from benchax.profiling.stack_samples import COMPILED, ENDED, SAMPLE, SampledFrame, decode
+from benchax.profiling.events import Space, TraceLine
+from benchax.profiling.marks import ENDED, PS_PER_US, SAMPLE, CompileMark, SampledFrame, decode
+from benchax.profiling.spans import Coverage, unite
 from benchax.protobuf import Ints
 
 CALL = re.compile(r"PjitFunction\((.*)\)", re.DOTALL)
@@ -30,7 +29,6 @@ _QUEUED = re.compile(r"[HD]2[HD] Dispatch")
 _JAX = re.compile(
     r"np\.asarray\(jax\.Array\)|ParseArguments|PythonRefManager::.*|Wait for \w+ holds|CommonPjRt.*|PjRt.*"
 )
-PS_PER_US = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +54,6 @@ class StackSamples:
 
 
 @dataclass(frozen=True, eq=False)
-class CompileMarks:
-    """The tracing, lowering and compiling that JAX reported."""
-
-    start_ps: Ints
-    end_ps: Ints
-    """The ends of those in the recording."""
-    stack_of: dict[str, tuple[SampledFrame, ...]]
-    """The name of a program → the stack on which it was compiled last."""
-    before_us: int | None
-    """Microseconds of those before the recording. None: the trace does not say."""
-
-
-@dataclass(frozen=True, eq=False)
 class HostThread:
     """The thread that begins the programs."""
 
@@ -89,9 +74,8 @@ class HostThread:
 
 def read_samples(space: Space) -> StackSamples:
     """All of them; none where the trace has none."""
-    for line in _lines(space):
-        names = {i: name for i, name in line.names.items() if name.startswith(SAMPLE)}
-        chosen = np.flatnonzero(np.isin(line.name_id, list(names)))
+    for line in space.host_lines:
+        chosen = line.find(lambda name: name.startswith(SAMPLE))
         if not len(chosen):
             continue
         chosen = chosen[np.argsort(line.start_ps[chosen], kind="stable")]
@@ -103,7 +87,7 @@ def read_samples(space: Space) -> StackSamples:
         return StackSamples(
             line.start_ps[chosen],
             np.searchsorted(ids, line.name_id[chosen]),
-            tuple(_stack(names[i].removeprefix(SAMPLE)) for i in ids),
+            tuple(decode(line.names[i].removeprefix(SAMPLE)) for i in ids),
             late[chosen] * PS_PER_US,
             np.where(has_cpu, cpu, -1)[chosen],
             since[chosen],
@@ -115,54 +99,16 @@ def read_samples(space: Space) -> StackSamples:
 
 
 def _cost(line: TraceLine) -> tuple[int | None, int | None]:
-    ends = np.flatnonzero(np.isin(line.name_id, [i for i, name in line.names.items() if name == ENDED]))
+    ends = line.find(ENDED.__eq__)
     if not len(ends):
         return None, None
     used, wall = line.number("used_us")[0], line.number("wall_us")[0]
     return int(used[ends[-1]]), int(wall[ends[-1]])
 
 
-def _stack(text: str) -> tuple[SampledFrame, ...]:
-    try:
-        return decode(text)
-    except FormatError:  # of another version: a sample without a line
-        return ()
-
-
-def read_compile_marks(space: Space) -> CompileMarks:
-    """Reads the marks that the listener in `program_recorder.py` left in the trace."""
-    starts, ends = list[Ints](), list[Ints]()
-    stack_of: dict[str, tuple[SampledFrame, ...]] = {}
-    before_us: int | None = None
-    for line in _lines(space):
-        marks = {i: name.removeprefix(COMPILED) for i, name in line.names.items() if name.startswith(COMPILED)}
-        chosen = np.flatnonzero(np.isin(line.name_id, list(marks)))
-        if not len(chosen):
-            continue
-        elapsed, _ = line.number("elapsed_us")
-        before, _ = line.number("before")
-        for i in chosen.tolist():
-            kind, name, stack = [*marks[int(line.name_id[i])].split(" ", 2), "", ""][:3]
-            if kind == "compile" and stack:
-                stack_of[program_name(name)] = _stack(stack)
-        is_before = before[chosen] > 0
-        before_us = (before_us or 0) + int(elapsed[chosen][is_before].sum())
-        inside = chosen[~is_before]
-        ends.append(line.start_ps[inside])
-        starts.append(line.start_ps[inside] - elapsed[inside] * PS_PER_US)
-    none = np.zeros(0, np.int64)
-    return CompileMarks(np.concatenate([none, *starts]), np.concatenate([none, *ends]), stack_of, before_us)
-
-
-def program_name(name: str) -> str:
-    """The name of a function as that of its program: <lambda> as jit__lambda_, jit(f) as jit_f."""
-    inner = re.sub(r"^jit[_(](.*?)\)?$", r"\1", name, flags=re.DOTALL)
-    return "jit_" + re.sub(r"[^\w.\-]", "_", inner)
-
-
-def read_host_thread(space: Space, marks: CompileMarks) -> HostThread:
+def read_host_thread(space: Space, marks: Sequence[CompileMark]) -> HostThread:
     """Returns the thread with the most calls, or a thread without calls if there were no calls."""
-    lines = _lines(space)
+    lines = space.host_lines
     none = np.zeros(0, np.int64)
     transfers = [_chosen(line, _TRANSFERS) for line in lines]
     calling = max(lines, key=lambda line: len(_chosen(line, _CALLS)[0]), default=None)
@@ -193,22 +139,15 @@ def _queued(dispatches: list[tuple[Ints, Ints]], asked: Ints) -> tuple[Ints, Int
     return since[chosen], start[chosen]
 
 
-def _lines(space: Space) -> list[TraceLine]:
-    plane = space.plane(HOST)
-    return [line for line in plane.lines if len(line)] if plane else []
-
-
 def _chosen(line: TraceLine, pattern: re.Pattern[str]) -> tuple[Ints, Ints]:
     """(starts, ends) of the events of such a name."""
-    ids = [i for i, name in line.names.items() if pattern.fullmatch(name)]
-    at = np.flatnonzero(np.isin(line.name_id, ids))
+    at = line.find(pattern.fullmatch)
     return line.start_ps[at], line.start_ps[at] + line.duration_ps[at]
 
 
 def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints]:
     """(names, which one, starts, ends). JAX writes a call twice, one inside the other; tracing calls others inside."""
-    found = {i: call[1] for i, name in line.names.items() if (call := CALL.fullmatch(name))}
-    at = np.flatnonzero(np.isin(line.name_id, list(found)))
+    at = line.find(CALL.fullmatch)
     end = line.start_ps[at] + line.duration_ps[at]
     order = np.lexsort((-end, line.start_ps[at]))
     at, end = at[order], end[order]
@@ -217,13 +156,21 @@ def _outermost_calls(line: TraceLine) -> tuple[tuple[str, ...], Ints, Ints, Ints
     is_outer = np.concatenate([[True], start[1:] >= reach[:-1]]) if len(at) else np.zeros(0, np.bool_)
     ids = line.name_id[at][is_outer]
     different = sorted(set(ids.tolist()))
-    return tuple(found[i] for i in different), np.searchsorted(different, ids), start[is_outer], end[is_outer]
+    return (
+        tuple(CALL.sub(r"\1", line.names[i]) for i in different),
+        np.searchsorted(different, ids),
+        start[is_outer],
+        end[is_outer],
+    )
 
 
-def _compiling(line: TraceLine, marks: CompileMarks, start: Ints, end: Ints) -> Coverage:
+def _compiling(line: TraceLine, marks: Sequence[CompileMark], start: Ints, end: Ints) -> Coverage:
     """Counts a call that compiles as compiling from its beginning to its end, because tracing has no separate event."""
     begins, ends = _chosen(line, _COMPILES)
-    begins, ends = np.concatenate([begins, marks.start_ps]), np.concatenate([ends, marks.end_ps])
+    inside = [mark for mark in marks if not mark.is_before]
+    ends = np.concatenate([ends, np.array([mark.end_ps for mark in inside], np.int64)])
+    begun = np.array([mark.end_ps - mark.elapsed_us * PS_PER_US for mark in inside], np.int64)
+    begins = np.concatenate([begins, begun])
     middle = (begins + ends) // 2
     at = np.searchsorted(start, middle, side="right") - 1
     is_inside = (at >= 0) & (middle < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(middle), np.bool_)

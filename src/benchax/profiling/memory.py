@@ -36,7 +36,7 @@ import jax
 import psutil
 
 from benchax.errors import FormatError
-from benchax.protobuf import VARINT, Field, fields, varint
+from benchax.protobuf import Message
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
 from benchax.source_files import NOT_YOURS, owner_of
 
@@ -63,9 +63,24 @@ def bytes_by_line(profile: bytes) -> dict[str, int]:
     try:
         if not (data := gzip.decompress(profile)):
             raise EOFError("it is empty")
-        return _Pprof(data).bytes_by_line()
-    except (OSError, EOFError, zlib.error, IndexError, KeyError, UnicodeDecodeError) as error:
+        whole = Message(data)
+        texts = whole.texts(6)
+        files = {function.number(1): texts[function.number(4)] for function in whole.messages(5)}
+        lines: dict[int, str] = {}
+        for location in whole.messages(4):
+            for line in location.messages(4)[-1:]:
+                file = files.get(line.number(1), "")
+                is_theirs = bool(file) and not file.startswith("<") and owner_of(file) == "user"
+                lines[location.number(1)] = f"{file}:{line.number(2)}" if is_theirs else ""
+        found = Counter[str]()
+        for sample in whole.messages(2):
+            labels = {texts[label.number(1)]: texts[label.number(2)] for label in sample.messages(3)}
+            if labels.get("kind") == "buffer":
+                where = next((lines[at] for at in sample.numbers(1) if lines.get(at)), NOT_YOURS)
+                found[where] += sample.numbers(2)[1]  # a count, and bytes
+    except (OSError, EOFError, zlib.error, IndexError, KeyError) as error:
         raise FormatError(f"the memory profile of JAX cannot be read: {error!r}") from error
+    return dict(found)
 
 
 def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemory, ...]:
@@ -74,87 +89,13 @@ def line_columns(readings: Sequence[Mapping[str, int] | None]) -> tuple[LineMemo
     for reading in readings:
         for line, size in (reading or {}).items():
             most[line] = max(most[line], size)
-    kept = [line for line, _ in most.most_common(MOST_LINES)]
-    columns = [
-        LineMemory(line, tuple(None if reading is None else reading.get(line, 0) for reading in readings))
-        for line in kept
-    ]
-    if len(most) > len(kept):
-        listed = set(kept)
-        rest = tuple(
-            None if reading is None else sum(size for line, size in reading.items() if line not in listed)
-            for reading in readings
-        )
-        columns.append(LineMemory(OTHERS, rest))
-    return tuple(columns)
-
-
-class _Pprof:
-    """One profile, as far as it is needed."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._samples: list[Field] = []
-        self._texts: list[str] = []
-        self._files: dict[int, int] = {}
-        self._locations: dict[int, tuple[int, int]] = {}
-        for each in fields(data, 0, len(data)):
-            if each.number == 2:
-                self._samples.append(each)
-            elif each.number == 4:
-                self._read_location(each)
-            elif each.number == 5:
-                function = self._numbers(each)
-                self._files[function.get(1, 0)] = function.get(4, 0)
-            elif each.number == 6:
-                self._texts.append(data[each.start : each.end].decode())
-        self._lines = {number: self._line(*place) for number, place in self._locations.items()}
-
-    def bytes_by_line(self) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for sample in self._samples:
-            locations, values, labels = self._read_sample(sample)
-            if labels.get("kind") == "buffer":
-                found[next((self._lines[at] for at in locations if self._lines.get(at)), NOT_YOURS)] += values[1]
-        return dict(found)
-
-    def _read_sample(self, sample: Field) -> tuple[list[int], list[int], dict[str, str]]:
-        """(ids of its stack, innermost first; its values, a count and bytes; its labels)"""
-        repeated: dict[int, list[int]] = {1: [], 2: []}
-        labels: dict[str, str] = {}
-        for each in fields(self._data, sample.start, sample.end):
-            if each.number in repeated:
-                repeated[each.number] += [each.value] if each.wire == VARINT else self._packed(each)
-            elif each.number == 3:
-                label = self._numbers(each)
-                labels[self._texts[label.get(1, 0)]] = self._texts[label.get(2, 0)]
-        return repeated[1], repeated[2], labels
-
-    def _read_location(self, location: Field) -> None:
-        number = 0
-        for each in fields(self._data, location.start, location.end):
-            if each.number == 1:
-                number = each.value
-            elif each.number == 4:
-                line = self._numbers(each)
-                self._locations[number] = line.get(1, 0), line.get(2, 0)
-
-    def _line(self, function: int, line: int) -> str:
-        """Empty where it is not the user's."""
-        file = self._texts[self._files.get(function, 0)]
-        is_theirs = bool(file) and not file.startswith("<") and owner_of(file) == "user"
-        return f"{file}:{line}" if is_theirs else ""
-
-    def _numbers(self, message: Field) -> dict[int, int]:
-        return {each.number: each.value for each in fields(self._data, message.start, message.end)}
-
-    def _packed(self, numbers: Field) -> list[int]:
-        found: list[int] = []
-        at = numbers.start
-        while at < numbers.end:
-            value, at = varint(self._data, at, numbers.end)
-            found.append(value)
-        return found
+    kept: dict[str, tuple[str, ...]] = {line: (line,) for line, _ in most.most_common(MOST_LINES)}
+    if rest := tuple(line for line in most if line not in kept):
+        kept[OTHERS] = rest
+    return tuple(
+        LineMemory(name, tuple(None if each is None else sum(each.get(line, 0) for line in lines) for each in readings))
+        for name, lines in kept.items()
+    )
 
 
 Live = Mapping[tuple[tuple[int, ...], str], tuple[int, int]]
@@ -286,7 +227,9 @@ class Sampler:
         sizes: dict[_Key, int] = {}
         for device in self._devices:
             sizes["live_arrays", device_name(device)] = arrays[device_name(device)]
-            stats = _stats(device)
+            stats: dict[str, int] = {}  # empty on CPU
+            with contextlib.suppress(Exception):  # UNIMPLEMENTED, in whatever type this JAX has for it: not known
+                stats = device.memory_stats() or {}
             sizes |= {(kind, device_name(device)): stats[name] for kind, name in _STATS.items() if name in stats}
         sizes["resident", ""] = self._process.memory_info().rss
         return sizes
@@ -294,15 +237,10 @@ class Sampler:
     def _timeline(self) -> Timeline:
         keys = dict.fromkeys(key for sizes in self._sizes for key in sizes)
         columns = (Column(*key, tuple(sizes.get(key) for sizes in self._sizes)) for key in keys)
-        lines = read_lines(self._profiles)
+        lines: tuple[LineMemory, ...] = ()
+        with contextlib.suppress(FormatError):  # this JAX writes them in another way
+            lines = line_columns([None if profile is None else bytes_by_line(profile) for profile in self._profiles])
         return Timeline(tuple(self._times_s), tuple(self._reading_s), tuple(columns), self._failure, lines)
-
-
-def read_lines(profiles: Sequence[bytes | None]) -> tuple[LineMemory, ...]:
-    """Empty where one of them cannot be read: then this JAX writes them in another way."""
-    with contextlib.suppress(FormatError):
-        return line_columns([None if profile is None else bytes_by_line(profile) for profile in profiles])
-    return ()
 
 
 @contextlib.contextmanager
@@ -331,11 +269,3 @@ def live_bytes_by_device() -> Counter[str]:
 
 def device_name(device: Any) -> str:
     return f"{device.platform}:{device.id}"
-
-
-def _stats(device: Any) -> dict[str, int]:
-    """Returns the allocator's statistics. They are empty on CPU, and if the backend has no statistics."""
-    try:
-        return device.memory_stats() or {}
-    except Exception:  # UNIMPLEMENTED, in whatever type this JAX has for it: not known, and said in the table
-        return {}

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.profiling.compiled_modules import CompiledModule
-from benchax.profiling.space import Plane, Space, TraceLine
-from benchax.profiling.spans import CallColumns, nest
+from benchax.profiling.events import HOST, Plane, Space, TraceLine
+from benchax.profiling.spans import number_rows, self_times, self_times_by_program
 from benchax.protobuf import Ints
 
 KEEP = (
@@ -36,7 +36,6 @@ KEEP = (
 )
 """Stats of events that the reading of a trace needs."""
 END = "end: "
-HOST = "/host:CPU"
 TPU_OPERATIONS, TPU_RUNS = "XLA Ops", "XLA Modules"
 """Lines of a TPU: of operations, and of whole runs of programs."""
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
@@ -91,10 +90,21 @@ class Operations:
     @cached_property
     def _nested(self) -> tuple[Ints, Ints]:
         # Takes longer than all else here, and whoever asks for runs only does not need it.
+        own, depth = self.end_ps - self.start_ps, np.zeros(len(self), np.int64)
+        is_known = np.isin(self.program, list(self.insides))
         run = np.where(self.has_run, self.run, 0)
-        thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
-        calls = CallColumns(thread, self.device, self.program, run, self.name, self.start_ps, self.end_ps)
-        return nest(calls, self.insides)
+        by_program = number_rows(self.device, self.program, run)
+        by_thread = self.thread * len(self.devices) + self.device  # nothing is inside what another device does
+        for chosen, group in ((is_known, by_program), (~is_known, by_thread)):
+            # Stable: what is sorted by start stays so within each group.
+            at = np.flatnonzero(chosen)[np.argsort(group[chosen], kind="stable")]
+            columns = group[at].tolist(), self.start_ps[at].tolist(), self.end_ps[at].tolist()
+            if chosen is not is_known:
+                own[at], depth[at] = self_times(*columns)
+            elif len(at):
+                names, programs = self.name[at].tolist(), self.program[at].tolist()
+                own[at], depth[at] = self_times_by_program(*columns, names, programs, self.insides)
+        return own, depth
 
 
 def operations(space: Space, known: Mapping[int, CompiledModule], tpu_line: str = TPU_OPERATIONS) -> Operations:
@@ -144,20 +154,16 @@ def module_of(found: Operations, known: Mapping[int, CompiledModule], at: int) -
 
 def _ends(space: Space) -> tuple[Ints, Ints]:
     """(ids, sorted; times) of the markers that end an operation."""
-    host = space.plane(HOST)
-    found: list[tuple[Ints, Ints]] = []
-    for line in host.lines if host else ():
-        of_end = np.isin(line.name_id, [i for i, name in line.names.items() if name.startswith(END)])
+    ids, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for line in space.host_lines:
         number, has_number = line.number("_c")
-        chosen = of_end & has_number
-        found.append((number[chosen], line.start_ps[chosen]))
-    ids, times = (
-        (np.concatenate([np.zeros(0, np.int64), *part]) for part in zip(*found, strict=True))
-        if found
-        else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    )
-    order = np.argsort(ids, kind="stable")
-    return ids[order], times[order]
+        at = line.find(lambda name: name.startswith(END))
+        at = at[has_number[at]]
+        ids.append(number[at])
+        times.append(line.start_ps[at])
+    every = np.concatenate(ids)
+    order = np.argsort(every, kind="stable")
+    return every[order], np.concatenate(times)[order]
 
 
 def _insides(space: Space, known: Mapping[int, CompiledModule]) -> dict[int, dict[int, frozenset[int]]]:

@@ -13,7 +13,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -31,24 +30,6 @@ _ADMIN_ONLY = re.compile(r"^RmProfilingAdminOnly:\s*1\b", re.MULTILINE)
 _CAP_SYS_ADMIN = 21
 
 
-@dataclass(frozen=True)
-class Here:
-    """The facts that the checks use. Tests pass their own."""
-
-    platform: str
-    platform_version: str = ""
-    """Tells CUDA from ROCm, both of which JAX calls gpu."""
-    nvidia_params: str = ""
-    """Text of the driver's file; empty where there is none."""
-    may_administrate: bool = False
-    xla_flags: str = ""
-    has_options: bool = True
-    """`jax.profiler.ProfileOptions`, since JAX 0.6.2."""
-    jax_version: str = ""
-    running: str = ""
-    """What is profiling this process already; empty: nothing that we know of."""
-
-
 def kernels_apart(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables for a process whose kernels shall be seen one by one; empty where the user has decided about it.
 
@@ -61,8 +42,16 @@ def kernels_apart(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check(folder: Path | None = None) -> list[Remark]:
-    """Looks at this process, its device, and the folder for the trace, if there is to be one."""
-    return [*about(here()), *([] if folder is None else about_folder(folder))]
+    """Looks at this process, its device, and the folder for the trace, if there is to be one. Starts the backend."""
+    platform = jax.default_backend()
+    found = [*about_profilers(running(os.environ), platform), *about_options()]
+    # Tells CUDA from ROCm, both of which JAX calls gpu.
+    if platform == "gpu" and "rocm" not in getattr(jax.devices()[0].client, "platform_version", "").lower():
+        params = ""
+        with contextlib.suppress(OSError):  # no NVIDIA driver, or none that tells
+            params = NVIDIA_PARAMS.read_text(encoding="utf-8", errors="replace")
+        found += about_nvidia(params, os.environ.get("XLA_FLAGS", ""), _may_administrate())
+    return [*found, *([] if folder is None else about_folder(folder))]
 
 
 def stop_at_errors(found: list[Remark]) -> None:
@@ -72,42 +61,20 @@ def stop_at_errors(found: list[Remark]) -> None:
             raise UsageError(f"cannot profile: {remark.message}")
 
 
-def here() -> Here:
-    """Starts the backend."""
-    client = jax.devices()[0].client
-    params = ""
-    with contextlib.suppress(OSError):  # no NVIDIA driver, or none that tells
-        params = NVIDIA_PARAMS.read_text(encoding="utf-8", errors="replace")
-    return Here(
-        platform=jax.default_backend(),
-        platform_version=getattr(client, "platform_version", ""),
-        nvidia_params=params,
-        may_administrate=_may_administrate(),
-        xla_flags=os.environ.get("XLA_FLAGS", ""),
-        has_options=hasattr(jax.profiler, "ProfileOptions"),
-        jax_version=jax.__version__,
-        running=running(os.environ),
-    )
-
-
 def running(environment: Mapping[str, str]) -> str:
     """Returns the profiler that already records this process: "jax.profiler", "Nsight Systems", or an empty text."""
     # No public name tells it before the second start_trace raises. JAX 0.6.0 to 0.11.2 have the first of these, and
     # 0.12.0.1 the second; without them, that error of JAX is what the user sees.
-    state = getattr(_private_profiler(), "_profile_state", None)
+    state: object = None
+    with contextlib.suppress(ImportError):
+        from jax._src import profiler  # noqa: TID251, PLC0415
+
+        state = getattr(profiler, "_profile_state", None)
     if any(getattr(state, name, None) is not None for name in ("profile_session", "session")):
         return "jax.profiler"
     if any(name.startswith("NSYS_PROFILING_SESSION") for name in environment):
         return "Nsight Systems"
     return ""
-
-
-def _private_profiler() -> object:
-    try:
-        from jax._src import profiler  # noqa: TID251, PLC0415 - see `running`
-    except ImportError:
-        return None
-    return profiler
 
 
 def _may_administrate() -> bool:
@@ -121,42 +88,49 @@ def _may_administrate() -> bool:
     return False
 
 
-def about(found: Here) -> list[Remark]:
-    """Returns the remarks that follow from the facts."""
-    remarks: list[Remark] = []
-    if found.running == "jax.profiler":
+def about_profilers(running: str, platform: str) -> list[Remark]:
+    """Returns an error if a profiler that runs already, as `running` names it, keeps ours from seeing anything."""
+    if running == "jax.profiler":
         text = (
             "jax.profiler is tracing this process already, and one trace at a time is possible; call "
             "jax.profiler.stop_trace() first"
         )
-        remarks.append(Remark("profiler-running", "error", text))
-    elif found.running and found.platform == "gpu":
+    elif running and platform == "gpu":
         text = (
-            f"this process runs under {found.running}, which has the GPU's profiler (CUPTI) for itself: no kernels "
-            "will be seen. Profile with one of the two"
+            f"this process runs under {running}, which has the GPU's profiler (CUPTI) for itself: no kernels will be "
+            "seen. Profile with one of the two"
         )
-        remarks.append(Remark("profiler-running", "error", text))
-    if not found.has_options:
-        text = (
-            f"JAX {found.jax_version} has no jax.profiler.ProfileOptions (0.6.2 has): frames of Python are traced too, "
-            "which slows the program and fills the trace"
-        )
-        remarks.append(Remark("no-profile-options", "warning", text))
-    if found.platform == "gpu" and "rocm" not in found.platform_version.lower():
-        remarks += _about_nvidia(found)
-    return remarks
+    else:
+        return []
+    return [Remark("profiler-running", "error", text)]
 
 
-def _about_nvidia(found: Here) -> list[Remark]:
+def about_options() -> list[Remark]:
+    if hasattr(jax.profiler, "ProfileOptions"):
+        return []
+    text = (
+        f"JAX {jax.__version__} has no jax.profiler.ProfileOptions (0.6.2 has): frames of Python are traced too, which "
+        "slows the program and fills the trace"
+    )
+    return [Remark("no-profile-options", "warning", text)]
+
+
+def about_nvidia(params: str, xla_flags: str, may_administrate: bool) -> list[Remark]:
+    """Says what hides kernels.
+
+    Args:
+        params: the text of the driver's file; empty where there is none.
+        may_administrate: this process has the rights that the driver asks for.
+    """
     remarks: list[Remark] = []
-    if _ADMIN_ONLY.search(found.nvidia_params) and not found.may_administrate:
+    if _ADMIN_ONLY.search(params) and not may_administrate:
         text = (
             f"{NVIDIA_PARAMS} says RmProfilingAdminOnly: 1, so that only root may see kernels (CUPTI_ERROR_"
             "INSUFFICIENT_PRIVILEGES). As root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > "
             "/etc/modprobe.d/nvidia-profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
         )
         remarks.append(Remark("no-gpu-permission", "error", text))
-    if NO_COMMAND_BUFFERS in found.xla_flags.split():
+    if NO_COMMAND_BUFFERS in xla_flags.split():
         text = "command buffers (CUDA graphs) are off, so that each kernel is seen: starting a program takes longer"
         remarks.append(Remark("no-command-buffers", "info", text))
     else:

@@ -26,10 +26,9 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import guard_keywords
 from benchax.model import Remark
 from benchax.profiling import files, memory, trace
-from benchax.profiling.machine_marks import mark_machine
 from benchax.profiling.memory import sample
-from benchax.profiling.recording_cost import cost_of_calls
-from benchax.profiling.session import Session, check_options, session
+from benchax.profiling.session import Session, check_options, mark_machine, session
+from benchax.profiling.trace import cost_of_calls
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
 from benchax.specs import is_spec
@@ -112,9 +111,10 @@ def profile(
     check_progress(progress)
     if callable(fn):
         _refuse_specs(args, kwargs)
-        count = _check_runs(runs)
+        if runs is not None and (isinstance(runs, bool) or not isinstance(runs, int) or runs < 1):
+            raise UsageError(f"runs={runs!r}", "a whole number from 1 up, or None")
         with show_progress(progress) as report:
-            return _of_function(fn, args, kwargs, dir, count, options, interval_s, report)
+            return _of_function(fn, args, kwargs, dir, runs, options, interval_s, report)
     if args or kwargs or runs is not None:
         raise UsageError(
             f"benchax.profile({fn!r}, ...) with inputs or runs, but no function", "a function to call first"
@@ -158,7 +158,8 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if error is None:
-            _wait()
+            # What was dispatched has to run: a block of code rarely waits for its last call.
+            jax.block_until_ready(memory.live_arrays())
         self._sampling.__exit__(None, None, None)
         self._session.__exit__(kind, error, where)
         with show_progress(self._progress) as report:
@@ -199,7 +200,8 @@ def _of_function(
     call()  # compiles
     # A function that takes its inputs away can be called so often, and not once more.
     unrecorded_s = None if runs else _time_unrecorded(call)
-    count = runs or _enough(unrecorded_s or LEAST_S)
+    enough = math.ceil(LEAST_S / max(unrecorded_s or LEAST_S, 1e-9))
+    count = runs or min(MOST_RUNS, max(LEAST_RUNS, enough))
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {count} runs"))
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
@@ -212,28 +214,14 @@ def _of_function(
     return replace(read, split=None, recording_cost=cost_of_calls(read, unrecorded_s))  # the loop is ours
 
 
-def _wait() -> None:
-    """Until what was dispatched has run: a block of code rarely waits for its last call."""
-    jax.block_until_ready(memory.live_arrays())
-
-
-def _once(call: Callable[[], None]) -> float:
-    """Seconds of one warm call."""
-    began = time.perf_counter_ns()
-    call()
-    return (time.perf_counter_ns() - began) / 1e9
-
-
 def _time_unrecorded(call: Callable[[], None]) -> float:
     """Seconds of a call, the median of as many as end in LEAST_S."""
-    found = [_once(call)]
-    while sum(found) < LEAST_S and len(found) < MOST_RUNS:
-        found.append(_once(call))
+    found: list[float] = []
+    while not found or (sum(found) < LEAST_S and len(found) < MOST_RUNS):
+        began = time.perf_counter_ns()
+        call()
+        found.append((time.perf_counter_ns() - began) / 1e9)
     return median(found)
-
-
-def _enough(one_s: float) -> int:
-    return min(MOST_RUNS, max(LEAST_RUNS, math.ceil(LEAST_S / max(one_s, 1e-9))))
 
 
 def _read(
@@ -248,9 +236,10 @@ def _read(
     after = memory.live()
     timeline = timelines[0] if timelines else None
     if recorded.run is not None:
-        recorded.files["memory"] = files.write_memory(recorded.run, jax.profiler.device_memory_profile())
+        (recorded.run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
         if timeline is not None:
-            recorded.files["timeline"] = files.write_timeline(recorded.run, timeline)
+            files.write_timeline(recorded.run, timeline)
+        recorded.files = files.list_files(recorded.run)
     said = [*recorded.remarks, *([timeline.incomplete] if timeline and timeline.incomplete else [])]
     notes = tuple(Remark("profiler", "warning", text) for text in said)
     read = trace.profile_of(recorded.xspace, title=title, options=options)
@@ -274,9 +263,3 @@ def _refuse_specs(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
                 "arrays, such as jax.random.normal(jax.random.key(0), (8,))",
                 f"benchax profile MODULE:FUNCTION {leaf!r} makes data of specs, as benchax.bench does",
             )
-
-
-def _check_runs(runs: int | None) -> int | None:
-    if runs is not None and (isinstance(runs, bool) or not isinstance(runs, int) or runs < 1):
-        raise UsageError(f"runs={runs!r}", "a whole number from 1 up, or None")
-    return runs

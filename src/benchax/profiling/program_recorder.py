@@ -34,22 +34,16 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.profiling import files, preflight, steady
-from benchax.profiling.machine_marks import mark_machine
+from benchax.profiling.marks import COMPILED
 from benchax.profiling.memory import Sampler
-from benchax.profiling.plain_pace import mark_clock, measure_plain_pace
-from benchax.profiling.recording_growth import RecordingGrowth
-from benchax.profiling.session import Session, session
+from benchax.profiling.session import Session, mark_machine, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
-from benchax.profiling.stack_samples import COMPILED as MARK
 from benchax.results.profile import MANY_EVENTS_PER_S, Timeline
 from benchax.source_files import owner_of
 from benchax.units import plural, seconds
+from benchax.watching.compiles import CompileEvent, Listening
 
 HOOK = "benchax.profiling.program_recorder:begin"
-TRACED = "/jax/core/compile/jaxpr_trace_duration"
-LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-COMPILED = "/jax/core/compile/backend_compile_duration"
-_MARKS = {TRACED: "trace", LOWERED: "lower", COMPILED: "compile"}
 MOST_MARKS = 1000
 """The recorder remembers this many compilations from before the recording."""
 MOST_TIMES = 12
@@ -67,8 +61,6 @@ class ProgramRequest:
     """After the import of jax."""
     duration_s: float = 5.0
     """After the beginning and after each compilation."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """As `session` takes them."""
     keeps_memory: bool = False
     """In addition to the trace, the recorder reads memory during the recording, and the live values on the device at
     its end."""
@@ -104,7 +96,6 @@ class Recorded:
     why_no_pace: str = ""
     is_full: bool = False
     """The recording was ended before its time, for it held many events, and enough steps or as many as can be read."""
-    platform: str | None = None
     remarks: list[str] = field(default_factory=list)
 
 
@@ -116,7 +107,7 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
 
 
 class Recorder:
-    """One recording in one process: waiting, recording, stopped."""
+    """One recording, or several until one is enough, in one process: waiting, recording, stopped."""
 
     def __init__(self, wish: ProgramRequest) -> None:
         self.wish = wish
@@ -138,24 +129,21 @@ class Recorder:
         self.compiling_thread = threading.main_thread().ident or 0
         self.lasting_s = wish.duration_s
         """How long the recording is to be that is under way."""
-        self.segment_began = math.inf
-        self.growth = RecordingGrowth()
+        self.segment_began = self.due = math.inf
+        self.growth = steady.RecordingGrowth()
         self.is_early = False
         """The recording under way is looked at before its time is over, because the process has grown."""
         self.most_steps = 0
-        self.best = (-1.0, 0.0)
-        """For the kept recording: how long devices worked in its steps, and in all of it."""
+        self.best = steady.SeenSteps(0, None, 0, -1.0)
+        """The steps of the recording that is kept."""
         self.is_wanted = threading.Event()
         """Set when the program ends, or traces itself: nothing may be waited for any more."""
-        self.kept: steady.SeenSteps | None = None
-        """The steps of the recording that is kept."""
         self.over = threading.Event()
         """Set once it has stopped and its files are written."""
         self.theirs = {name: getattr(jax.profiler, name) for name in _THEIRS}
 
     def listen(self) -> None:
-        # Never taken away: JAX below 0.8.1 has no public way to do so, and after the recording this does nothing.
-        jax.monitoring.register_event_duration_secs_listener(self.on_event)
+        Listening(self.on_step).__enter__()  # to the end of the program
         os.register_at_fork(after_in_parent=self._count_fork)
         owner_of(__file__)  # finds out where packages lie, which is not to be a part of what is recorded
         self.give_way()
@@ -164,46 +152,54 @@ class Recorder:
         self.forks += 1
 
     def give_way(self) -> None:
-        """From here to `finish` a trace of the program's own ends ours."""
+        """From here to `finish` a trace of the program's own ends ours: JAX records one trace at a time."""
+
+        def stopping_ours(function: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(function)
+            def theirs(*args: Any, **kwargs: Any) -> Any:
+                if not self.is_starting:
+                    self.stop("trace of the program's own")
+                return function(*args, **kwargs)
+
+            return theirs
+
         for name, function in self.theirs.items():
-            setattr(jax.profiler, name, self._after_ours(function))
+            setattr(jax.profiler, name, stopping_ours(function))
 
-    def on_event(self, event: str, duration_secs: float, **details: Any) -> None:
-        """JAX calls this for everything that it times, but never for calls of compiled programs."""
+    def on_step(self, step: CompileEvent) -> None:
+        if os.getpid() != self.pid:  # a fork has the listener, too
+            return
         # JAX sends an event at the end of a step only, so a compilation is under way from the end of its lowering on.
-        self.is_compiling = event == LOWERED or (self.is_compiling and event != COMPILED)
-        if event == COMPILED:
-            self.last_compiled = perf_counter()
-            if self.recording is not None and os.getpid() == self.pid:
-                self.growth.begin()
-        if event in _MARKS and os.getpid() == self.pid and not self.found.stopped_by:
-            self._mark(event, duration_secs, str(details.get("fun_name") or "?"))
-        if self.is_asked or event != COMPILED or os.getpid() != self.pid:  # a fork has the listener, too
+        self.is_compiling = step.kind == "lower" or (self.is_compiling and step.kind != "compile")
+        if self.wish.samples_stack and not self.found.stopped_by:
+            self._mark(step)
+        if step.kind != "compile":
             return
-        self.is_asked = True
-        wait_s = self.wish.start_after_s - (perf_counter() - self.imported)
-        if wait_s > 0:
-            _later(wait_s, self.start)
-        else:
-            self.start()
+        self.last_compiled = perf_counter()
+        if self.recording is not None:
+            self.growth.begin()
+        if not self.is_asked:
+            self.is_asked = True
+            wait_s = self.wish.start_after_s - (perf_counter() - self.imported)
+            later = threading.Timer(max(wait_s, 0.0), self.start)
+            later.daemon = True
+            # At once, in this thread: the program that was compiled is about to run.
+            (later.start if wait_s > 0 else self.start)()
 
-    def _mark(self, event: str, elapsed_s: float, function: str) -> None:
+    def _mark(self, step: CompileEvent) -> None:
         """Leaves in the trace what JAX has just done, and where it was called."""
-        if not self.wish.samples_stack:
-            return
         self.compiling_thread = threading.get_ident()
-        name = function.replace(" ", "_").replace("#", "_")
-        text, elapsed_us = f"{MARK}{_MARKS[event]} {name} {describe_stack(sys._getframe(2))}", int(elapsed_s * 1e6)
-        if self.recording is None:
-            if len(self.earlier_marks) < MOST_MARKS:
-                self.earlier_marks.append((text, elapsed_us))
-            return
-        if self.stacks is not None:
-            self.stacks.follow(self.compiling_thread)
-        with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=0):
-            pass
+        name = (step.fun_name or "?").replace(" ", "_").replace("#", "_")
+        text, elapsed_us = f"{COMPILED}{step.kind} {name} {describe_stack(sys._getframe(2))}", int(step.elapsed_s * 1e6)
+        if self.recording is not None:
+            if self.stacks is not None:
+                self.stacks.follow(self.compiling_thread)
+            _annotate(text, elapsed_us, before=0)
+        elif len(self.earlier_marks) < MOST_MARKS:
+            self.earlier_marks.append((text, elapsed_us))
 
     def start(self) -> None:
+        """Begins to record, and the thread that ends it."""
         with self.lock:
             if self.recording is not None or self.found.stopped_by:
                 return
@@ -211,111 +207,102 @@ class Recorder:
                 self._start()
             except Exception as error:  # the program must not notice
                 self.found.remarks.append(f"the profiler did not start: {error}")
+            if self.recording is not None:
+                threading.Thread(target=self._watch, name="benchax-recorder", daemon=True).start()
 
     def _start(self) -> None:
         folder = Path(self.wish.folder)
         findings = preflight.check(folder)
-        self.found.platform = jax.default_backend()
         self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
         if any(remark.severity == "error" for remark in findings):
             return
-        manager = session(self.wish.options, folder=folder)
-        self.is_starting = True  # our own session calls `start_trace`, by the name that we have replaced
-        try:
-            self.recording = (manager, manager.__enter__())
-        finally:
-            self.is_starting = False
+        manager = session(folder=folder)
+        self.recording = (manager, self._enter(manager))
         mark_machine()
         self.found.attempts += 1
         self.segment_began = perf_counter()
+        self.due = self.segment_began + self.lasting_s
         if self.found.began_s is None:
             self.found.began_s = self.segment_began - self.imported
             self._tell(f"recording for {seconds(self.lasting_s, 2)}")
-        _later(self.lasting_s, functools.partial(self.stop_unless_compiling, self.found.attempts))
         self.is_early = False
-        if self.wish.least_steps:
-            self.growth.begin()
-            _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, self.found.attempts))
+        self.growth.begin()
         if self.wish.keeps_memory:
             self.sampler = Sampler().start()
         if self.wish.samples_stack:
             for text, elapsed_us in self.earlier_marks:
-                with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=1):
-                    pass
+                _annotate(text, elapsed_us, before=1)
             self.stacks = StackSampler()
             self.stacks.follow(self.compiling_thread)
             self.stacks.start()
+
+    def _enter(self, manager: AbstractContextManager[Session]) -> Session:
+        self.is_starting = True  # our own session calls `start_trace`, by the name that we have replaced
+        try:
+            return manager.__enter__()
+        finally:
+            self.is_starting = False
 
     def _tell(self, text: str) -> None:
         if self.wish.told_in:
             with contextlib.suppress(OSError):  # no room, or nobody waits any more
                 Path(self.wish.told_in, f"{self.pid}.txt").write_text(text, encoding="utf-8")
 
-    def look_if_grown(self, recording: int) -> None:
-        """Ends a recording early. A loop of very short steps has shown enough long before the time is over, and benchax
-        could not read more.
+    # ---- when a recording ends --------------------------------------------------------------------------------------
 
-        Args:
-            recording: which one, by number: another might have begun since.
+    def _watch(self) -> None:
+        """Ends each recording, in a thread of ours, and begins another one where it did not hold enough steps."""
+        while not self.is_wanted.wait(self._pause_s()):
+            with self.lock:
+                if self._is_enough() and not (self.wish.least_steps and self._goes_on()):
+                    self.stop("duration")
+
+    def _pause_s(self) -> float:
+        left_s = max(0.0, self.due - perf_counter())
+        return min(left_s, LOOK_EVERY_S) if self.wish.least_steps else left_s
+
+    def _is_enough(self) -> bool:
+        """When the time is over; later if a compilation was part of it, and earlier if there are many events.
+
+        A loop of very short steps has shown enough long before the time is over, and benchax could not read more.
         """
-        if self.found.stopped_by or self.found.attempts != recording:
-            return
-        if self.is_compiling or not self.growth.is_enough():
-            _later(LOOK_EVERY_S, functools.partial(self.look_if_grown, recording))
-            return
-        self.is_early = True
-        self._look(recording)
-
-    def stop_unless_compiling(self, recording: int) -> None:
-        """When the time is over; later, where a compilation was part of it."""
-        now, lasting = perf_counter(), self.lasting_s
-        is_late = now - self.segment_began >= MOST_TIMES * lasting
+        now = perf_counter()
         if self.is_compiling:
-            rest_s = lasting
+            self.due = now + self.lasting_s if now >= self.due else self.due
         elif self.wish.least_steps:
-            rest_s = 0.0  # what was compiled may be a part of each step; who looks at the recording will see
+            self.is_early = self.growth.is_enough()
         else:
-            rest_s = self.last_compiled + lasting - now
-        if self.found.stopped_by or self.found.attempts != recording:
-            return
-        if rest_s > 0 and not is_late:
-            _later(rest_s, functools.partial(self.stop_unless_compiling, recording))
-        elif self.wish.least_steps:
-            self._look(recording)
-        else:
-            self.stop("duration")
+            self.due = max(self.due, self.last_compiled + self.lasting_s)
+        return self.is_early or now >= min(self.due, self.segment_began + MOST_TIMES * self.lasting_s)
 
-    def _look(self, recording: int) -> None:
+    def _goes_on(self) -> bool:
         """Ends this recording, and begins another one where it did not hold enough steps."""
-        with self.lock:
-            # Whoever waited for the lock may find that it is another recording by now.
-            if self.found.stopped_by or self.found.attempts != recording:
-                return
-            try:
-                again_s = self._stop()
-            except Exception as error:  # a full disk: the program goes on
-                self.found.remarks.append(str(error))
-                again_s = None
+        if self.found.stopped_by:
+            return False
+        try:
+            again_s = self._stop()
             if again_s is None:
                 self._measure_pace()
-                self.stop("duration")
-            else:
-                seen = f"{self.most_steps} of {self.wish.least_steps} steps of a loop seen"
-                self._tell(f"{seen}; recording for another {seconds(again_s, 2)}")
-                self.lasting_s = again_s
-                self.start()
+                return False
+            seen = f"{self.most_steps} of {self.wish.least_steps} steps of a loop seen"
+            self._tell(f"{seen}; recording for another {seconds(again_s, 2)}")
+            self.lasting_s = again_s
+            self._start()
+        except Exception as error:  # a full disk: the program goes on
+            self.found.remarks.append(str(error))
+        return self.recording is not None
 
     def _measure_pace(self) -> None:
         """How long a step takes without the recording, where its events are so many that they lengthen it."""
-        seen = self.kept
-        if seen is None or seen.length_s is None or seen.events_per_s < MANY_EVENTS_PER_S:
+        seen = self.best
+        if seen.length_s is None or seen.events_per_s < MANY_EVENTS_PER_S:
             return
         self._tell("measuring how long a step takes while nothing is recorded")
         try:
             if not seen.program:
                 raise NotMeasured("the trace does not number the runs of programs")
             apart_s = seen.length_s / seen.runs_per_step
-            pace_s = measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
+            pace_s = steady.measure_plain_pace(seen.program, apart_s, self._record_briefly, self._wait)
             self.found.unrecorded_step_s = pace_s * seen.runs_per_step
         except NotMeasured as error:
             self.found.why_no_pace = error.problem
@@ -323,14 +310,13 @@ class Recorder:
             self.found.why_no_pace = str(error)
 
     def _record_briefly(self, for_s: float) -> bytes:
-        with contextlib.ExitStack() as recording:
-            self.is_starting = True
-            try:
-                recorded = recording.enter_context(session({"enable_hlo_proto": False}))
-            finally:
-                self.is_starting = False
-            mark_clock()
+        manager = session({"enable_hlo_proto": False})
+        recorded = self._enter(manager)
+        try:
+            steady.mark_clock()
             self._wait(for_s)
+        finally:
+            manager.__exit__(*sys.exc_info())
         return recorded.xspace
 
     def _wait(self, for_s: float) -> None:
@@ -373,26 +359,25 @@ class Recorder:
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
-        again_s, rank, seen = None, (0.0, 0.0), None
+        again_s, seen = None, steady.SeenSteps(0, None, 0)
         # One that is the only one needs not be looked at: it is what there is.
         if self.wish.least_steps and not (self.found.stopped_by and self.found.attempts == 1):
             seen = steady.look(recorded.xspace)
-            rank = seen.worked_s, seen.in_all_s
             self.most_steps = max(self.most_steps, seen.count)
             since_s = perf_counter() - self.imported
             again_s = steady.next_duration(seen, recorded_s, since_s, self.wish.least_steps)
             if self.is_early and not self.growth.is_of_events(seen.n_events):
                 again_s = self.wish.duration_s
-        file = str(recorded.files["xplane"])
+        file, best = str(recorded.files["xplane"]), self.best
         # Without steps the newest in which anything ran, as the loop may have begun; none that the end cut short.
-        is_newer = rank[1] > 0 and (not self.found.stopped_by or not self.best[1])
-        if rank[0] > self.best[0] or (not rank[0] and not self.best[0] and is_newer):
+        is_newer = seen.in_all_s > 0 and (not self.found.stopped_by or not best.in_all_s)
+        if seen.worked_s > best.worked_s or (not seen.worked_s and not best.worked_s and is_newer):
             old = self.found.xplane
             if self.found.attempts == 2:
                 self.found.first_xplane = old
             elif old is not None:
                 shutil.rmtree(Path(old).parent, ignore_errors=True)
-            self.found.xplane, self.best, self.kept = file, rank, seen
+            self.found.xplane, self.best = file, seen
             self.found.is_full = self.is_early and again_s is None
             self.found.began_s = self.segment_began - self.imported
             self.found.recorded_s, self.found.stop_s = recorded_s, recorded.stop_s
@@ -405,7 +390,7 @@ class Recorder:
             self.found.remarks.append(timeline.incomplete)
         try:
             files.write_timeline(run, timeline)
-            files.write_memory(run, jax.profiler.device_memory_profile())
+            (run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
         except Exception as error:
             self.found.remarks.append(f"the memory profile could not be taken: {error}")
 
@@ -428,20 +413,7 @@ class Recorder:
             return "the program began a trace of its own before ours"
         return f"the program ended before the {self.wish.start_after_s:g} s had passed after which to begin"
 
-    def _after_ours(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """JAX records one trace at a time: the program's own comes first, and ours ends there."""
 
-        @functools.wraps(function)
-        def theirs(*args: Any, **kwargs: Any) -> Any:
-            if not self.is_starting:
-                self.stop("trace of the program's own")
-            return function(*args, **kwargs)
-
-        return theirs
-
-
-def _later(seconds: float, what: Callable[[], None]) -> None:
-    """In a thread that does not keep the program alive."""
-    timer = threading.Timer(seconds, what)
-    timer.daemon = True
-    timer.start()
+def _annotate(text: str, elapsed_us: int, before: int) -> None:
+    with jax.profiler.TraceAnnotation(text, elapsed_us=elapsed_us, before=before):
+        pass

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchax.errors import NotMeasured
 from benchax.profiling.compiled_modules import CompiledModule
-from benchax.profiling.grouping import number_rows
+from benchax.profiling.events import Space
 from benchax.profiling.operations import TPU_RUNS, Flags, Operations, module_of, operations
-from benchax.profiling.space import Space
+from benchax.profiling.spans import number_rows
 from benchax.protobuf import Ints
 from benchax.results import profile
 

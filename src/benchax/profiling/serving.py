@@ -1,10 +1,10 @@
 """A server in a running program that records the program on request, any number of times.
 
-It listens on 127.0.0.1 only. Any user of this machine can connect, but no other machine can.
+It listens on 127.0.0.1 only, and answers only processes of its own user, which can read its key (`attaching.py`).
 (`jax.profiler.start_server` listens on all addresses, jax 0.10.2.) It costs a thread that waits in the kernel for a
 connection, and records nothing before a request. The recording is the one of `program_recorder.py`: it starts no
-backend, and ends when the program begins its own trace. The server makes the files in a temporary folder and sends them
-to the client, so a request cannot choose where to write. Nothing here raises into the program.
+backend, and ends when the program begins its own trace. The server makes the files in a temporary folder, so a request
+cannot choose where to write. Nothing here raises into the program.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import atexit
 import contextlib
 import json
 import os
+import secrets
 import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,13 @@ import jax
 import psutil
 
 from benchax.errors import BenchaxError, NotAvailable, UsageError
-from benchax.profiling import wire
-from benchax.profiling.program_recorder import COMPILED, ProgramRequest, Recorder
-from benchax.profiling.wire import Ask, EndOfRecording, Refused, StartOfRecording
+from benchax.profiling.attaching import HOST, Ask, check_duration, key_file
+from benchax.profiling.program_recorder import ProgramRequest, Recorder
+from benchax.watching.compiles import CompileEvent, Listening
 
 HOOK = "benchax.profiling.serving:begin"
-MOST_CONNECTIONS = 8
-"""At once; further ones are closed unread."""
 LOOK_S = 0.1
 """While recording, how often it is looked whether the client is still there."""
-WORD, WORDS = 200, 20
-"""The longest word, and the number of words, that an answer contains of the process's command: an answer has a maximum
-length."""
 DELIVER_S = 10.0
 """The time that `close` leaves for sending a recording that it ended."""
 
@@ -51,7 +48,7 @@ def serve(port: int = 0) -> ProfileServer:
         port: of 127.0.0.1. 0: a free one, to be read from `port` of the result.
 
     Raises:
-        UsageError: no port, or one that is taken.
+        UsageError: no port, or one that is taken; or the key of the server cannot be kept.
     """
     jax.devices()
     server = ProfileServer(port)
@@ -60,7 +57,7 @@ def serve(port: int = 0) -> ProfileServer:
     return server
 
 
-class ProfileServer:
+class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
     """Listens from the beginning; records once `is_ready` says that there is a backend."""
 
     def __init__(self, port: int) -> None:
@@ -68,73 +65,79 @@ class ProfileServer:
         self.recordings = 0
         """How many were made and sent."""
         self._pid = os.getpid()
-        self._socket = _listening(port)
-        self.port: int = self._socket.getsockname()[1]
+        self._listener = _listening(port)
+        self.port = int(self._listener.address[1])
+        self._key = secrets.token_bytes(32)
+        self._key_file = key_file(self.port)
+        self._keep_key()
         self._recorder: Recorder | None = None
         self._alone = threading.Lock()
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._closed = threading.Event()
         # A child made by os.fork has the socket, but no thread that would answer.
-        os.register_at_fork(after_in_child=self._socket.close)
-        threading.Thread(target=self._accept, name="benchax-server", daemon=True).start()
-
-    def __enter__(self) -> ProfileServer:
-        return self
+        os.register_at_fork(after_in_child=self._listener.close)
+        self._thread = threading.Thread(target=self._accept, name="benchax-server", daemon=True)
+        self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Frees the port. A recording that is under way ends here, and is sent."""
-        if os.getpid() != self._pid:  # a fork: what is under way belongs to its parent
+        if os.getpid() != self._pid or self._closed.is_set():  # a fork: what is under way belongs to its parent
             return
         self._closed.set()
         atexit.unregister(self.close)
-        with contextlib.suppress(OSError):  # wakes the thread on Linux; elsewhere `close` does
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with contextlib.suppress(OSError):
+            self._key_file.unlink(missing_ok=True)
+            socket.create_connection((HOST, self.port), timeout=1.0).close()  # wakes the thread, which frees the port
+        self._thread.join(1.0)
         if (recorder := self._recorder) is not None:
             recorder.stop("end")
             # Whoever was recorded for holds it until all has been sent.
             if self._alone.acquire(timeout=DELIVER_S):
                 self._alone.release()
 
+    def _keep_key(self) -> None:
+        try:
+            self._key_file.parent.mkdir(parents=True, exist_ok=True)
+            self._key_file.unlink(missing_ok=True)
+            self._key_file.touch(mode=0o600, exist_ok=False)
+            self._key_file.write_bytes(self._key)
+        except OSError as error:
+            self._listener.close()
+            raise UsageError(
+                f"cannot keep the key of the server in {str(self._key_file)!r}: {error.strerror or error}",
+                "a cache folder that can be written to: set XDG_CACHE_HOME to one",
+            ) from error
+
     # ---- connections ----
 
     def _accept(self) -> None:
-        while not self._closed.is_set():
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:  # closed; or no file descriptors left for now
-                self._closed.wait(1.0)
-                continue
-            if not self._places.acquire(blocking=False):
-                connection.close()
-                continue
-            try:
-                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
-            except RuntimeError:  # no more threads
-                self._places.release()
-                connection.close()
+        with self._listener:
+            while True:
+                try:
+                    connection = self._listener.accept()
+                    if self._closed.is_set():
+                        return
+                    # A connection that says nothing holds this thread, and nothing else, until it hangs up.
+                    threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+                except (OSError, RuntimeError):  # no file descriptors, or no threads, are left for now
+                    if self._closed.wait(1.0):
+                        return
 
-    def _converse(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                self._answer(connection)
-        except Exception:
-            # The client is gone, or never was one. We are guests in a program of the user's: a traceback of this thread
-            # would look like a fault of the program. What a recording cannot do is an answer (`Refused`), no exception.
-            pass
-        finally:
-            self._places.release()
-
-    def _answer(self, connection: socket.socket) -> None:
-        try:
-            ask = wire.parse_request(wire.line_of(connection))
-            with self._only_one():
-                self._record(ask, connection)
-        except BenchaxError as error:
-            wire.send(connection, Refused(_sentence(error)))
+    def _converse(self, connection: Connection) -> None:
+        # An exception says that the client is gone, or that it has no key. We are guests in a program of the user's: a
+        # traceback of this thread would look like a fault of the program. What a recording cannot do is an answer.
+        with contextlib.suppress(Exception), connection:
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            try:
+                ask = Ask(**connection.recv())
+                check_duration(ask.duration_s)
+                with self._only_one():
+                    self._record(ask, connection)
+            except BenchaxError as error:
+                connection.send({"refused": _sentence(error)})
 
     @contextlib.contextmanager
     def _only_one(self) -> Iterator[None]:
@@ -153,64 +156,40 @@ class ProfileServer:
             self._recorder = None
             self._alone.release()
 
-    # ---- one recording ----
-
-    def _record(self, ask: Ask, connection: socket.socket) -> None:
+    def _record(self, ask: Ask, connection: Connection) -> None:
         with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
             request = ProgramRequest(folder, duration_s=ask.duration_s, keeps_memory=ask.memory, samples_stack=True)
             recorder = Recorder(request)
             recorder.give_way()  # and does not listen: it begins when it is asked to, not at a compilation
             self._recorder = recorder
+            found = recorder.found
             try:
                 recorder.start()
-                if recorder.found.began_s is None:
-                    raise NotAvailable("; ".join(recorder.found.remarks) or "the program traces itself, or ends")
-                wire.send(connection, StartOfRecording(os.getpid(), [word[:WORD] for word in sys.orig_argv[:WORDS]]))
-                _await(recorder, connection)
+                if found.began_s is None:
+                    raise NotAvailable("; ".join(found.remarks) or "the program traces itself, or ends")
+                connection.send({"pid": os.getpid(), "argv": sys.orig_argv})
+                while not recorder.over.is_set():
+                    if connection.poll(LOOK_S):
+                        connection.recv()  # EOFError: the client has gone
             finally:
-                connection.settimeout(wire.PATIENCE_S)
                 recorder.finish()
-            self._send(recorder, connection)
-
-    def _send(self, recorder: Recorder, connection: socket.socket) -> None:
-        found = recorder.found
-        if found.xplane is None:
-            raise NotAvailable("; ".join(found.remarks) or "the profiler wrote no trace")
-        files = sorted(Path(found.xplane).parent.iterdir())
-        connection.settimeout(None)
-        wire.send(connection, EndOfRecording(asdict(found), [[file.name, file.stat().st_size] for file in files]))
-        wire.send_files(connection, files)
-        self.recordings += 1
+            if found.xplane is None:
+                raise NotAvailable("; ".join(found.remarks) or "the profiler wrote no trace")
+            connection.send({"recorded": asdict(found)})
+            connection.recv()  # the client has copied the files
+            self.recordings += 1
 
 
-def _listening(port: int) -> socket.socket:
+def _listening(port: int) -> Listener:
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise UsageError(f"port {port!r}", "a whole number from 1 to 65535, or 0 for a free one")
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a program that is started again at once
-        made.bind((wire.HOST, port))
-        made.listen(MOST_CONNECTIONS)
+        return Listener((HOST, port), backlog=8)
     except OSError as error:
-        made.close()
         raise UsageError(
-            f"cannot listen on port {port} of {wire.HOST}: {error.strerror}",
+            f"cannot listen on port {port} of {HOST}: {error.strerror}",
             "a port that nobody listens on; 0 chooses a free one",
         ) from error
-    return made
-
-
-def _await(recorder: Recorder, connection: socket.socket) -> None:
-    """Until it has stopped; earlier where the client has gone.
-
-    Raises:
-        ConnectionError: it has gone.
-    """
-    connection.settimeout(0.0)
-    while not recorder.over.wait(LOOK_S):
-        with contextlib.suppress(BlockingIOError):  # nothing to read is how a waiting client looks
-            if not connection.recv(1, socket.MSG_PEEK):
-                raise ConnectionError
 
 
 def _sentence(error: BenchaxError) -> str:
@@ -227,41 +206,34 @@ def begin(settings: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     If it cannot listen, it reports the reason on stderr at once, and the program runs.
     """
     try:
-        served = _serve(settings["port"], Path(settings["owner"]))
+        server = _serve_once(settings["port"], Path(settings["owner"]))
     except BenchaxError as error:
         why = _sentence(error)
         if isinstance(error, UsageError):
             _tell(f"process {os.getpid()} runs, but cannot be recorded: {why}")
         return lambda how: {"port": None, "recordings": 0, "remarks": [why]}
-    _tell(f"process {os.getpid()} can be recorded with: benchax profile --attach {served.port}")
-    return lambda how: _end(served)
+    _tell(f"process {os.getpid()} can be recorded with: benchax profile --attach {server.port}")
+
+    def end(how: str) -> dict[str, Any]:
+        server.close()
+        return {"port": server.port, "recordings": server.recordings, "remarks": []}
+
+    return end
 
 
-def _serve(port: int, owner: Path) -> ProfileServer:
-    if (first := _first(owner)) is not None:
-        raise NotAvailable(f"process {first} of this program has the port, and one process can be asked")
+def _serve_once(port: int, owner: Path) -> ProfileServer:
+    with contextlib.suppress(OSError, ValueError):  # of the first process, there is no such file
+        # A process that has ended leaves its place to the next.
+        if psutil.pid_exists(first := json.loads(owner.read_text(encoding="utf-8"))):
+            raise NotAvailable(f"process {first} of this program has the port, and one process can be asked")
     server = ProfileServer(port)
     owner.write_text(json.dumps(os.getpid()), encoding="utf-8")
 
-    def on_event(event: str, duration_secs: float, **_: Any) -> None:
-        server.is_ready = server.is_ready or event == COMPILED
+    def on_step(step: CompileEvent) -> None:
+        server.is_ready = server.is_ready or step.kind == "compile"
 
-    jax.monitoring.register_event_duration_secs_listener(on_event)
+    Listening(on_step).__enter__()  # to the end of the program
     return server
-
-
-def _first(owner: Path) -> int | None:
-    """The process that listens; one that has ended leaves its place to the next."""
-    try:
-        pid = json.loads(owner.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return pid if psutil.pid_exists(pid) else None
-
-
-def _end(server: ProfileServer) -> dict[str, Any]:
-    server.close()
-    return {"port": server.port, "recordings": server.recordings, "remarks": []}
 
 
 def _tell(text: str) -> None:

@@ -23,8 +23,10 @@ from typing import Any
 
 import jax
 
+from benchax.environment import fingerprint
 from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.profiling import files
+from benchax.profiling.marks import MACHINE
 
 OPTIONS = {
     "host_tracer_level": 2,
@@ -186,3 +188,10 @@ def _collect(place: Path, recording: Session) -> None:
             "the program has run to its end; make room, or name another folder",
         ) from error
     recording.files = files.list_files(recording.run)
+
+
+def mark_machine() -> None:
+    """Leaves the fingerprint of this process in the trace that is being recorded; nothing where it cannot be had."""
+    # An exception is harmless: then nothing is told that needs the mark.
+    with contextlib.suppress(Exception), jax.profiler.TraceAnnotation(MACHINE + fingerprint()):
+        pass

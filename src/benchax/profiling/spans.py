@@ -1,5 +1,9 @@
 """Arithmetic on spans of time: the time that they cover together, the gaps between them, and their nesting.
 
+A `Coverage` is a union of spans. Layers that lie above one another are united from the top down, and each is what it
+adds to those above it: `length_between(united) - length_between(above)`. So a moment counts once, under the topmost
+layer, and the parts of a step add up to the step.
+
 The nesting shows how long each call of an operation took by itself. There are two ways to find it. If the program is
 known, an operation is inside a loop under two conditions. The program says so, and the loop is in progress in that run,
 on any thread. XLA:CPU continues the body of a loop on another thread, and runs independent operations at the same time.
@@ -8,90 +12,122 @@ If the program is not known, an operation is inside another one of its thread if
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchax.profiling.grouping import number_rows
 from benchax.protobuf import Ints
 
+# ---- groups of rows ---------------------------------------------------------------------------------------------
+#
+# `np.unique(axis=0)` compares rows as bytes: 3 s for a million of three columns. Columns of a trace have few different
+# values, mostly indices into a table, which can be counted instead of sorted.
 
-class Hole(NamedTuple):
-    """A time that no interval covers, between two that do."""
-
-    start: int
-    end: int
-    before: int
-    """Index of the interval that ended last before it."""
-    after: int
-    """Index of the one that begins behind it."""
+SPARE = 4
+"""A table may be so many times as long as the column; values that lie further apart are sorted."""
 
 
-def holes(start: Ints, end: Ints) -> list[Hole]:
-    """All times between the first start and the last end that no interval covers, in order."""
-    if not len(start):
-        return []
-    order = np.argsort(start, kind="stable")
-    begins, ends = start[order], end[order]
-    reach = np.maximum.accumulate(ends)
-    # The interval that reaches furthest so far: the last one that raised the reach.
-    furthest = np.maximum.accumulate(np.where(ends == reach, np.arange(len(order)), 0))
-    at = np.flatnonzero(begins[1:] > reach[:-1])
-    return [Hole(int(reach[i]), int(begins[i + 1]), int(order[furthest[i]]), int(order[i + 1])) for i in at.tolist()]
+def group_rows(*columns: Ints) -> tuple[Ints, Ints]:
+    """(the first row of each group, the group of each row); groups are in the order of their values."""
+    group = number_rows(*columns)
+    first = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    first[group[::-1]] = np.arange(len(group))[::-1]  # of several writes the last one stays
+    return first, group
 
 
-def unions(group: Sequence[int], start: Sequence[int], end: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Group → (its first start, the length of the union of its intervals). Sorted by start beforehand."""
-    reach: dict[int, int] = {}
-    found: dict[int, tuple[int, int]] = {}
-    for g, a, b in zip(group, start, end, strict=True):
-        if g not in found:
-            found[g], reach[g] = (a, b - a), b
-        elif b > reach[g]:
-            first, length = found[g]
-            found[g], reach[g] = (first, length + b - max(a, reach[g])), b
-    return found
+def number_rows(*columns: Ints) -> Ints:
+    """One number for each different row, from 0 up, in the order of the values."""
+    whole = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        codes, count = _number(column)
+        # Numbered anew after each column, so that the products of many columns stay inside an int64.
+        whole, _ = _number(whole * count + codes)
+    return whole
 
 
-# ---- what runs inside what ---------------------------------------------------------------------------------------
+def _number(column: Ints) -> tuple[Ints, int]:
+    """(the rank of each value among the different ones, how many these are)."""
+    if not len(column):
+        return column.astype(np.int64), 0
+    low, high = int(column.min()), int(column.max())
+    if high - low >= SPARE * len(column):
+        values, codes = np.unique(column, return_inverse=True)
+        return codes.astype(np.int64), len(values)
+    is_there = np.zeros(high - low + 1, np.bool_)
+    is_there[column - low] = True
+    rank = np.cumsum(is_there) - 1
+    return rank[column - low], int(rank[-1]) + 1
 
 
-class CallColumns(NamedTuple):
-    """Columns of one length, sorted by device, start, and end backwards."""
+# ---- unions -----------------------------------------------------------------------------------------------------
 
-    thread: Ints
-    device: Ints
-    program: Ints
-    run: Ints
-    name: Ints
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Spans in order, none of which touches another."""
+
     start: Ints
     end: Ints
 
+    def __len__(self) -> int:
+        return len(self.start)
 
-def nest(calls: CallColumns, insides: Mapping[int, Mapping[int, frozenset[int]]]) -> tuple[Ints, Ints]:
-    """(self time, depth) of each call.
+    @property
+    def length(self) -> int:
+        return int((self.end - self.start).sum())
 
-    Args:
-        calls: the calls.
-        insides: program → operation → operations inside it; the programs that are known.
-    """
-    own, depth = calls.end - calls.start, np.zeros(len(calls.name), np.int64)
-    is_known = np.isin(calls.program, list(insides))
-    for chosen, method in ((is_known, _by_program), (~is_known, _by_thread)):
-        # Stable: what is sorted by start stays so within each group.
-        group = calls.thread if method is _by_thread else number_rows(calls.device, calls.program, calls.run)
-        at = np.flatnonzero(chosen)
-        at = at[np.argsort(group[at], kind="stable")]
-        if len(at):
-            own[at], depth[at] = method(CallColumns(*(column[at] for column in calls)), group[at], insides)
-    return own, depth
+    def length_between(self, begin: Ints, end: Ints) -> Ints:
+        """How much of each stretch the spans cover."""
+        return self._until(end) - self._until(begin)
+
+    def holds(self, times: Ints) -> NDArray[np.bool_]:
+        """Whether each moment lies in one of the spans."""
+        at = self.index(times)
+        return (at >= 0) & (times < self.end[np.maximum(at, 0)]) if len(self) else np.zeros(len(times), np.bool_)
+
+    def index(self, times: Ints) -> Ints:
+        """Which span begins last before each moment; -1 before the first."""
+        return np.searchsorted(self.start, times, side="right") - 1
+
+    def gaps(self, begin: int, end: int) -> Coverage:
+        """Returns the parts of a stretch that the spans do not cover."""
+        start, stop = np.clip(self.start, begin, end), np.clip(self.end, begin, end)
+        starts, ends = np.concatenate([[begin], stop]), np.concatenate([start, [end]])
+        chosen = ends > starts
+        return Coverage(starts[chosen], ends[chosen])
+
+    def _until(self, times: Ints) -> Ints:
+        """How much is covered before each moment."""
+        if not len(self):
+            return np.zeros(len(times), np.int64)
+        before = np.concatenate([[0], np.cumsum(self.end - self.start)])
+        at = self.index(times)
+        inside = np.minimum(times, self.end[np.maximum(at, 0)]) - self.start[np.maximum(at, 0)]
+        return np.where(at >= 0, before[np.maximum(at, 0)] + inside, 0)
 
 
-def _by_thread(
-    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
-) -> tuple[list[int], list[int]]:
-    return self_times(group.tolist(), calls.start.tolist(), calls.end.tolist())
+def unite(start: Ints, end: Ints) -> Coverage:
+    """The union of spans in any order; those without length are left out."""
+    chosen = end > start
+    order = np.argsort(start[chosen], kind="stable")
+    starts, ends = start[chosen][order], end[chosen][order]
+    if not len(starts):
+        return Coverage(starts, ends)
+    reach = np.maximum.accumulate(ends)
+    is_first = np.concatenate([[True], starts[1:] > reach[:-1]])
+    last = np.concatenate([np.flatnonzero(is_first)[1:] - 1, [len(starts) - 1]])
+    return Coverage(starts[is_first], reach[last])
+
+
+def unite_all(*parts: Coverage) -> Coverage:
+    """The union of several."""
+    return unite(np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts]))
+
+
+# ---- what runs inside what ---------------------------------------------------------------------------------------
 
 
 def self_times(group: list[int], start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
@@ -126,17 +162,25 @@ class _Loop(NamedTuple):
     inside: frozenset[int]
 
 
-def _by_program(
-    calls: CallColumns, group: Ints, insides: Mapping[int, Mapping[int, frozenset[int]]]
+def self_times_by_program(
+    group: list[int],
+    start: list[int],
+    end: list[int],
+    names: list[int],
+    programs: list[int],
+    insides: Mapping[int, Mapping[int, frozenset[int]]],
 ) -> tuple[list[int], list[int]]:
-    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once."""
-    start, end, names, programs = (column.tolist() for column in (calls.start, calls.end, calls.name, calls.program))
+    """As `self_times`, where only an operation of the body is inside a loop; two at once are taken off once.
+
+    Args:
+        insides: program → operation → operations inside it.
+    """
     own = [b - a for a, b in zip(start, end, strict=True)]
     depth = [0] * len(own)
     covered: dict[int, int] = {}
     loops: list[_Loop] = []
     current: int | None = None
-    for i, (g, a, b) in enumerate(zip(group.tolist(), start, end, strict=True)):
+    for i, (g, a, b) in enumerate(zip(group, start, end, strict=True)):
         if g != current:
             current, loops = g, []
         loops = [loop for loop in loops if loop.end > a]

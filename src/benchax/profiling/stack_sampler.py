@@ -1,6 +1,6 @@
 """Writes the current Python line of the user's thread into the trace, every few milliseconds.
 
-`paced_sampler.py` reads its stack, and this module leaves an event whose name is the stack (`stack_samples.py`). The
+`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`marks.py`). The
 event's stats hold the thread's processor time since the last sample, and the delay of the sample.
 """
 
@@ -13,17 +13,96 @@ import os
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import jax
 
-from benchax.profiling.paced_sampler import PacedSampler
-from benchax.profiling.stack_samples import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
+from benchax.profiling.marks import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.source_files import is_generated, owner_of
 
+INTERVAL_S = 0.005
+MOST_SHARE = 0.003
+"""The default share of the time that samples can take. On a busy machine the program loses about twice as much again:
+it gives Python's lock away, and finds its caches cold. With 0.005 a loop took 1.5 % more processor time
+(RESULTS.md)."""
+FIRST_COST_S = 1e-4
+"""The expected cost of a sample before the first one. If it were 0, the first samples would come too often."""
+RECENT = 0.1
+"""The weight of the last sample in what the next one is expected to cost."""
+SWITCH_S = 0.0005
+_PATIENCE_S = 2.0
 MOST_FRAMES = 16
 """This many of the user's innermost frames are kept."""
+
+
+class PacedSampler(ABC):
+    """Samples from `start` to `stop` of one thread, which `follow` may change; at first of the main thread."""
+
+    def __init__(self, most_share: float = MOST_SHARE, switch_s: float = SWITCH_S) -> None:
+        self.most_share, self.switch_s = most_share, switch_s
+        self._wanted = self.thread = threading.main_thread().ident or 0
+        self._over = threading.Event()
+        self._runner = threading.Thread(target=self._run, name="benchax-stacks", daemon=True)
+        self.used_s = self.lasted_s = 0.0
+        """Once it is over: the processor time of its thread, and how long that ran."""
+        self._cost_s = FIRST_COST_S
+        self._switch_before = sys.getswitchinterval()
+
+    @abstractmethod
+    def sample(self, frame: FrameType, late_s: float) -> None:
+        """Receives the frame that the thread is in. Its exceptions are lost, because the program must not notice
+        them."""
+
+    def follow(self, thread: int) -> None:
+        """Takes effect with the next sample."""
+        self._wanted = thread
+
+    def start(self) -> None:
+        """Once."""
+        self._switch_before = sys.getswitchinterval()
+        sys.setswitchinterval(min(self.switch_s, self._switch_before))
+        self._runner.start()
+
+    def stop(self) -> None:
+        """Once; the last sample was taken."""
+        self._over.set()
+        self._runner.join(_PATIENCE_S)
+        if (
+            abs(sys.getswitchinterval() - min(self.switch_s, self._switch_before)) < 1e-9
+        ):  # unless the program has set it
+            sys.setswitchinterval(self._switch_before)
+
+    def change_thread(self) -> None:
+        """On the sampling thread, before the first sample of another one."""
+        self.thread = self._wanted
+
+    def finish(self) -> None:  # noqa: B027  # only some have something to do
+        """On the sampling thread, behind the last sample."""
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        pause_s = INTERVAL_S
+        while True:
+            due, used = time.perf_counter() + pause_s, time.thread_time()
+            if self._over.wait(pause_s):
+                break
+            late_s = time.perf_counter() - due
+            with contextlib.suppress(Exception):  # there is one sample less
+                self._look(late_s)
+            # The first samples of a function cost more, and should not make all others rare.
+            self._cost_s += RECENT * (time.thread_time() - used - self._cost_s)
+            pause_s = max(INTERVAL_S, self._cost_s / self.most_share)
+        self.used_s, self.lasted_s = time.thread_time(), time.perf_counter() - began
+        self.finish()
+
+    def _look(self, late_s: float) -> None:
+        if self._wanted != self.thread:
+            self.change_thread()
+        frame = sys._current_frames().get(self.thread)
+        if frame is not None:
+            self.sample(frame, late_s)
 
 
 class StackSampler(PacedSampler):
@@ -96,7 +175,7 @@ class _ThreadClock:
 
 
 def describe_stack(frame: FrameType | None) -> str:
-    """As `stack_samples.encode` writes it, innermost first.
+    """As `marks.encode` writes it, innermost first.
 
     The innermost frame, the one that the user's own code called to get there, and those of the user's own files.
     """

@@ -14,6 +14,7 @@ device must do the same work in most steps. All steps together must hold a good 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +22,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from benchax.profiling.host_thread import HostThread, program_name
-from benchax.profiling.operations import HOST
+from benchax.profiling.events import Space
+from benchax.profiling.host_thread import HostThread
+from benchax.profiling.marks import program_name
 from benchax.profiling.runs import PS, on_busiest_device
-from benchax.profiling.space import Space
 from benchax.protobuf import Ints
-from benchax.repeating import LEAST_CALLS, once_a_round
-from benchax.results.profile import Run
+from benchax.repeating import LEAST_CALLS, goes_on, once_a_round
+from benchax.results.profile import Run, Step
 from benchax.results.steps import ProgramsPerStep, StepMark
-
-LAST, LAST_CALLS = 0.2, 1.5
-"""The last call of a step can be this far before the end, as a share of the recording, or as a number of steps."""
 
 SAME_INSIDE, SAME_IN_ALL = 1 / 3, 0.1
 """The work that most steps share must be at least these shares of a device's work in all steps, and in the recording.
@@ -57,10 +55,12 @@ class StepBounds:
 
 def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBounds:
     """Returns the steps; `mark` is "none" if nothing repeats."""
-    marked = _of_annotations(space)
-    if marked is not None:
-        name, begin = marked
-        return StepBounds("annotation", name, begin, _programs(host, begin))
+    marked = read_annotations(space)
+    # The name with most steps: a program may mark its evaluation as well.
+    for name, count in Counter(step.name for step in marked).most_common(1):
+        if count >= LEAST_CALLS:
+            begin = np.array([round(step.start_s * PS) for step in marked if step.name == name], np.int64)
+            return StepBounds("annotation", name, begin, _programs(host, begin))
     found = islice(chain(_of_calls(host, runs), _of_runs(runs)), MOST_TRIED)
     name, begin = next((one for one in found if _do_the_same(one[1], runs)), ("", np.zeros(0, np.int64)))
     if not name:
@@ -88,21 +88,16 @@ def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
     return same >= SAME_INSIDE * float(worked[inside].sum()) and same >= SAME_IN_ALL * float(worked.sum())
 
 
-def _of_annotations(space: Space) -> tuple[str, Ints] | None:
-    """The name with most steps: a program may mark its evaluation as well."""
-    found: dict[str, list[Ints]] = {}
-    plane = space.plane(HOST)
-    for line in plane.lines if plane else ():
-        if not len(line):
-            continue
-        _, has_number = line.number("step_num")
+def read_annotations(space: Space) -> list[Step]:
+    """Returns the steps that the program marked with `jax.profiler.StepTraceAnnotation`, in order."""
+    found: list[Step] = []
+    for line in space.host_lines:
+        number, has_number = line.number("step_num")
         _, is_root = line.number("_r")
-        for i in np.unique(line.name_id[has_number & is_root]).tolist():
-            chosen = has_number & is_root & (line.name_id == i)
-            found.setdefault(line.names.get(i, ""), []).append(line.start_ps[chosen])
-    begins = {name: np.sort(np.concatenate(parts)) for name, parts in found.items()}
-    name = max(begins, key=lambda one: len(begins[one]), default=None)
-    return (name, begins[name]) if name is not None and len(begins[name]) >= LEAST_CALLS else None
+        for i in np.flatnonzero(has_number & is_root).tolist():
+            name = line.names.get(int(line.name_id[i]), "")
+            found.append(Step(name, int(number[i]), int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS))
+    return sorted(found, key=lambda step: step.start_s)
 
 
 def _of_calls(host: HostThread, runs: Sequence[Run]) -> Iterator[tuple[str, Ints]]:
@@ -110,19 +105,14 @@ def _of_calls(host: HostThread, runs: Sequence[Run]) -> Iterator[tuple[str, Ints
     count = np.bincount(host.call_name, minlength=len(host.names))
     repeating = [i for i in range(len(host.names)) if count[i] >= LEAST_CALLS]
     cost = {i: _usual_ps(host, i, runs) * int(count[i]) for i in repeating}
-    # What was called to begin with, and then no more, is no step of a loop that is still running.
-    for anchor in sorted(repeating, key=lambda i: (not _is_called_until_the_end(host, i), -cost[i])):
+    end = int(host.call_end.max(initial=0))
+    going_on = {i: goes_on(host.call_start[host.call_name == i], int(host.call_start[0]), end) for i in repeating}
+    for anchor in sorted(repeating, key=lambda i: (not going_on[i], -cost[i])):
         at, name = np.flatnonzero(host.call_name == anchor), program_name(host.names[anchor])
         begin = _at_device(name, host.call_start[at], runs)
         chosen = np.isin(at, once_a_round(host.call_name, at))
         # Of a loop that runs ahead, the device may have begun fewer than were called.
         yield name, begin[chosen[: len(begin)]]
-
-
-def _is_called_until_the_end(host: HostThread, call: int) -> bool:
-    mine = host.call_start[host.call_name == call]
-    whole = int(host.call_end.max() - host.call_start[0])
-    return int(host.call_end.max() - mine[-1]) <= max(LAST * whole, LAST_CALLS * float(np.median(np.diff(mine))))
 
 
 def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
@@ -135,13 +125,21 @@ def _usual_ps(host: HostThread, call: int, runs: Sequence[Run]) -> float:
 
 def _of_runs(runs: Sequence[Run]) -> Iterator[tuple[str, Ints]]:
     """By what a device ran: programs that were compiled ahead of time leave no call with a name."""
+    for name, count in busiest_programs(runs):
+        if count >= LEAST_CALLS:
+            yield name, _starts(name, runs)
+
+
+def busiest_programs(
+    runs: Sequence[Run], begin_ps: float = -math.inf, end_ps: float = math.inf
+) -> list[tuple[str, int]]:
+    """(program, how often it began between the two times), on the device that works most, the busiest one first."""
     spent, count = Counter[str](), Counter[str]()
     for run in on_busiest_device(runs):
-        spent[run.module] += int(run.device_s * PS)
-        count[run.module] += 1
-    for name, _ in spent.most_common():
-        if count[name] >= LEAST_CALLS:
-            yield name, _starts(name, runs)
+        if begin_ps <= run.start_s * PS < end_ps:
+            spent[run.module] += int(run.device_s * PS)
+            count[run.module] += 1
+    return [(name, count[name]) for name, _ in spent.most_common()]
 
 
 def _at_device(name: str, begin: Ints, runs: Sequence[Run]) -> Ints:
@@ -168,8 +166,7 @@ def _programs(host: HostThread, begin: Ints) -> tuple[ProgramsPerStep, ...]:
 
 
 def _programs_run(runs: Sequence[Run], begin: Ints) -> tuple[ProgramsPerStep, ...]:
-    inside = [run for run in on_busiest_device(runs) if begin[0] <= int(run.start_s * PS) < begin[-1]]
-    return _list_programs(Counter(run.module for run in inside), begin)
+    return _list_programs(dict(busiest_programs(runs, begin[0], begin[-1])), begin)
 
 
 def _list_programs(counts: Mapping[str, int], begin: Ints) -> tuple[ProgramsPerStep, ...]:

@@ -8,10 +8,13 @@ what to do.
 
 from __future__ import annotations
 
-import heapq
+import contextlib
+import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import mean, median
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +24,17 @@ from benchax.profiling import communication
 from benchax.profiling.communication import Exchange, exchange
 from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
-from benchax.profiling.events import read
-from benchax.profiling.grouping import group_rows
-from benchax.profiling.machine_marks import machine_of
-from benchax.profiling.operation_work import work_of_calls
-from benchax.profiling.operations import HOST, KEEP, Operations, module_of, operations
+from benchax.profiling.events import Space, read
+from benchax.profiling.marks import machine_of
+from benchax.profiling.operations import KEEP, Operations, module_of, operations
 from benchax.profiling.runs import PS, runs_by_device
-from benchax.profiling.space import Space, TraceLine
-from benchax.profiling.spans import Hole, holes, self_times
+from benchax.profiling.spans import group_rows, self_times, unite
+from benchax.profiling.step_bounds import read_annotations
 from benchax.profiling.step_split import split
-from benchax.program.work_by_line import scope_of
-from benchax.results.profile import CompilePass, Device, Gap, Lane, Op, Profile, Step
+from benchax.program import hlo
+from benchax.program.hlo import scope_of
+from benchax.program.work import Adder, Work, is_opaque
+from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost
 from benchax.units import plural
 
 # Remarks for readers of a trace: why it has no operations, which events are missing, and what the numbers leave out.
@@ -77,7 +80,7 @@ def of(
     if space.n_events >= VIEWER_EVENTS:
         text = f"{space.n_events} events: this table counts all of them, but the files for Perfetto hold about "
         yield Remark("viewer-cut", "warning", f"{text}{VIEWER_EVENTS}, as JAX cuts them there")
-    if len(found) and _is_of_tpu(found):
+    if any(device.startswith("tpu") for device in found.devices):
         text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
         yield Remark("unverified", "warning", text)
 
@@ -89,7 +92,6 @@ def why(space: Space, options: Mapping[str, object]) -> str:
 
 
 def _reason(space: Space, options: Mapping[str, object]) -> str:
-    host = space.plane(HOST)
     devices = [plane for plane in space.planes if plane.name.startswith("/device:")]
     if devices and not any(len(line) for plane in devices for line in plane.lines):
         return (
@@ -98,7 +100,7 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
         )
     if options.get("host_tracer_level") == 0:
         return "host_tracer_level=0 records no operation on CPU; leave it at 2"
-    if host is None or not any(len(line) for line in host.lines):
+    if not space.host_lines:
         return "nothing at all ran, or nothing was recorded; is the work inside the recorded region?"
     if _has_accelerator(space) and not devices:
         return (
@@ -116,10 +118,6 @@ def _has_accelerator(space: Space) -> bool:
     metadata = space.plane("/host:metadata")
     words = metadata.words if metadata else {}
     return any(name.endswith("_version") and name.split("_")[0] in ("cuda", "gpu", "rocm", "tpu") for name in words)
-
-
-def _is_of_tpu(found: Operations) -> bool:
-    return any(found.devices[int(i)].startswith("tpu") for i in np.unique(found.device))
 
 
 # Collects the longest calls of a trace by device and thread, for a timeline.
@@ -190,7 +188,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         ops=ops,
         devices=devices,
         runs=runs,
-        steps=steps(space),
+        steps=tuple(read_annotations(space)),
         split=split(space, found, runs, _sources(found, known)),
         passes=passes,
         compile_s=compile_s,
@@ -299,31 +297,20 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
     mine = np.flatnonzero((found.device == index) & (found.depth == 0))
     # A communication is under way, and the device not idle, between its two halves as well.
     start, end = said.begin_ps[mine], found.end_ps[mine]
-    between = holes(start, end)
-    idle = sum(hole.end - hole.start for hole in between)
-    span = int(end.max() - start.min())
-    longest = heapq.nlargest(GAPS, between, key=lambda hole: hole.end - hole.start)
-    gaps = tuple(_gap(found, mine, hole) for hole in longest)
+    busy, span = unite(start, end), int(end.max() - start.min())
+    between = busy.gaps(int(start.min()), int(end.max()))
+    longest = np.argsort(between.start - between.end, kind="stable")[:GAPS]
+    gaps = tuple(
+        Gap(
+            int(begin) / PS,
+            int(stop - begin) / PS,
+            found.word(int(found.name[mine[np.flatnonzero(end == begin)[0]]])),
+            found.word(int(found.name[mine[np.flatnonzero(start == stop)[0]]])),
+        )
+        for begin, stop in zip(between.start[longest], between.end[longest], strict=True)
+    )
     exchanged = communication.of_device(found, said, index)
-    return Device(found.devices[index], (span - idle) / PS, idle / PS, gaps, *exchanged)
-
-
-def _gap(found: Operations, mine: np.ndarray, hole: Hole) -> Gap:
-    before, after = (found.word(int(found.name[mine[i]])) for i in (hole.before, hole.after))
-    return Gap(hole.start / PS, (hole.end - hole.start) / PS, before, after)
-
-
-def steps(space: Space) -> tuple[Step, ...]:
-    """Marked by `jax.profiler.StepTraceAnnotation`, in order."""
-    found: list[Step] = []
-    for line in _threads(space):
-        number, has_number = line.number("step_num")
-        _, is_root = line.number("_r")
-        for i in np.flatnonzero(has_number & is_root).tolist():
-            name = line.names.get(int(line.name_id[i]), "")
-            start, length = int(line.start_ps[i]) / PS, int(line.duration_ps[i]) / PS
-            found.append(Step(name, int(number[i]), start, length))
-    return tuple(sorted(found, key=lambda step: step.start_s))
+    return Device(found.devices[index], busy.length / PS, (span - busy.length) / PS, gaps, *exchanged)
 
 
 def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
@@ -336,7 +323,7 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
     calls: dict[str, int] = {}
     own_ps: dict[str, int] = {}
     total_ps: int | None = None
-    for line in _threads(space):
+    for line in space.host_lines:
         compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
         if not np.isin(line.name_id, compiles).any():
             continue
@@ -363,6 +350,75 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
     return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
 
 
-def _threads(space: Space) -> tuple[TraceLine, ...]:
-    plane = space.plane(HOST)
-    return tuple(line for line in plane.lines if len(line)) if plane else ()
+# The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side. It exists
+# only if there are enough events to matter.
+
+
+def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
+    """Returns the cost for calls that are each marked as a step, from the time of such calls without a recording.
+
+    Args:
+        found: the profile of the calls.
+        unrecorded_s: seconds of a call without a recording. None: all were recorded.
+    """
+    lengths = [step.length_s for step in found.steps]
+    if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
+        return None
+    why = "" if unrecorded_s else "all calls were recorded"
+    # One late call says nothing about recording.
+    return RecordingCost(median(lengths), unrecorded_s, found.n_events / len(lengths), why)
+
+
+def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
+    """Returns the cost for the steps of a program, from their pace between recordings; `why` is the reason if there is
+    no pace."""
+    split = found.split
+    if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
+        return None
+    return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)
+
+
+# The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.
+#
+# The counts use the text of the optimised program, as everywhere in benchax (`program/work.py`). If the trace shows
+# the operations inside a loop, the loop itself has no work. Its operations count call by call, so no trip count has to
+# be known.
+
+_HOMES = ("jaxlib._hlo", "jaxlib.xla_extension")
+"""Where jaxlib has had HloModule: since 0.9 or so, and until 0.6 (tried: 0.10.2)."""
+_OUTER = ("while", "conditional", "call")
+
+
+def work_of_calls(module: CompiledModule, seen: Collection[str]) -> dict[str, Work]:
+    """Name of an operation → the work of one call; only of those whose work is known.
+
+    Args:
+        seen: names of the operations of this program that the trace has.
+    """
+    text = _text_of(module.proto)
+    if text is None:
+        return {}
+    parsed = hlo.parse(text)
+    found: dict[str, Work] = {}
+    names = set(seen)
+    for computation in parsed.computations.values():
+        for each in computation.instructions:
+            if each.name not in names or is_opaque(each):
+                continue
+            if each.opcode in _OUTER and module.inside(module.instructions[each.name]) & names:
+                found[each.name] = Work()
+                continue
+            adder = Adder(parsed)  # one for each, for its restrictions
+            work = adder.instruction(computation, each, is_fused=False)
+            if not adder.restrictions:
+                found[each.name] = work
+    return found
+
+
+def _text_of(proto: bytes) -> str | None:
+    """A HloModuleProto as XLA prints it; None where this jaxlib has another way to it, or cannot read it."""
+    for home in _HOMES:
+        with contextlib.suppress(Exception):  # private: harmless, since what is not known is not shown
+            reader: Any = importlib.import_module(home)
+            return reader.HloModule.from_serialized_hlo_module_proto(proto).to_string()
+    return None

@@ -4,7 +4,7 @@ A timer that builds a program around a function must show that the function's wo
 loop-invariant operations out of a loop, deletes unused ones, and can fuse the rest differently. So this module counts
 the operations inside the timed region of the optimised program, and those of the function's own executable.
 
-    counted    arithmetic by opcode, as `instruction_work` counts it; elements that are gathered, sorted, transposed or
+    counted    arithmetic by opcode, as `work` counts it; elements that are gathered, sorted, transposed or
                copied; custom calls by target; fusions count their inner operations, again if XLA:CPU shares them
                among threads
     loops      bodies times their trip counts; a body with a trip count from run time counts once, and the loop too
@@ -20,14 +20,32 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from benchax.program import instruction_work, trip_counts
-from benchax.program.hlo import Instruction, custom_call_target, is_annotation, is_shared_among_threads, shape_bytes
-from benchax.program.hlo_module import Computation, Module
-from benchax.program.instruction_work import Work
+from benchax.program import work
+from benchax.program.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    custom_call_target,
+    is_annotation,
+    is_shared_among_threads,
+    shape_bytes,
+)
+from benchax.program.work import Fold, Work
 from benchax.units import count
 
-Tally = Counter[str]
-"""How many of each operation; elements for what moves data, calls for custom calls."""
+
+class Tally(Counter[str]):
+    """How many of each operation; elements for what moves data, calls for custom calls."""
+
+    def plus(self, other: Tally) -> Tally:
+        return Tally(self + other)
+
+    def times(self, factor: float) -> Tally:
+        return Tally({name: amount * factor for name, amount in self.items()})
+
+    def most(self, other: Tally) -> Tally:
+        return Tally(self | other)
+
 
 UNKNOWN_LOOP = "loop of unknown trip count"
 SHARED = "thread-parallel"
@@ -85,10 +103,10 @@ def take_census(module: Module, computation: Computation | None = None) -> Tally
     needs these copies, and XLA can omit them.
     """
     if computation is not None:
-        return _Counting(module).computation(computation)
+        return _Census(module, Tally()).computation(computation)
     if module.entry is None:
         return Tally()
-    whole, passed_on = _Counting(module).computation(module.entry), _passed_on(module.entry)
+    whole, passed_on = _Census(module, Tally()).computation(module.entry), _passed_on(module.entry)
     return Tally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
 
 
@@ -97,7 +115,7 @@ def _passed_on(entry: Computation) -> int:
     copies = [
         o for o in entry.results if o.opcode == "copy" and all(i.opcode == "parameter" for i in entry.operands(o))
     ]
-    return sum(instruction_work.elements(each.shape) for each in copies if shape_bytes(each.shape))
+    return sum(work.elements(each.shape) for each in copies if shape_bytes(each.shape))
 
 
 def compare(timed: Tally, alone: Tally) -> ProgramDifference:
@@ -120,12 +138,13 @@ def compare(timed: Tally, alone: Tally) -> ProgramDifference:
 def _with_passed_on(alone: Tally, copied: float) -> Tally:
     """`alone` with as many of the copies that it may do without as the region has made."""
     passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
-    return Tally({name: amount for name, amount in alone.items() if name != PASSED_ON}) + Tally({"copy": passed_on})
+    kept = Tally({name: amount for name, amount in alone.items() if name != PASSED_ON})
+    return kept.plus(Tally({"copy": passed_on}))
 
 
 def price(name: str) -> float:
     """Returns what one operation of that name costs, in additions."""
-    if name in instruction_work.TRANSCENDENTAL:
+    if name in work.TRANSCENDENTAL:
         return _TRANSCENDENTAL_PRICE
     return _PRICES["custom"] if name.startswith(_CALL) else _PRICES.get(name, 1.0)
 
@@ -137,7 +156,7 @@ def timed_body(module: Module, stamp_target: str, scope: str = "") -> Computatio
         stamp_target: of the custom call that reads the clock.
         scope: the name of the `jax.named_scope` around it, where several loops read the clock.
     """
-    bodies = [body for body in _loop_bodies(module) if _reads_clock(body, stamp_target, scope)]
+    bodies = [body for body in _bodies(module, module.instructions) if _reads_clock(body, stamp_target, scope)]
     inner = [body for body in bodies if not any(other in bodies for other in _reach(module, body))]
     # Of two such loops nobody can say which one is timed, and a wrong one would prove the wrong region.
     return inner[0] if len(inner) == 1 else None
@@ -148,14 +167,12 @@ def counted_body(module: Module) -> Computation | None:
     returns the most expensive."""
     if module.entry is None:
         return None
-    outermost = [
-        dict(module.called_computations(each)).get("body")
-        for computation in (module.entry, *_called_directly(module, module.entry))
-        for each in computation.instructions
-        if each.opcode == "while" and trip_counts.trip_count(module, computation, each)[0] is None
-    ]
-    bodies = [body for body in outermost if body is not None]
-    return max(bodies, key=lambda body: _worth(take_census(module, body)), default=None)
+    entry = module.entry.instructions
+    # XLA:CPU wraps a small loop in a call.
+    called = [inside for each in entry if each.opcode == "call" for _, inside in module.called_computations(each)]
+    outermost = [*entry, *(each for inside in called for each in inside.instructions)]
+    loops = [each for each in outermost if each.opcode == "while" and module.loops[each.name].trips is None]
+    return max(_bodies(module, loops), key=lambda body: _worth(take_census(module, body)), default=None)
 
 
 def describe_missing(difference: ProgramDifference) -> str:
@@ -176,94 +193,45 @@ def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str,
     return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
 
 
-class _Counting:
-    """Adds up computations, each once."""
+class _Census(Fold[Tally]):
+    parts = ("body",)
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.known: dict[str, Tally] = {}
+    def held(self, one: Instruction, is_fused: bool) -> Tally:
+        inside = self.called(one)
+        if not is_shared_among_threads(one.attributes):
+            return inside
+        # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
+        return Tally({**inside, SHARED: sum(inside.values())})
 
-    def computation(self, computation: Computation) -> Tally:
-        if computation.name not in self.known:
-            total = Tally()
-            for each in computation.instructions:
-                total.update(self.instruction(computation, each))
-            self.known[computation.name] = total
-        return self.known[computation.name]
+    def unknown(self, one: Instruction, once: Tally) -> Tally:
+        return once.plus(Tally({UNKNOWN_LOOP: 1}))
 
-    def instruction(self, computation: Computation, each: Instruction) -> Tally:
-        if each.opcode == "while":
-            return self.loop(computation, each)
-        if each.opcode == "conditional":
-            return self.branches(each)
-        if each.opcode in ("fusion", "call", "async-start"):
-            inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
-            if not is_shared_among_threads(each.attributes):
-                return inside
-            # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
-            return Tally({**inside, SHARED: sum(inside.values())})
-        if each.opcode.startswith("custom-call"):
-            return _custom_call(each)
-        return self.operation(computation, each)
-
-    def loop(self, computation: Computation, each: Instruction) -> Tally:
-        called = dict(self.module.called_computations(each))
-        body = self.computation(called["body"]) if "body" in called else Tally()
-        trips, _ = trip_counts.trip_count(self.module, computation, each)
-        return Tally({**body, UNKNOWN_LOOP: body[UNKNOWN_LOOP] + 1}) if trips is None else _times(body, trips)
-
-    def branches(self, each: Instruction) -> Tally:
-        most = Tally()
-        for _, inside in self.module.called_computations(each):
-            most |= self.computation(inside)  # of counters: the greater number of each
-        return most
-
-    def operation(self, computation: Computation, each: Instruction) -> Tally:
-        work = instruction_work.arithmetic(computation, each, self.count_applied)
-        amount = work.flops + work.transcendentals
-        if each.opcode in _MOVES or each.opcode in _FREE:
+    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> Tally:
+        if one.opcode.startswith("custom-call"):
+            target = custom_call_target(one)
+            # Readings of the clock are in the timed program only, and no work of the function's.
+            is_work = target and not target.startswith(_OURS) and not is_annotation(target)
+            return Tally({_CALL + target: 1}) if is_work else Tally()
+        done = work.arithmetic(computation, one, self.applied)
+        amount = done.flops + done.transcendentals
+        if one.opcode in _MOVES or one.opcode in _FREE:
             # An update leaves the array around it where it is; where XLA can't do so, it adds a copy.
-            moved = computation.operands(each)[1] if each.opcode == "dynamic-update-slice" else each
+            moved = computation.operands(one)[1] if one.opcode == "dynamic-update-slice" else one
             # A tuple or a token has no bytes and moves nothing, though it counts as one element.
-            amount = max(amount, instruction_work.elements(moved.shape)) if shape_bytes(moved.shape) else 0
-        return Tally({each.opcode: amount}) if amount else Tally()
+            amount = max(amount, work.elements(moved.shape)) if shape_bytes(moved.shape) else 0
+        return Tally({one.opcode: amount}) if amount else Tally()
 
-    def count_applied(self, each: Instruction) -> Work:
-        inside = _sum(self.computation(called) for _, called in self.module.called_computations(each))
-        return Work(flops=float(sum(inside.values())))
-
-
-def _custom_call(each: Instruction) -> Tally:
-    target = custom_call_target(each)
-    # Readings of the clock are in the timed program only, and no work of the function's.
-    is_work = target and not target.startswith(_OURS) and not is_annotation(target)
-    return Tally({_CALL + target: 1}) if is_work else Tally()
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    total = Tally()
-    for tally in tallies:
-        total.update(tally)
-    return total
-
-
-def _times(tally: Tally, factor: int) -> Tally:
-    return Tally({name: amount * factor for name, amount in tally.items()})
+    def applied(self, one: Instruction) -> Work:
+        return Work(flops=float(sum(self.called(one).values())))
 
 
 def _worth(tally: Tally) -> float:
     return sum(price(name) * amount for name, amount in tally.items())
 
 
-def _loop_bodies(module: Module) -> list[Computation]:
-    return [
-        body
-        for computation in module.computations.values()
-        for each in computation.instructions
-        if each.opcode == "while"
-        for key, body in module.called_computations(each)
-        if key == "body"
-    ]
+def _bodies(module: Module, instructions: Iterable[Instruction]) -> list[Computation]:
+    loops = (each for each in instructions if each.opcode == "while")
+    return [body for each in loops for key, body in module.called_computations(each) if key == "body"]
 
 
 def _reads_clock(body: Computation, target: str, scope: str) -> bool:
@@ -286,13 +254,3 @@ def _reach(module: Module, computation: Computation) -> list[Computation]:
                     found[called.name] = called
                     todo.append(called)
     return list(found.values())
-
-
-def _called_directly(module: Module, computation: Computation) -> list[Computation]:
-    """By a `call`: XLA:CPU wraps a small loop in one."""
-    return [
-        called
-        for each in computation.instructions
-        if each.opcode == "call"
-        for _, called in module.called_computations(each)
-    ]

@@ -11,10 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from benchax.program import hlo, hlo_module
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Computation, Module
-from benchax.program.trip_counts import find_loops
+from benchax.program import hlo
+from benchax.program.hlo import Computation, Instruction, Module
 from benchax.results.inspection import Collective, Collectives
 
 OPCODES = (
@@ -43,8 +41,7 @@ def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType(
     """
     partitions = _number(_PARTITIONS, module.header)
     devices = partitions * _number(_REPLICAS, module.header)
-    loop_trips = {loop.name: loop.trips for loop in find_loops(module)}
-    found = _find_collectives(module, module.entry, 1, loop_trips, devices) if module.entry else iter(())
+    found = _find_collectives(module, module.entry, 1, devices) if module.entry else iter(())
     told = tuple(shardings.items()) if devices > 1 else ()
     return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
 
@@ -61,30 +58,22 @@ def _number(pattern: re.Pattern[str], header: str) -> int:
 
 
 def _find_collectives(
-    module: Module, computation: Computation, trips: int | None, loop_trips: dict[str, int | None], devices: int
+    module: Module, computation: Computation, trips: int | None, devices: int
 ) -> Iterator[Collective]:
     for each in computation.instructions:
         kind = each.opcode.removesuffix(_START)
         if kind in OPCODES:
             yield _collective(computation, each, kind, trips, devices)
             continue  # what it applies is its arithmetic
-        for part, called in module.called_computations(each):
-            yield from _find_collectives(module, called, _times(trips, each, part, loop_trips), loop_trips, devices)
-
-
-def _times(trips: int | None, instruction: Instruction, part: str, loop_trips: dict[str, int | None]) -> int | None:
-    if instruction.opcode != "while":
-        return trips
-    of_loop = loop_trips.get(instruction.name)
-    if trips is None or of_loop is None:
-        return None
-    return trips * (of_loop + (part == "condition"))  # which is asked once more than it says yes
+        for _, called, n in module.runs(each):
+            times = None if trips is None or n is None else trips * n
+            yield from _find_collectives(module, called, times, devices)
 
 
 def _collective(
     computation: Computation, instruction: Instruction, kind: str, trips: int | None, devices: int
 ) -> Collective:
-    attributes = hlo_module.attributes(instruction)
+    attributes = hlo.attributes(instruction)
     groups = attributes.get("replica_groups") or attributes.get("source_target_pairs") or ""
     return Collective(
         opcode=kind,
@@ -93,7 +82,7 @@ def _collective(
         groups=groups,
         group_size=_group_size(attributes.get("replica_groups"), devices),
         trips=trips,
-        op_name=hlo_module.op_name(instruction),
+        op_name=hlo.op_name(instruction),
     )
 
 

@@ -8,7 +8,7 @@ A static estimate, taken from the program and never from a run. It has four trap
                   two matmuls around a callback make 1 048 575 (jax 0.6.2 to 0.10.2; on GPU every cuBLAS matmul is
                   such a call, jax-ml/jax#16008, #22249). A sum with a hole in it is not a count, so it is `None`.
     FFTs          are counted 1.6 times too high, 3.2 times where numbers are real, and worse along several axes;
-                  replaced by our count, see `instruction_work.py`.
+                  replaced by our count, see `work.py`.
     silence       a key that is absent was never added to: no operation of that kind was seen. It stays `None`, since
                   the analysis promises neither its keys nor their presence, and "0 FLOP" would be a claim.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import jax
 
 from benchax.model import Cost
-from benchax.program import hlo, hlo_module, instruction_work
+from benchax.program import hlo, work
 
 INLINE_FLOPS = 1000
 """XLA:CPU runs programs with fewer on the calling thread (xla/pjrt/cpu/cpu_client.cc, cheap_computation_)."""
@@ -56,11 +56,11 @@ def _with_own_ffts(flops: float | None, hlo_text: str) -> float | None:
     the formula that we know."""
     if flops is None or " fft(" not in hlo_text:
         return flops
-    for computation in hlo_module.parse(hlo_text).computations.values():
+    for computation in hlo.parse(hlo_text).computations.values():
         for each in computation.instructions:
             if each.opcode == "fft":
-                flops -= instruction_work.xla_fft_flops(computation, each)
-                flops += instruction_work.arithmetic(computation, each, lambda _: instruction_work.Work()).flops
+                flops -= work.xla_fft_flops(computation, each)
+                flops += work.arithmetic(computation, each, lambda _: work.Work()).flops
                 if flops < 0:  # another XLA, which counts FFTs in another way
                     return None
     return flops

@@ -1,8 +1,12 @@
-"""Facts read from the text of an optimised HLO module, as `compiled.as_text()` prints it.
+"""Reads the text of an optimised HLO module, as `compiled.as_text()` prints it. Everything that reads HLO starts here.
 
-Text in, facts out: this file imports no JAX, so the reading half can use it on stored programs. The printed form is not
-a stable interface of XLA. This module uses one instruction per line, `name = shape opcode(operands), attributes`, and
-the header line. They were tried on jax 0.6.2 to 0.12.0.1, CPU. The module skips a line of another form.
+Text in, facts out: this file imports no JAX, so the reading half can use it on stored programs. `parse` puts a whole
+module together: computations, instructions, loops with their trip counts, and the user's line of each instruction. The
+functions at the end read single facts from single lines, which is quicker for a long program.
+
+The printed form is not a stable interface of XLA. This module uses one instruction per line, `name = shape
+opcode(operands), attributes`, and the header line. They were tried on jax 0.6.2 to 0.12.0.1, CPU. The module skips what
+does not look like HLO: comments, tables, lines of a future version.
 
 Parameters are numbered as in the HLO. JAX drops arguments that the program does not use, so these are not the positions
 of the Python arguments.
@@ -11,9 +15,14 @@ of the Python arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
+
+from benchax.results.inspection import Loop
+from benchax.source_files import is_library, is_runner
 
 _ANNOTATIONS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.")
 
@@ -23,6 +32,32 @@ _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _WIDTH = re.compile(r"(?:bf|f|s|u|c)(\d+)")
 _PACKED = re.compile(r"E\((\d+)\)")
 _ALIAS = re.compile(r"\{([\d,\s]*)\}:\s*\((\d+)\s*,")
+
+# Attributes whose value names computations, or a list of them in braces.
+CALLS = (
+    "body",
+    "condition",
+    "branch_computations",
+    "true_computation",
+    "false_computation",
+    "to_apply",
+    "calls",
+    "called_computations",
+    "select",
+    "scatter",
+    "comparator",
+    "update_computation",
+)
+
+# Before XLA has optimised it, a program is printed without the parameters of its computations.
+_OPENS = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*)?\{\s*$")
+_KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
+_NAME = re.compile(r"%?([\w.\-]+)")
+_REFERENCE = re.compile(r"%([\w.\-]+)")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STOPS = re.compile(_QUOTED.pattern + r"|[(){}\[\],]")
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
 class Instruction(NamedTuple):
@@ -34,6 +69,453 @@ class Instruction(NamedTuple):
     operands: str
     attributes: str
     is_root: bool
+
+
+class Computation:
+    """A named list of instructions, in the order of the text, which in a scheduled module is that of the run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.instructions: list[Instruction] = []
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        return {i.name: i for i in self.instructions}
+
+    @property
+    def root(self) -> Instruction | None:
+        """The result; None in a text that was cut."""
+        return next((i for i in self.instructions if i.is_root), None)
+
+    @property
+    def results(self) -> list[Instruction]:
+        """Returns the instructions that make the returned values, one by one; empty if the text was cut."""
+        root = self.root
+        if root is None:
+            return []
+        return self.operands(root) if root.opcode == "tuple" else [root]
+
+    def operands(self, instruction: Instruction) -> list[Instruction]:
+        """Returns the instructions that it reads, in order, including repetitions."""
+        return [self.by_name[n] for n in operand_names(instruction) if n in self.by_name]
+
+
+@dataclass(frozen=True)
+class Module:
+    """`entry` is None if the text has no ENTRY computation."""
+
+    text: str
+    header: str
+    computations: Mapping[str, Computation]
+    entry: Computation | None
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """All of them, those that the entry does not reach included."""
+        return chain.from_iterable(computation.instructions for computation in self.computations.values())
+
+    @cached_property
+    def loops(self) -> dict[str, Loop]:
+        """Every `while` that the entry computation reaches, each once by name, outer ones before those inside them."""
+        found: dict[str, Loop] = {}
+        if self.entry is not None:
+            for loop in _find_loops(self, self.entry, None):
+                found.setdefault(loop.name, loop)
+        return found
+
+    @cached_property
+    def _sources(self) -> _SourceTables:
+        return _SourceTables(self.text)
+
+    def user_line(self, instruction: Instruction) -> str:
+        """Returns file:line of the innermost frame of the user's own files, otherwise of the innermost one of all. It
+        is empty if that frame belongs to the code that called a library's function for the user."""
+        return self._sources.user_line(attributes(instruction).get("metadata", ""))
+
+    def called_computations(self, instruction: Instruction) -> list[tuple[str, Computation]]:
+        """(attribute, computation) for each computation that it names, in the order of the text."""
+        return [
+            (key, self.computations[name])
+            for key, value in split_entries(instruction.attributes)
+            for name in named_in(key, value)
+            if name in self.computations
+        ]
+
+    def runs(self, instruction: Instruction) -> list[tuple[str, Computation, int | None]]:
+        """The same with how often each runs whenever the instruction does; None if the program decides that as it
+        runs. A condition runs once more than the body of its loop."""
+        trips = self.loops[instruction.name].trips if instruction.opcode == "while" else 1
+        called = self.called_computations(instruction)
+        if trips is None or instruction.opcode != "while":
+            return [(key, computation, trips) for key, computation in called]
+        return [(key, computation, trips + (key == "condition")) for key, computation in called]
+
+
+def parse(text: str) -> Module:
+    """Reads a whole module; lenient, so that a text of a version to come still gives what can be read."""
+    lines = text.split("\n")  # not splitlines: names may hold other separators
+    header = lines[0] if lines and lines[0].startswith("HloModule") else ""
+    computations: dict[str, Computation] = {}
+    entry = current = None
+    for line in lines[1 if header else 0 :]:
+        if opens := _OPENS.match(line):
+            current = computations[opens["name"]] = Computation(opens["name"])
+            entry = current if opens["entry"] else entry
+        elif line.startswith("}"):
+            current = None
+        elif current is not None and (found := read_instruction(line)):
+            current.instructions.append(found)
+    return Module(text, header, computations, entry)
+
+
+def read_instruction(line: str) -> Instruction | None:
+    """One line, read; None where it is not an instruction."""
+    named = _NAMED.match(line)
+    if not named:
+        return None
+    rest = line[named.end() :]
+    shape, rest = _split_bracket(rest) if rest.startswith("(") else rest.split(" ", 1) if " " in rest else (rest, "")
+    opcode, parenthesis, _ = rest.partition("(")
+    if not parenthesis:
+        return None
+    operands, attributes = _split_bracket(rest[len(opcode) :])
+    return Instruction(named["name"], shape, opcode.strip(), operands, attributes, bool(named["root"]))
+
+
+def _split_bracket(text: str) -> tuple[str, str]:
+    """Splits `text`, which begins with a bracket, behind the one that closes it; nested pairs are respected."""
+    depth = 0
+    for match in re.finditer(r"[(){}]", text):
+        depth += 1 if match[0] in "({" else -1
+        if depth == 0:
+            return text[: match.end()], text[match.end() :]
+    return text, ""
+
+
+def operand_names(instruction: Instruction) -> list[str]:
+    """Returns the names among its operands, and other words between them. The caller keeps the names of
+    instructions."""
+    # With or without %, with or without the operand's shape in front.
+    return [] if instruction.opcode == "constant" else re.findall(r"[\w.\-]+", instruction.operands)
+
+
+def attributes(instruction: Instruction) -> dict[str, str]:
+    """`kind=kLoop, calls=%f, metadata={…}` by key, the values as they stand in the text."""
+    return dict(split_entries(instruction.attributes))
+
+
+def split_entries(text: str) -> list[tuple[str, str]]:
+    """(key, value) of `, a=b, c={d, e="f}"}`: cut at commas outside of brackets and quotes."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while key := _KEY.match(text, at):
+        end = _end_of_value(text, key.end())
+        found.append((key[1], text[key.end() : end].strip()))
+        at = end
+    return found
+
+
+def _end_of_value(text: str, start: int) -> int:
+    depth = 0
+    for stop in _STOPS.finditer(text, start):
+        if stop[0] in tuple("({["):
+            depth += 1
+        elif stop[0] in tuple(")}]"):
+            depth -= 1
+        elif stop[0] == "," and depth <= 0:
+            return stop.start()
+    return len(text)
+
+
+def named_in(key: str, value: str) -> list[str]:
+    """Returns the names in the value of an attribute: every %name, and every name if the attribute lists
+    computations."""
+    return (_NAME if key in CALLS else _REFERENCE).findall(_QUOTED.sub("", value))
+
+
+def rename(key: str, value: str, names: Mapping[str, str]) -> str:
+    """The value with what it refers to called by other names."""
+    reference = _NAME if key in CALLS else _REFERENCE
+    pieces = re.split(f"({_QUOTED.pattern})", value)
+    pieces[::2] = [reference.sub(lambda m: names.get(m[1], m[0]), piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def op_name(instruction: Instruction) -> str:
+    """Where it comes from, as JAX tells XLA: `jit(f)/layer0/dot_general`; of a parameter, the argument's name."""
+    metadata = attributes(instruction).get("metadata", "")
+    quoted = re.search(r'op_name="((?:[^"\\]|\\.)*)"', metadata)
+    return unescape(quoted[1]) if quoted else ""
+
+
+_OF_JAX = re.compile(
+    r"p?jit\(.*\)|while|body|cond|closed_call|core_call|eval_jaxpr|branch_\d+_fun|checkpoint|vmap\(\)|custom_[jv][vj]p_call"
+)
+"""Parts of a scope that JAX adds by itself."""
+
+
+def scope_of(op_name: str) -> str:
+    """layer0/attention, of jit(step)/layer0/while/body/attention/dot_general: what the program named itself."""
+    parts = op_name.split("/")[:-1]
+    return "/".join(part for part in parts if part and not _OF_JAX.fullmatch(part))
+
+
+def unescape(text: str) -> str:
+    r"""The C escapes of quoted HLO text undone: `\'`, and `\303\251` for é."""
+    raw = _ESCAPE.sub(
+        lambda m: bytes([int(m[1], 8) & 255]) if len(m[1]) == 3 else _ESCAPED.get(m[1], m[1]),
+        text.encode(errors="replace"),
+    )
+    return raw.decode(errors="replace")
+
+
+def custom_call_target(instruction: Instruction) -> str:
+    """Returns the target of a custom call, or an empty text for any other instruction."""
+    found = _TARGET.search(instruction.attributes)
+    return found[1] if found else ""
+
+
+def is_library_product(target: str) -> bool:
+    """A product by cuBLAS or a convolution by cuDNN, which says in its text what it does ("__cublas$lt$matmul")."""
+    return target.startswith(("__cublas$", "__cudnn$convForward"))
+
+
+def is_annotation(target: str) -> bool:
+    """A custom call that only says where data belong. Everything else behind one is work that XLA cannot look into."""
+    return target.startswith(_ANNOTATIONS)
+
+
+def shape_bytes(shape: str) -> int:
+    """Bytes of `f32[64,64]{1,0}`, or of a tuple of such shapes: the sum of its arrays.
+
+    Types below 8 bits take a whole byte each, unless the layout packs them: `s4[8]{0:E(4)}` is 4 bytes, `s4[8]` is 8.
+    """
+    return sum(_array_bytes(m["dtype"], m["dims"], m["layout"] or "") for m in _ARRAY.finditer(shape))
+
+
+def _array_bytes(dtype: str, dims: str, layout: str) -> int:
+    count = 1
+    for size in re.findall(r"\d+", dims):
+        count *= int(size)
+    packed = _PACKED.search(layout)
+    bits = int(packed[1]) if packed else 8 * -(-_bits(dtype) // 8)
+    return -(-count * bits // 8)
+
+
+def _bits(dtype: str) -> int:
+    """f8e4m3fn: 8; c64: 64 (both parts); pred: 8. Tokens and other things without a size: 0."""
+    width = _WIDTH.match(dtype)
+    return int(width[1]) if width else 8 * (dtype == "pred")
+
+
+# ---- the user's lines -------------------------------------------------------------------------------------------
+
+
+_FILE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"')
+_LINE = re.compile(r"source_line=(\d+)")
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_FILE_NAME = re.compile(r'^(\d+) "((?:[^"\\]|\\.)*)"$')
+_NUMBERS = re.compile(r"^(\d+) \{(.*)\}$")
+
+
+class _SourceTables:
+    """Finds the user's line of an instruction.
+
+    JAX 0.6 writes `source_file="…" source_line=7` into an instruction's metadata. Later versions write
+    `stack_frame_id=3` and four tables before the first computation. One of the tables shows which frame called which.
+    """
+
+    def __init__(self, hlo_text: str) -> None:
+        tables = _tables(hlo_text)
+        self.files = {m[1]: unescape(m[2]) for line in tables["FileNames"] if (m := _FILE_NAME.match(line))}
+        self.locations = _number_tables(tables["FileLocations"])
+        self.frames = _number_tables(tables["StackFrames"])
+
+    def user_line(self, metadata: str) -> str:
+        if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
+            innermost = f"{unescape(file[1])}:{line[1]}"
+        else:
+            innermost = self._line_of(_frame_of(metadata))
+        line = self._own_line(_frame_of(metadata)) or innermost
+        return "" if is_runner(line.rpartition(":")[0]) else line
+
+    def _own_line(self, frame: str) -> str:
+        """The line of the innermost frame from this one on that is none of a library's."""
+        for _ in self.frames:
+            line = self._line_of(frame)
+            if not line or not is_library(line.rpartition(":")[0]):
+                return line
+            # Counted from 1 above the numbers of the table, so that 1 is none.
+            frame = str(int(self.frames.get(frame, {}).get("parent_frame_id", "1")) - 1)
+        return ""
+
+    def _line_of(self, frame: str) -> str:
+        location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))
+        name = self.files.get(location.get("file_name_id", "")) if location else None
+        return f"{name}:{location['line']}" if name and location and "line" in location else ""
+
+
+def _frame_of(metadata: str) -> str:
+    frame = _FRAME.search(metadata)
+    return frame[1] if frame else "0"
+
+
+def _tables(hlo_text: str) -> dict[str, list[str]]:
+    """Returns the lines of each table, by its heading. The tables come before the first computation."""
+    found: dict[str, list[str]] = {"FileNames": [], "FileLocations": [], "StackFrames": []}
+    lines: list[str] = []
+    for line in hlo_text.split("\n"):
+        if line.endswith("{") and not line.startswith("HloModule"):
+            break
+        if not line[:1].isdigit():
+            lines = found.get(line.strip(), [])
+        else:
+            lines.append(line)
+    return found
+
+
+def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
+    return {m[1]: dict(re.findall(r"(\w+)=(\d+)", m[2])) for line in lines if (m := _NUMBERS.match(line))}
+
+
+# ---- loops ------------------------------------------------------------------------------------------------------
+
+
+KNOWN_TRIPS = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
+_NUMBER = re.compile(r"\(\s*(-?\d+)\s*\)")
+_PASSES_ON = ("copy", "bitcast")
+# With the number on the left the comparison reads the other way round.
+_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+
+
+class _Scalar(NamedTuple):
+    """The value of a scalar: a number, or element `index` of the carry plus a number; see `_value`."""
+
+    index: int | None
+    number: int
+
+
+def _find_loops(module: Module, computation: Computation, inside: str | None) -> Iterator[Loop]:
+    for each in computation.instructions:
+        is_loop = each.opcode == "while"
+        if is_loop:
+            yield Loop(each.name, *trip_count(module, computation, each), op_name(each), inside)
+        for _, called in module.called_computations(each):
+            yield from _find_loops(module, called, each.name if is_loop else inside)
+
+
+def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[int | None, str]:
+    """Returns (trip count, where the number comes from), or (None, why the count is unknown).
+
+    Args:
+        where: the computation around the loop.
+    """
+    if known := KNOWN_TRIPS.search(attributes(loop).get("backend_config", "")):
+        return int(known[1]), "known_trip_count of the program"
+    called = dict(module.called_computations(loop))
+    if "condition" not in called or "body" not in called:
+        return None, "its body and condition are not in the text"
+    counted = _count_trips(module, where, loop, called["condition"], called["body"])
+    if counted is None:
+        return None, "its trip count is not in the text of the program"
+    return counted, "its condition compares a counter with a constant"
+
+
+def _count_trips(
+    module: Module, where: Computation, loop: Instruction, condition: Computation, body: Computation
+) -> int | None:
+    """Follows a counter: one element of the carry, which begins at a constant, grows by a constant in each iteration,
+    and is compared with a constant."""
+    limit = _limit(module, condition)
+    if limit is None:
+        return None
+    index, direction, end = limit
+    carry = where.operands(loop)
+    start = _element(module, where, carry[0] if len(carry) == 1 else None, index)
+    step = _element(module, body, body.root, index)
+    if start is None or start.index is not None or step is None or step.index != index:
+        return None
+    return _trips_until(start.number, end, step.number, direction)
+
+
+def _trips_until(start: int, end: int, step: int, direction: str) -> int | None:
+    """How often `start`, `start + step`, ... fulfils the comparison before it does not."""
+    if direction in ("GT", "GE"):
+        # Counting down from 10 is counting up from -10.
+        start, end, step = -start, -end, -step
+    elif direction not in ("LT", "LE"):
+        return None
+    end += direction in ("LE", "GE")  # holds at the end, too
+    if start >= end:
+        return 0
+    return -((start - end) // step) if step > 0 else None
+
+
+def _limit(module: Module, condition: Computation) -> tuple[int, str, int] | None:
+    """(index of the counter, comparison, constant) if that is all the condition asks."""
+    where, root, given = _look_inside(module, condition, condition.root)
+    values = [_value(where, each, given) for each in where.operands(root)] if root is not None else []
+    if root is None or root.opcode != "compare" or len(values) != 2:
+        return None
+    direction = attributes(root).get("direction", "")
+    left, right = values
+    if left is None or right is None:
+        return None
+    if left.index is None and right.index is not None:
+        left, right, direction = right, left, _MIRRORED.get(direction, "")
+    if left.index is None or right.index is not None:
+        return None
+    return left.index, direction, right.number - left.number
+
+
+def _element(module: Module, where: Computation, made: Instruction | None, index: int) -> _Scalar | None:
+    """The value of one element of a tuple."""
+    elements = where.operands(made) if made is not None and made.opcode == "tuple" else []
+    if index >= len(elements):
+        return None
+    inner, root, given = _look_inside(module, where, elements[index])
+    return _value(inner, root, given) if root is not None else None
+
+
+def _look_inside(
+    module: Module, where: Computation, one: Instruction | None
+) -> tuple[Computation, Instruction | None, Sequence[_Scalar | None]]:
+    """What a fusion returns, and the values that it is given. Other instructions stay as they are."""
+    if one is None or one.opcode != "fusion" or not (called := module.called_computations(one)):
+        return where, one, ()
+    return called[0][1], called[0][1].root, [_value(where, each, ()) for each in where.operands(one)]
+
+
+def _value(computation: Computation, instruction: Instruction, given: Sequence[_Scalar | None]) -> _Scalar | None:
+    """A scalar as a number, or an element of the carry plus a number. None for everything else.
+
+    Args:
+        given: inside a fusion, what its parameters are; () where the only parameter is the carry.
+    """
+    opcode, operands = instruction.opcode, computation.operands(instruction)
+    if opcode == "constant" and (number := _NUMBER.fullmatch(instruction.operands.strip())):
+        return _Scalar(None, int(number[1]))
+    if opcode == "parameter" and given and (number := _NUMBER.fullmatch(instruction.operands.strip())):
+        return given[int(number[1])] if int(number[1]) < len(given) else None
+    if opcode == "get-tuple-element" and not given and operands and operands[0].opcode == "parameter":
+        return _Scalar(int(attributes(instruction)["index"]), 0)
+    if opcode in _PASSES_ON and len(operands) == 1:
+        return _value(computation, operands[0], given)
+    if opcode in ("add", "subtract") and len(operands) == 2:
+        left, right = (_value(computation, each, given) for each in operands)
+        return _sum(left, right, 1 if opcode == "add" else -1)
+    return None
+
+
+def _sum(left: _Scalar | None, right: _Scalar | None, sign: int) -> _Scalar | None:
+    if left is None or right is None or (left.index is not None and right.index is not None):
+        return None
+    if sign < 0 and right.index is not None:
+        return None
+    return _Scalar(left.index if left.index is not None else right.index, left.number + sign * right.number)
+
+
+# ---- single facts -----------------------------------------------------------------------------------------------
 
 
 def constant_bytes(text: str) -> int:
@@ -101,22 +583,6 @@ def opaque_calls(text: str) -> tuple[str, ...]:
     return tuple(sorted(target for target in found if target and not is_annotation(target)))
 
 
-def custom_call_target(instruction: Instruction) -> str:
-    """Returns the target of a custom call, or an empty text for any other instruction."""
-    found = _TARGET.search(instruction.attributes)
-    return found[1] if found else ""
-
-
-def is_library_product(target: str) -> bool:
-    """A product by cuBLAS or a convolution by cuDNN, which says in its text what it does ("__cublas$lt$matmul")."""
-    return target.startswith(("__cublas$", "__cudnn$convForward"))
-
-
-def is_annotation(target: str) -> bool:
-    """A custom call that only says where data belong. Everything else behind one is work that XLA cannot look into."""
-    return target.startswith(_ANNOTATIONS)
-
-
 def entry_uses_parameters(text: str) -> bool | None:
     """Returns whether any output depends on any input, or None if the text has no readable entry computation.
 
@@ -124,83 +590,29 @@ def entry_uses_parameters(text: str) -> bool | None:
     operands). Then timing the program does not time work on the inputs. True is only what the outermost computation
     shows: a loop or fusion that gets an input and then ignores it counts as a use.
     """
-    entry = {i.name: i for i in _instructions(_entry(text))}
-    todo = [i.name for i in entry.values() if i.is_root]
-    if not todo:
+    entry = parse(_entry(text)).entry
+    if entry is None or entry.root is None:
         return None
-    seen: set[str] = set()
+    todo, seen = [entry.root], set[str]()
     while todo:
-        instruction = entry[todo.pop()]
+        instruction = todo.pop()
         if instruction.opcode == "parameter":
             return True
-        seen.add(instruction.name)
-        todo += [name for name in operand_names(instruction) if name in entry and name not in seen]
+        if instruction.name not in seen:
+            seen.add(instruction.name)
+            todo += entry.operands(instruction)
     return False
 
 
-def shape_bytes(shape: str) -> int:
-    """Bytes of `f32[64,64]{1,0}`, or of a tuple of such shapes: the sum of its arrays.
-
-    Types below 8 bits take a whole byte each, unless the layout packs them: `s4[8]{0:E(4)}` is 4 bytes, `s4[8]` is 8.
-    """
-    return sum(_array_bytes(m["dtype"], m["dims"], m["layout"] or "") for m in _ARRAY.finditer(shape))
-
-
-def _array_bytes(dtype: str, dims: str, layout: str) -> int:
-    count = 1
-    for size in re.findall(r"\d+", dims):
-        count *= int(size)
-    packed = _PACKED.search(layout)
-    bits = int(packed[1]) if packed else 8 * -(-_bits(dtype) // 8)
-    return -(-count * bits // 8)
-
-
-def _bits(dtype: str) -> int:
-    """f8e4m3fn: 8; c64: 64 (both parts); pred: 8. Tokens and other things without a size: 0."""
-    width = _WIDTH.match(dtype)
-    return int(width[1]) if width else 8 * (dtype == "pred")
-
-
 def _entry(text: str) -> str:
-    """Returns the body of the ENTRY computation, or an empty text if there is no such computation."""
-    found = re.search(r"^ENTRY [^\n]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
+    """Returns the ENTRY computation, or an empty text if there is no such computation."""
+    found = re.search(r"^ENTRY [^\n]*\{\n.*?^\}", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
 
 
 def _instructions(text: str, containing: str = "") -> Iterator[Instruction]:
     """Every instruction in `text`; `containing` spares parsing most lines of a long module."""
     # Not splitlines: names in it may hold other separators.
     for line in text.split("\n"):
-        if containing in line and (found := instruction(line)):
+        if containing in line and (found := read_instruction(line)):
             yield found
-
-
-def instruction(line: str) -> Instruction | None:
-    """One line, read; None where it is not an instruction."""
-    named = _NAMED.match(line)
-    if not named:
-        return None
-    rest = line[named.end() :]
-    shape, rest = _split_bracket(rest) if rest.startswith("(") else rest.split(" ", 1) if " " in rest else (rest, "")
-    opcode, parenthesis, _ = rest.partition("(")
-    if not parenthesis:
-        return None
-    operands, attributes = _split_bracket(rest[len(opcode) :])
-    return Instruction(named["name"], shape, opcode.strip(), operands, attributes, bool(named["root"]))
-
-
-def _split_bracket(text: str) -> tuple[str, str]:
-    """Splits `text`, which begins with a bracket, behind the one that closes it; nested pairs are respected."""
-    depth = 0
-    for match in re.finditer(r"[(){}]", text):
-        depth += 1 if match[0] in "({" else -1
-        if depth == 0:
-            return text[: match.end()], text[match.end() :]
-    return text, ""
-
-
-def operand_names(instruction: Instruction) -> list[str]:
-    """Returns the names among its operands, and other words between them. The caller keeps the names of
-    instructions."""
-    # With or without %, with or without the operand's shape in front.
-    return [] if instruction.opcode == "constant" else re.findall(r"[\w.\-]+", instruction.operands)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +30,6 @@ from benchax.program.jaxpr import (
     split_operands,
     user_line,
 )
-from benchax.program.traced_work import count_operations
 
 KEEPS = names(
     "copy copy_p reshape squeeze expand_dims transpose stop_gradient sharding_constraint optimization_barrier name"
@@ -153,38 +152,28 @@ class Value:
 
     def behind(self, through: Collection[str] | None = None) -> Iterator[Value]:
         """It and what it is made of in its body, each once; `through` limits the operations that are crossed."""
-        seen, waiting = set[Value](), list[Value]((self,))
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            yield value
-            if value.maker is not None and (through is None or value.maker.name in through):
-                waiting += value.maker.reads
+
+        def before(value: Value) -> Sequence[Value]:
+            is_crossed = value.maker is not None and (through is None or value.maker.name in through)
+            return value.maker.reads if value.maker is not None and is_crossed else ()
+
+        return _reach(self, before)
 
     @property
     def roots(self) -> set[Value]:
         """Returns the original values that it depends on, outside loops and branches. They are inputs, arrays of the
         program, and values that differ in each iteration."""
-        found, seen, waiting = set[Value](), set[Value](), list[Value]((self,))
-        while waiting:
-            value = waiting.pop()
-            if value not in seen:
-                seen.add(value)
-                outwards = [value.outer] if value.outer is not None else []
-                waiting += value.maker.reads if value.maker is not None else outwards
-                found |= {value} if value.maker is None and not outwards and value.literal is None else set()
-        return found
+
+        def before(value: Value) -> Sequence[Value]:
+            if value.maker is not None:
+                return value.maker.reads
+            return (value.outer,) if value.outer is not None else ()
+
+        return {one for one in _reach(self, before) if not (one.maker or one.outer) and one.literal is None}
 
     def ahead(self) -> set[Value]:
         """It and what is made of it in its body."""
-        found, waiting = set[Value]((self,)), list[Value]((self,))
-        while waiting:
-            made = [one for op in waiting.pop().readers for one in op.makes if one not in found]
-            found.update(made)
-            waiting += made
-        return found
+        return set(_reach(self, lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
         """It as a view of the value behind it; `scaled` also through products with numbers, signs, and quotients."""
@@ -205,6 +194,17 @@ class Value:
     def varying(self) -> frozenset[int]:
         """The axes along which elements can differ, as far as broadcasts and elementwise operations show."""
         return _varying(self, MOST_DEPTH)
+
+
+def _reach(start: Value, following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
+    """A value and all that follow it, each once."""
+    seen, waiting = set[Value](), [start]
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            waiting += following(value)
 
 
 MOST_DEPTH = 8
@@ -563,3 +563,79 @@ def index(closed: Any) -> TracedProgram:
     if closed not in _indexed:
         _indexed[closed] = TracedProgram(closed)
     return _indexed[closed]
+
+
+# ---- operations -------------------------------------------------------------------------------------------------
+#
+# Counted from shapes: rules compare the parts of a program by them. Products and factorizations count as in textbooks
+# (Golub and Van Loan, Matrix Computations, 4th ed.). All others count one for each element that they read or make,
+# whichever is more; elementary functions count ten, random bits a hundred.
+
+ELEMENTARY = names(
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp exp2 expm1 lgamma log log1p"
+    " logistic pow sin sinh tan tanh"
+)
+"""About ten operations each, as vectorized libraries compute them."""
+RANDOM = names("random_bits threefry2x32 random_gamma")
+"""A word takes 20 rounds of Threefry of five operations each (Salmon et al. 2011)."""
+
+
+def count_operations(op: TracedOp, nested: float | None) -> float:
+    """Operations of one run of `op`, an operation of the index; `nested` are those of the bodies that it runs."""
+    if op.name in _COUNTS:
+        return float(_COUNTS[op.name](op))
+    if nested is not None:
+        return nested
+    each = 10 if op.name in ELEMENTARY else 100 if op.name in RANDOM else 1
+    return float(each * max((value.size for value in (*op.reads, *op.makes)), default=0))
+
+
+def _of_product(op: TracedOp) -> float:
+    (contracted, _), _ = op.params["dimension_numbers"]
+    return 2.0 * op.makes[0].size * math.prod(op.reads[0].shape[axis] for axis in contracted)
+
+
+def _of_convolution(op: TracedOp) -> float:
+    """The window and the channels that each output sums over."""
+    kernel = op.reads[1]
+    features = kernel.shape[op.params["dimension_numbers"].rhs_spec[0]]
+    return 2.0 * op.makes[0].size * kernel.size / max(1, features)
+
+
+def _of_matrix(count: Callable[[int, int], float]) -> Callable[[TracedOp], float]:
+    """Counts each matrix of a batch by its longer and its shorter side."""
+
+    def of_op(op: TracedOp) -> float:
+        *batch, m, n = op.reads[0].shape
+        return math.prod(batch) * count(max(m, n), min(m, n))
+
+    return of_op
+
+
+def _of_sort(op: TracedOp) -> float:
+    n = op.reads[0].shape[op.params.get("dimension", -1)] if op.reads[0].shape else 1
+    return sum(value.size for value in op.makes) * math.log2(max(2, n))
+
+
+def _of_fft(op: TracedOp) -> float:
+    made = max(op.makes[0].size, op.reads[0].size)
+    return 2.5 * made * math.log2(max(2, math.prod(op.params["fft_lengths"])))
+
+
+_COUNTS: dict[str, Callable[[TracedOp], float]] = {
+    "dot_general": _of_product,
+    "conv_general_dilated": _of_convolution,
+    "cholesky": _of_matrix(lambda m, n: n**3 / 3),
+    "lu": _of_matrix(lambda m, n: n * n * (m - n / 3)),
+    "geqrf": _of_matrix(lambda m, n: 2 * n * n * (m - n / 3)),
+    "qr": _of_matrix(lambda m, n: 2 * n * n * (m - n / 3)),
+    "householder_product": _of_matrix(lambda m, n: 2 * n * n * (m - n / 3)),
+    "eigh": _of_matrix(lambda m, n: 4 * n**3 / 3),
+    "eig": _of_matrix(lambda m, n: 10 * n**3),
+    "svd": _of_matrix(lambda m, n: 4 * m * n * n - 4 * n**3 / 3),
+    "triangular_solve": lambda op: op.reads[0].shape[-1] * op.reads[1].size,
+    "sort": _of_sort,
+    "fft": _of_fft,
+}
+COSTLY = frozenset(_COUNTS)
+"""Primitives that do more than a few operations for each element."""

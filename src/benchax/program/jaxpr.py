@@ -107,10 +107,7 @@ def equations(jaxpr: Any, depth: int = 1, in_loop: bool = False, scope: str = ""
 
 def every_equation(program: Any) -> Iterator[Any]:
     """Every equation of a program, open or closed, and of all programs in the parameters of its primitives."""
-    for equation in open_program(program)[0].eqns:
-        yield equation
-        for nested in nested_in(equation):
-            yield from every_equation(nested)
+    return (each.equation for each in equations(program))
 
 
 def programs_of(equation: Any) -> list[Any]:

@@ -18,9 +18,8 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 
-from benchax.program import hlo_module
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Computation, Module
+from benchax.program import hlo
+from benchax.program.hlo import Computation, Instruction, Module
 
 _PREFIX = "hlo1-sha256:"  # counted up when the form changes, so that digests of two forms are never taken for equal
 _ELIDED = "constant({...})"
@@ -45,7 +44,7 @@ def normalize(hlo_text: str, *, stablehlo: str = "") -> str:
         stablehlo: `lowered.as_text()`, for the values of constants that `hlo_text` leaves out. Without it a program
             that captured another array of the same shape looks the same: `elides_constants` tells.
     """
-    module = hlo_module.parse(hlo_text)
+    module = hlo.parse(hlo_text)
     lines = [_header(module.header), *_Writer(module).lines()]
     if stablehlo and elides_constants(hlo_text):
         lines.append(f"constants {_sha256(chr(10).join(sorted(_WRITTEN_CONSTANT.findall(stablehlo))))}")
@@ -68,7 +67,7 @@ def _sha256(text: str) -> str:
 
 def _header(header: str) -> str:
     _, _, rest = header.partition(",")
-    return _join("HloModule", [f"{key}={_clean(key, value)}" for key, value in hlo_module.split_entries(rest)])
+    return _join("HloModule", [f"{key}={_clean(key, value)}" for key, value in hlo.split_entries(rest)])
 
 
 def _join(start: str, attributes: list[str]) -> str:
@@ -112,7 +111,7 @@ class _Writer:
             f"{start}({operands})" if operands else f"{start}{_plain(instruction.operands)}",
             [
                 f"{key}={self.attribute(key, value, numbers)}"
-                for key, value in hlo_module.split_entries(instruction.attributes)
+                for key, value in hlo.split_entries(instruction.attributes)
                 if key not in _SAID_ELSEWHERE
             ],
         )
@@ -121,10 +120,10 @@ class _Writer:
         if key == "channel_id":
             return self.channels.setdefault(value, f"channel{len(self.channels)}")
         names = dict(numbers)
-        for name in hlo_module.named_in(key, value):
+        for name in hlo.named_in(key, value):
             if name in self.module.computations:
                 names[name] = self.name_of(self.module.computations[name])
-        return _clean(key, hlo_module.rename(key, value, names))
+        return _clean(key, hlo.rename(key, value, names))
 
 
 def needed_first(computation: Computation) -> list[str]:
@@ -161,7 +160,7 @@ def _dependencies(computation: Computation) -> Callable[[str], list[str]]:
         operands = [o.name for o in computation.operands(instruction)]
         if "control-predecessors" not in instruction.attributes:
             return operands
-        earlier = hlo_module.named_in("", hlo_module.attributes(instruction)["control-predecessors"])
+        earlier = hlo.named_in("", hlo.attributes(instruction)["control-predecessors"])
         return operands + [n for n in earlier if n in computation.by_name]
 
     return before

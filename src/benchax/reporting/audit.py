@@ -6,10 +6,13 @@ did not apply, and the remarks about how the audit ran. This keeps a clean audit
 
 from __future__ import annotations
 
+import json
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchax.environment import installed
 from benchax.model import Severity
 from benchax.reporting.document import (
     Block,
@@ -20,13 +23,28 @@ from benchax.reporting.document import (
     Paragraph,
     Section,
     Style,
+    Table,
+    TableCell,
     TableColumn,
     TextRow,
+    list_parts,
     list_remarks,
     tabulate,
 )
 from benchax.reporting.tables import describe_machine, one_line
-from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome, Where
+from benchax.results.audit import (
+    PACK_OFF,
+    SEVERITIES,
+    Answer,
+    Audit,
+    Checked,
+    Checklist,
+    Finding,
+    Outcome,
+    Suppressed,
+    Tick,
+    Where,
+)
 from benchax.source_files import is_typed
 from benchax.units import plural, seconds
 
@@ -46,7 +64,8 @@ def document(a: Audit, is_full: bool = False) -> Document:
         title = f"{finding.severity}  {one_line(finding.title)}"
         blocks += [Heading(title, aside=place, style=STYLES[finding.severity]), _list_facts("", lines(finding))]
     if a.suppressed:
-        blocks.append(_list_facts("suppressed", list_suppressed(a)))
+        suppressed = [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
+        blocks.append(_list_facts("suppressed", suppressed))
     if looked := checks(a, is_full):
         blocks.append(_list_facts("looked at" if is_full else "", looked))
     if not is_full:
@@ -92,13 +111,10 @@ def _read_lines(file: str) -> list[str]:
 
 def documents_of_all(audits: Sequence[Audit]) -> tuple[Document, ...]:
     """For a page: of several audits their verdicts first, each leading to its part."""
-    documents = tuple(map(document_in_full, audits))
-    if len(audits) == 1:
-        return documents
     lines = [(one_line(a.name), verdict(a)) for a in audits]
     styles: list[Style] = [STYLES[a.findings[0].severity] if a.findings else "" for a in audits]
     table = tabulate([TableColumn("function", "names"), TableColumn("verdict", "words")], lines, styles)
-    return (Document((Heading(f"Audit of {plural(len(audits), 'function')}", 1), table)), *documents)
+    return list_parts(f"Audit of {plural(len(audits), 'function')}", tuple(map(document_in_full, audits)), table)
 
 
 def heading(a: Audit) -> str:
@@ -131,10 +147,6 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
     return [*seen, *related, *gain, ("do", finding.advice), ("rule", f"{finding.rule} ({finding.page})")]
 
 
-def list_suppressed(a: Audit) -> list[tuple[str, str]]:
-    return [(s.finding.rule, f"{s.finding.title}: {s.reason} ({s.by})") for s in a.suppressed]
-
-
 def checks(a: Audit, is_full: bool = True) -> list[tuple[str, str]]:
     """Those that are fine in one line; each of the others with its reason, equal reasons together. What was not checked
     is always told: nothing found means less there."""
@@ -162,3 +174,121 @@ def describe_place(where: Where) -> str:
 
 def _list_facts(title: str, rows: Sequence[tuple[str, str]]) -> Facts:
     return Facts((Section(title, tuple(TextRow(label, value) for label, value in rows)),), "words")
+
+
+ANSWERS: dict[Answer, tuple[str, Style]] = {
+    "yes": ("✓", "good"),
+    "no": ("✗", "bad"),
+    "not applicable": ("–", "faint"),
+    "not checked": ("?", "warning"),
+}
+
+
+CHECKLIST = (TableColumn("", "words"), TableColumn("", "words", 20), TableColumn("", "words", 20))
+
+
+def document_of_checklist(c: Checklist) -> Document:
+    rows: list[tuple[TableCell, ...]] = []
+    for section in dict.fromkeys(tick.section for tick in c.ticks):
+        rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
+        rows += [_list_cells(tick) for tick in c.ticks if tick.section == section]
+    return Document((Heading(one_line(c.name), 1, (checklist_heading(c),)), Table(CHECKLIST, tuple(rows))))
+
+
+def _list_cells(tick: Tick) -> tuple[TableCell, ...]:
+    mark, style = ANSWERS[tick.answer]
+    return TableCell(mark, style), TableCell(tick.text), TableCell(describe_tick(tick), "faint")
+
+
+def checklist_heading(c: Checklist) -> str:
+    """f32[8] · cpu · 12 ✓, 2 ✗, 8 not applicable, 1 not checked · 41.0 s"""
+    counts = {answer: sum(tick.answer == answer for tick in c.ticks) for answer in ANSWERS}
+    words = {"yes": "✓", "no": "✗"}
+    counted = ", ".join(f"{n} {words.get(answer, answer)}" for answer, n in counts.items() if n)
+    backend = c.environment.backend if c.environment else ""
+    return " · ".join(part for part in (c.signature, backend, counted, seconds(c.elapsed_s)) if part)
+
+
+def describe_tick(tick: Tick) -> str:
+    """not applicable, because there is one device"""
+    if tick.answer in ("not applicable", "not checked"):
+        return f"{tick.answer}, because {tick.why}"
+    return tick.why
+
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def to_sarif(audits: Sequence[Audit], folder: Path | None = None) -> str:
+    """The document.
+
+    Args:
+        folder: files below it are named from there; default: the working directory.
+    """
+    root = (folder or Path.cwd()).absolute()
+    run = {
+        "tool": {"driver": _driver(audits)},
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(audits)}],
+        "originalUriBaseIds": {"SRCROOT": {"uri": f"{root.as_uri()}/"}},
+        "columnKind": "unicodeCodePoints",
+        "results": [result for a in audits for result in _results(a, root)],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _driver(audits: Iterable[Audit]) -> dict[str, Any]:
+    titles = {c.rule: c.title for a in audits for c in a.checked}
+    for a in audits:
+        titles |= {f.rule: f.rule for f in [*a.findings, *(s.finding for s in a.suppressed)] if f.rule not in titles}
+    rules = [{"id": rule, "shortDescription": {"text": title}} for rule, title in titles.items()]
+    version = installed("benchax")
+    return {"name": "benchax", **({"version": version} if version else {}), "rules": rules}
+
+
+def _notifications(audits: Iterable[Audit]) -> list[dict[str, Any]]:
+    unseen = [(a, c) for a in audits for c in a.checked if c.why]
+    return [_notification(a, c) for a, c in unseen]
+
+
+def _notification(a: Audit, checked: Checked) -> dict[str, Any]:
+    said = f"{a.name}: {checked.rule}: {checked.outcome}, because {checked.why}"
+    return {"level": "note", "message": {"text": said}, "associatedRule": {"id": checked.rule}}
+
+
+def _results(a: Audit, root: Path) -> list[dict[str, Any]]:
+    shown = [_result(a, finding, root) for finding in a.findings]
+    return shown + [_result(a, s.finding, root) | {"suppressions": [_suppression(s)]} for s in a.suppressed]
+
+
+def _suppression(s: Suppressed) -> dict[str, Any]:
+    return {"kind": "external" if s.by.startswith("[") else "inSource", "status": "accepted", "justification": s.reason}
+
+
+def _result(a: Audit, finding: Finding, root: Path) -> dict[str, Any]:
+    said = [f"{a.name}: {finding.title}", *finding.seen, *([finding.gain] if finding.gain else []), finding.advice]
+    gains = {"gain": finding.gain, "gain_s": finding.gain_s, "gain_bytes": finding.gain_bytes, "page": finding.page}
+    result: dict[str, Any] = {
+        "ruleId": finding.rule,
+        "level": LEVELS[finding.severity],
+        "message": {"text": "\n".join(said)},
+        "properties": {name: value for name, value in gains.items() if value is not None},
+    }
+    related = [
+        _location(file, line, root) | {"id": i, "message": {"text": label}}
+        for i, (label, file, line) in enumerate(finding.related, 1)
+    ]
+    result |= {"locations": [_location(*finding.where, root)]} if finding.where else {}
+    return result | ({"relatedLocations": related} if related else {})
+
+
+def _location(file: str, line: int, root: Path) -> dict[str, Any]:
+    return {"physicalLocation": {"artifactLocation": _artifact(Path(file), root), "region": {"startLine": line}}}
+
+
+def _artifact(file: Path, root: Path) -> dict[str, Any]:
+    full = file if file.is_absolute() else root / file
+    if full.is_relative_to(root):
+        # As a URI: spaces and letters beyond ASCII are written in percents. A colon in front would read as a scheme.
+        return {"uri": full.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": "SRCROOT"}
+    return {"uri": full.as_uri()}

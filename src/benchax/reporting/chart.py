@@ -17,12 +17,17 @@ charts so that they answer to pointers and keys (`pages/chart_data.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from benchax.reporting.styles import Style
+from benchax.model import Severity
 from benchax.units import count, seconds, size
 
+Style = Literal["", "good", "bad", "warning", "info", "faint", "title"]
+"""The meaning of a text or a mark. A terminal, a page and a figure have their own colours for it."""
+MARKS: dict[Severity, tuple[str, Style]] = {"error": ("✗", "bad"), "warning": ("!", "warning"), "info": ("·", "faint")}
+"""The marks of remarks."""
 Quantity = Literal["seconds", "bytes", "flop", "change", ""]
 """How an axis shows a number. A change is a ratio: 1.05 is +5 %."""
 Symbol = Literal["circle", "diamond", "left", "right"]
@@ -190,3 +195,70 @@ def describe_value(value: float, quantity: Quantity, digits: int = 3) -> str:
         share = round(100 * (value - 1), 3)
         return f"{'+' if share > 0 else ''}{share:g} %"
     return count(value, "FLOP" if quantity == "flop" else "", digits)
+
+
+# Trees from paths: what is made of many parts, each of which says where it belongs.
+
+
+@dataclass
+class _Growing:
+    value: float = 0.0
+    parts: dict[str, _Growing] = field(default_factory=dict[str, "_Growing"])
+    detail: str = ""
+
+
+def grow(leaves: Iterable[tuple[Sequence[str], float, str]]) -> tuple[Branch, ...]:
+    """Adds up (path from the root, value, detail); what has no value is left out."""
+    whole = _Growing()
+    for path, value, detail in leaves:
+        if value <= 0:
+            continue
+        node = whole
+        for name in path:
+            node = node.parts.setdefault(name, _Growing())
+            node.value += value
+        node.detail = detail
+    return _branches(whole)
+
+
+def _branches(node: _Growing) -> tuple[Branch, ...]:
+    return tuple(Branch(name, part.value, _branches(part), part.detail) for name, part in node.parts.items())
+
+
+# A heat map knows nothing of grids: squares come with a time in seconds or a status.
+
+STATUS_STYLES: dict[str, Style] = {
+    "timeout": "warning", "crashed": "bad", "error": "bad", "out_of_memory": "bad", "wrong_shape": "info",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Square:
+    value_s: float | None
+    """None: see `status`."""
+    status: str = "ok"
+
+
+def chart_heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    squares: Sequence[Sequence[Square]],
+    *,
+    x_title: str = "",
+    title: str = "",
+) -> Chart:
+    """One line of squares per row."""
+    cells = Cells(
+        tuple(tuple(square.value_s for square in line) for line in squares),
+        tuple(tuple(_name_status(square) for square in line) for line in squares),
+        tuple(tuple(STATUS_STYLES.get(square.status, "faint") for square in line) for line in squares),
+    )
+    return Chart(name_places(columns, x_title), name_places(rows), (cells,), title)
+
+
+def _name_status(square: Square) -> str:
+    return "" if square.value_s is not None else square.status.replace("_", " ")
+
+
+def name_places(names: Sequence[str], title: str = "") -> Axis:
+    return Axis(title, are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names)))

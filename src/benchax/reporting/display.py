@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 DOCUMENTS: dict[str, str] = {
     "Audit": "audit.document",
-    "CacheUse": "cache.document",
-    "Checklist": "checklist.document",
+    "CacheUse": "watch.document_of_cache",
+    "Checklist": "audit.document_of_checklist",
     "Comparisons": "comparisons.document",
-    "Difference": "difference.document",
+    "Difference": "inspection.document_of_difference",
     "Experiment": "experiment.document",
     "History": "history.document",
     "Inspection": "inspection.document",
     "Measurement": "measurement.document",
     "Profile": "profile.document",
-    "ProfileChange": "profile_change.document",
-    "Scaling": "scaling.document",
-    "Transfers": "transfers.document",
+    "ProfileChange": "profile.document_of_change",
+    "Scaling": "experiment.document_of_scaling",
+    "Transfers": "watch.document_of_transfers",
     "Watch": "watch.document",
 }
 """Type of a result → the function of `benchax.reporting` that turns it into a document."""
 PARTS: dict[str, str] = {
     "Stages": "measurement.document_of_stages",
-    "Summary": "statistics.document_of_summary",
+    "Summary": "measurement.document_of_summary",
 }
 """The parts of a row."""
 ON_PAGES = DOCUMENTS | {
-    "Comparisons": "comparison_figure.document",
+    "Comparisons": "comparisons.document_with_chart",
     "Inspection": "inspection.document_with_texts",
 }
 """A notebook has charts, and folds long texts."""
@@ -50,12 +50,12 @@ PAGES = (
     | ON_PAGES
     | {
         "Audit": "audit.document_in_full",
-        "Comparisons": "comparison_figure.document_for_page",
+        "Comparisons": "comparisons.document_for_page",
         "History": "history.document_with_chart",
-        "Measurement": "measurement_charts.document",
-        "Inspection": "inspection_charts.document",
-        "Profile": "profile_charts.document",
-        "Rows": "run_report.documents",
+        "Measurement": "measurement.document_with_charts",
+        "Inspection": "inspection.document_with_charts",
+        "Profile": "profile.document_with_charts",
+        "Rows": "measurement.documents_of_run",
     }
 )
 """A page of its own has more of them. A function may give several documents: the page's own first, then its parts."""
@@ -120,13 +120,13 @@ def _html(result: Any) -> str:
 
 
 def _figure(found: Comparisons) -> Any:
-    from benchax.reporting import comparison_figure
+    from benchax.reporting import comparisons
 
-    return comparison_figure.figure(found)
+    return comparisons.figure(found)
 
 
 def _save(result: Any, file: str | os.PathLike[str]) -> None:
-    from benchax.reporting.pages.saving import save_page
+    from benchax.reporting.pages.page import save_page
 
     save_page(file, documents_of(result))
 

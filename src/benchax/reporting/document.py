@@ -10,14 +10,13 @@ faint); each renderer has its own colours.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
+from benchax.json_values import decode_value, encode_value
 from benchax.model import Remark
-from benchax.reporting.chart import Chart
-from benchax.reporting.outline import Outline
-from benchax.reporting.styles import Style
+from benchax.reporting.chart import Chart, Quantity, Style, describe_value
 
 
 @dataclass(frozen=True)
@@ -183,6 +182,43 @@ def draw_bars(heights: Iterable[float | None], breaks: Collection[int] = ()) -> 
     return "".join((BREAK if i in breaks and i > 0 else "") + bar for i, bar in enumerate(bars))
 
 
+@dataclass(frozen=True)
+class OutlineColumn:
+    name: str
+    quantity: Quantity = ""
+
+
+@dataclass(frozen=True)
+class OutlineEntry:
+    """A box."""
+
+    name: str
+    kind: str = ""
+    """What it is, in a word: scope, loop, dot."""
+    values: tuple[float | None, ...] = ()
+    """One for each column. None: not known; 0 is not written."""
+    detail: str = ""
+    source: str = ""
+    """file.py:12"""
+    parts: tuple[OutlineEntry, ...] = ()
+    key: int | None = None
+    """By which others name it in `reads`."""
+    reads: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outline:
+    caption: str
+    columns: tuple[OutlineColumn, ...]
+    entries: tuple[OutlineEntry, ...]
+    note: str = ""
+
+    @property
+    def totals(self) -> tuple[float, ...]:
+        """Returns the totals of the known values."""
+        return tuple(sum(entry.values[i] or 0 for entry in self.entries) for i in range(len(self.columns)))
+
+
 Block = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart | Outline
 
 
@@ -196,11 +232,15 @@ class Document:
         return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
 
 
-def list_parts(title: str, documents: Sequence[Document]) -> tuple[Document, ...]:
-    """For a page of several: their names first, each leading to its part. One alone is the page's own."""
+def list_parts(title: str, documents: Sequence[Document], overview: Table | None = None) -> tuple[Document, ...]:
+    """For a page of several: an overview first, each line leading to its part. One alone is the page's own.
+
+    Args:
+        overview: its first column has the titles of the parts; None: it has their titles alone.
+    """
     if len(documents) == 1:
         return tuple(documents)
-    names = tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
+    names = overview or tabulate([TableColumn("", "names")], [(part.title,) for part in documents])
     return (Document((Heading(title, 1), names)), *documents)
 
 
@@ -234,3 +274,74 @@ def list_remarks(remarks: Iterable[Remark]) -> tuple[Heading | Remarks, ...]:
     """Returns remarks under a separate heading, or nothing if there are no remarks."""
     listed = tuple(remarks)
     return (Heading("remarks"), Remarks(listed)) if listed else ()
+
+
+# An outline as a table, for media that cannot unfold it: a terminal, Markdown, a notebook, paper.
+
+UNKNOWN = "not known"
+INDENT = "> "
+MOST_ROWS = 60
+
+
+def tabulate_outline(outline: Outline) -> Table:
+    """Makes a table, for media that cannot unfold an outline."""
+    rows = list_outermost(outline, MOST_ROWS)
+    listed = [_describe_row(outline, *row) for row in rows]
+    outer = sum(depth == 0 for depth, _, _ in rows)
+    left_out = len(outline.entries) - outer
+    note = f"{outline.note} {left_out} boxes beside these are not in this table." if left_out else outline.note
+    names = (TableColumn("box", "words", 24), *(TableColumn(column.name) for column in outline.columns))
+    columns = (*names, TableColumn("where", "words", 16), TableColumn("what", "words", 24))
+    return tabulate(columns, listed, note=note).without_empty_columns(kept=(0,))
+
+
+def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, inside: int) -> tuple[str, ...]:
+    numbers = (describe_cost(v, c.quantity) for v, c in zip(entry.values, outline.columns, strict=True))
+    what = " · ".join(text for text in (entry.detail, f"{inside} boxes inside" if inside else "") if text)
+    return (f"{INDENT * depth}{entry.kind} {entry.name}".strip(), *numbers, entry.source, what)
+
+
+def describe_cost(value: float | None, quantity: Quantity) -> str:
+    """Returns a text such as 1.05 MFLOP, or an empty text if there is no value."""
+    return UNKNOWN if value is None else describe_value(value, quantity) if value else ""
+
+
+def count_inside(entry: OutlineEntry) -> int:
+    return sum(1 + count_inside(part) for part in entry.parts)
+
+
+def list_outermost(outline: Outline, most: int) -> list[tuple[int, OutlineEntry, int]]:
+    """(depth, entry, how many inside of it are not listed): whole levels as long as they fit, of the outermost one as
+    many as fit."""
+    outermost = outline.entries[:most]
+    return list(_walk(outermost, 0, _count_levels(outermost, most)))
+
+
+def _count_levels(entries: Sequence[OutlineEntry], most: int) -> int:
+    levels, count, level = 0, 0, list(entries)
+    while level and count + len(level) <= most:
+        levels, count = levels + 1, count + len(level)
+        level = [part for entry in level for part in entry.parts]
+    return levels
+
+
+def _walk(entries: Sequence[OutlineEntry], depth: int, levels: int) -> Iterator[tuple[int, OutlineEntry, int]]:
+    for entry in entries:
+        is_last = depth + 1 == levels
+        yield depth, entry, count_inside(entry) if is_last else 0
+        if not is_last:
+            yield from _walk(entry.parts, depth + 1, levels)
+
+
+# Documents as JSON, for a process that waits for another one's: blocks with the names of their types.
+
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Block)}
+
+
+def encode_document(document: Document) -> list[list[Any]]:
+    return [[type(block).__name__, encode_value(block, type(block))] for block in document.blocks]
+
+
+def decode_document(coded: list[list[Any]]) -> Document:
+    """Inverse of `encode_document`, of the same benchax."""
+    return Document(tuple(decode_value(block, KINDS[name]) for name, block in coded))

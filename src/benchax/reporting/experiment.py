@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from benchax.model import Remark
@@ -20,10 +19,20 @@ from benchax.reporting.document import (
     list_remarks,
     tabulate,
 )
-from benchax.reporting.shared_remarks import each_once, share_remarks
-from benchax.reporting.tables import REMARKS, VERDICT, VERDICT_STYLES, describe_machine, one_line, truncate
-from benchax.results.experiment import Contribution, Curve, Experiment, VariantRow
-from benchax.units import number, seconds, seconds_range, size
+from benchax.reporting.tables import (
+    REMARKS,
+    VERDICT,
+    VERDICT_STYLES,
+    around,
+    describe_machine,
+    each_once,
+    one_line,
+    share_remarks,
+    truncate,
+)
+from benchax.results.experiment import Curve, Experiment, VariantRow
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
+from benchax.units import number, percent, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
 SPECS = ("inputs", "outputs")
@@ -49,7 +58,17 @@ def document(e: Experiment) -> Document:
         blocks += [Heading(curve.title), curve_table(curve)]
         blocks += [Paragraph(curve.sentence)] if curve.sentence else []
     if e.ablation:
-        blocks.append(Facts((contributions(e.ablation),), "words"))
+        blocks.append(
+            Facts(
+                (
+                    Section(
+                        "what each contributes, where all are on",
+                        tuple(TextRow(one.name, one.sentence) for one in e.ablation),
+                    ),
+                ),
+                "words",
+            )
+        )
     return Document((*blocks, *list_remarks(remarks(e))))
 
 
@@ -91,7 +110,7 @@ def speedup(row: VariantRow) -> str:
     if c is None or not c.ratio:
         return ""
     # Of a speedup the ends change places: it is one over the ratio.
-    return f"{number(1 / c.ratio)}×" + (f" ({number(1 / c.high)} – {number(1 / c.low)})" if c.low and c.high else "")
+    return f"{number(1 / c.ratio)}×" + (around(1 / c.high, 1 / c.low) if c.low and c.high else "")
 
 
 def error(row: VariantRow) -> str:
@@ -131,10 +150,6 @@ def findings(e: Experiment) -> Section:
     return Section("in words", tuple(rows))
 
 
-def contributions(listed: Sequence[Contribution]) -> Section:
-    return Section("what each contributes, where all are on", tuple(TextRow(one.name, one.sentence) for one in listed))
-
-
 def curve_table(curve: Curve) -> Table:
     lines = [
         (
@@ -152,3 +167,69 @@ def remarks(e: Experiment) -> list[Remark]:
     """Each once: the experiment's own, and those of its comparisons."""
     shared = share_remarks({row.name: row.comparison.remarks for row in e.rows if row.comparison}, "variant")
     return each_once((*e.remarks, *shared.common, *(r for own in shared.own.values() for r in own)))
+
+
+TITLES = {
+    "strong": "strong scaling: the same shapes on more devices",
+    "weak": "weak scaling: {axis} grows with the devices",
+}
+
+
+def document_of_scaling(found: Scaling) -> Document:
+    blocks: list[Block] = [Heading(found.case.label, 1, (describe_machine(found.environment),))]
+    for curve in found.curves:
+        blocks += [Heading(TITLES[curve.kind].format(axis=found.axis)), _tabulate_curve(curve, found.is_fake)]
+        blocks.append(Paragraph(_sentence(curve, found.is_fake)))
+    return Document((*blocks, *list_remarks(found.remarks)))
+
+
+def _tabulate_curve(curve: ScalingCurve, is_fake: bool) -> Table:
+    columns = (
+        "fake devices" if is_fake else "devices",
+        "inputs",
+        "median",
+        "work/s",
+        "efficiency",
+        "against the one before",
+    )
+    return tabulate(columns, [_scaling_line(point) for point in curve.points])
+
+
+def _scaling_line(point: ScalingPoint) -> tuple[str, ...]:
+    if point.why or point.median_s is None:
+        return (str(point.devices), point.signature, "", "", "", f"not measured, because {point.why}")
+    efficiency = point.efficiency
+    return (
+        str(point.devices),
+        point.signature,
+        seconds(point.median_s),
+        _times_factor(point.throughput),
+        "" if efficiency is None else _share(efficiency),
+        f"{_times_factor(point.gain)}{_PAYS[point.pays]}" if point.gain else "",
+    )
+
+
+_PAYS = {True: ", pays", False: ", does not pay", None: ", unclear"}
+
+
+def _times_factor(gain: SpeedupFactor | None) -> str:
+    """1.82× (1.79 – 1.85)"""
+    if gain is None:
+        return ""
+    ends = "" if gain.low is None or gain.high is None else f" ({gain.low:.2f} – {gain.high:.2f})"
+    return f"{gain.factor:.2f}×{ends}"
+
+
+def _share(gain: SpeedupFactor) -> str:
+    ends = "" if gain.low is None or gain.high is None else f" ({percent(gain.low)} – {percent(gain.high)})"
+    return percent(gain.factor) + ends
+
+
+def _sentence(curve: ScalingCurve, is_fake: bool) -> str:
+    what = "fake devices" if is_fake else "devices"
+    first = curve.first_that_does_not_pay
+    if curve.last_that_pays is None:
+        return "From how many devices on it does not pay is not known: fewer than two counts could be measured."
+    if first is None:
+        return f"It pays up to {curve.last_that_pays} {what}, the most that were tried."
+    return f"{first} {what} are the first that do not clearly get more done in a second than {curve.last_that_pays}."

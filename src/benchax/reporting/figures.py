@@ -1,4 +1,5 @@
-"""Draws a `Chart` with matplotlib: a Figure, which can be saved as PNG, SVG or PDF, or SVG for a page. Knows no result.
+"""Draws a `Chart` with matplotlib: a Figure, which can be saved as PNG, SVG or PDF, or SVG for a notebook. Trees are
+for pages only. Knows no result.
 
 Figures are made without pyplot: no window opens, nothing has to be closed, and no display is needed.
 """
@@ -12,10 +13,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from benchax.errors import require
 from benchax.reporting.chart import (
     Axis,
     Bars,
-    Branch,
     Cells,
     Chart,
     Line,
@@ -24,80 +25,13 @@ from benchax.reporting.chart import (
     Points,
     ReferenceLine,
     Shade,
+    Style,
     Symbol,
     Tree,
     describe_value,
 )
-from benchax.reporting.figure_cells import LONGEST_NAME, draw_cells, need
-from benchax.reporting.styles import Style
-
-# Draws trees with matplotlib: areas inside one another, each as large as its value.
-
-Box = tuple[float, float, float, float]
-"""Left, bottom, width, height; shares of the figure."""
-FILLS = ("#cfe3f5", "#d7ecd9", "#f6e3c5", "#e6daf0", "#f5d5d0", "#dfe4ea")
-LEVELS = 3
-LEAST_AREA = 0.004
-"""Smaller ones have no name, and their parts are not drawn."""
-HEAD, GAP = 0.04, 0.004
-"""The room for the name of an area with parts, and the gap between areas."""
-
-
-def draw_tree(axes: Any, chart: Chart, tree: Tree) -> None:
-    axes.set_title(chart.title, fontsize=9.5, loc="left", parse_math=False)
-    axes.set_axis_off()
-    for i, (branch, box) in enumerate(arrange(tree.roots, (0.0, 0.0, 1.0, 1.0))):
-        # A single root has the whole figure: its parts are told apart.
-        is_whole = len(tree.roots) == 1
-        _draw_branch(axes, branch, box, tree, "#ffffff" if is_whole else FILLS[i % len(FILLS)], 1, is_whole)
-
-
-def _draw_branch(axes: Any, branch: Branch, box: Box, tree: Tree, fill: str, level: int, is_whole: bool) -> None:
-    left, bottom, width, height = box
-    axes.add_patch(need("patches").Rectangle((left, bottom), width, height, facecolor=fill, edgecolor="white", lw=1))
-    if width * height < LEAST_AREA:
-        return
-    parts = branch.parts if level < LEVELS and height > 2 * HEAD and width > 4 * GAP else ()
-    text = f"{branch.name}  {describe_value(branch.value, tree.quantity)}"
-    room = int(width * 110)
-    axes.text(
-        left + GAP, bottom + height - GAP, text if len(text) <= room else text[: max(0, room - 1)] + "…",
-        fontsize=7, va="top", clip_on=True, parse_math=False,
-    )  # fmt: skip
-    inner = (left + GAP, bottom + GAP, width - 2 * GAP, height - HEAD - GAP)
-    for i, (part, area) in enumerate(arrange(parts, inner, branch.value)):
-        _draw_branch(axes, part, area, tree, FILLS[i % len(FILLS)] if is_whole else fill, level + 1, False)
-
-
-def arrange(branches: Sequence[Branch], box: Box, whole: float | None = None) -> list[tuple[Branch, Box]]:
-    """Cuts a box into areas by value, always across its longer side, into halves of about equal sums.
-
-    Args:
-        whole: the value of the box; what its parts leave of it stays empty. None: they fill it.
-    """
-    listed = sorted((b for b in branches if b.value > 0), key=lambda b: -b.value)
-    total = sum(b.value for b in listed)
-    left, bottom, width, height = box
-    share = min(1.0, total / whole) if whole else 1.0
-    if width >= height:
-        return _halve(listed, (left, bottom, width * share, height))
-    return _halve(listed, (left, bottom + height * (1 - share), width, height * share))
-
-
-def _halve(listed: Sequence[Branch], box: Box) -> list[tuple[Branch, Box]]:
-    if len(listed) <= 1:
-        return [(branch, box) for branch in listed]
-    total, first, count = sum(b.value for b in listed), listed[0].value, 1
-    while count < len(listed) - 1 and first + listed[count].value <= total / 2:
-        first, count = first + listed[count].value, count + 1
-    left, bottom, width, height = box
-    part = first / total
-    if width >= height:
-        boxes = (left, bottom, width * part, height), (left + width * part, bottom, width * (1 - part), height)
-    else:
-        boxes = (left, bottom + height * (1 - part), width, height * part), (left, bottom, width, height * (1 - part))
-    return _halve(listed[:count], boxes[0]) + _halve(listed[count:], boxes[1])
-
+from benchax.reporting.tables import truncate
+from benchax.units import SECONDS, number, seconds_unit
 
 # Told apart by all kinds of eyes (Okabe & Ito 2008); what they mean is also said by a mark or in words.
 COLORS: dict[Style, str] = {
@@ -127,10 +61,6 @@ def draw(chart: Chart) -> Any:
     cells = next((mark for mark in chart.marks if isinstance(mark, Cells)), None)
     if cells is not None:
         draw_cells(canvas, axes, chart, cells)
-        return canvas
-    tree = next((mark for mark in chart.marks if isinstance(mark, Tree)), None)
-    if tree is not None:
-        draw_tree(axes, chart, tree)
         return canvas
     for mark in chart.marks:
         _draw_mark(axes, mark, chart)
@@ -176,7 +106,7 @@ def _draw_mark(axes: Any, mark: Mark, chart: Chart) -> None:
         case Bars():
             _draw_bars(axes, mark, chart)
         case ReferenceLine() | Cells() | Tree():
-            pass  # drawn apart
+            pass  # drawn apart, or on pages only
 
 
 def _size(chart: Chart) -> tuple[float, float]:
@@ -225,10 +155,8 @@ def _color(mark: Points | Line | Bars, chart: Chart) -> str:
 def _draw_bars(axes: Any, bars: Bars, chart: Chart) -> None:
     color, lengths = _color(bars, chart), [high - low for low, high in zip(bars.lows, bars.highs, strict=True)]
     look = {"color": color, "alpha": 0.85, "label": bars.label, "zorder": 2}
-    if bars.along == "x":
-        axes.barh(bars.places, lengths, bars.thickness, bars.lows, **look)
-    else:
-        axes.bar(bars.places, lengths, bars.thickness, bars.lows, **look)
+    draw_all = axes.barh if bars.along == "x" else axes.bar
+    draw_all(bars.places, lengths, bars.thickness, bars.lows, **look)
 
 
 def _draw_interval(
@@ -330,3 +258,130 @@ def _draw_legend(axes: Any) -> None:
         found.values(), found.keys(), ncols=4, loc="lower right", bbox_to_anchor=(1, 1), fontsize=7.5, frameon=False,
         handletextpad=0.1, columnspacing=1.0,
     )  # fmt: skip
+
+
+# The `Cells` of a chart: a heat map, with a number or a word in each square.
+
+CELL_FILLS: dict[Style, str] = {"warning": "#f6c667", "bad": "#e57373", "info": "#c9a0dc"}
+"""The colours of hatched squares, on which words are written; all others are pale grey."""
+PALE = "#eeeeee"
+MOST_NUMBERS = 1600
+"""Squares up to which each shows its number; beyond that the colour must do."""
+LONGEST_NAME = 28
+"""The longest name of a row or column of squares."""
+
+
+def need(module: str = "") -> Any:
+    """matplotlib, or a module of it."""
+    whole = require("matplotlib", doing="drawing a figure")
+    return require(f"matplotlib.{module}", doing="drawing a figure") if module else whole
+
+
+def draw_cells(canvas: Any, axes: Any, chart: Chart, cells: Cells) -> None:
+    known = [v for row in cells.values for v in row if v is not None and v > 0]
+    image = _paint(axes, cells, known)
+    _name_cells(axes, chart)
+    axes.set_title(chart.title, fontsize=9, loc="left", parse_math=False)
+    if _count_cells(cells) <= MOST_NUMBERS:
+        _write_cells(axes, cells, image)
+    else:
+        _explain_cells(axes, cells)
+    if known:
+        _draw_scale(canvas, axes, image)
+
+
+def _count_cells(cells: Cells) -> int:
+    return sum(map(len, cells.values))
+
+
+def _paint(axes: Any, cells: Cells, known: Sequence[float]) -> Any:
+    colors, patches = need("colors"), need("patches")
+    low, high = (min(known), max(known)) if known else (1.0, 10.0)
+    # Neighbours that differ by the noise of a clock must not look like day and night: a factor of 10 at least.
+    if high < 10 * low:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(10), middle * math.sqrt(10)
+    shown = [[v if v and v > 0 else math.nan for v in row] for row in cells.values]
+    image = axes.imshow(shown, norm=colors.LogNorm(low, high), cmap="viridis_r", aspect="auto", interpolation="nearest")
+    empty = [
+        (i, j, CELL_FILLS.get(style, PALE))
+        for i, (values, styles) in enumerate(zip(cells.values, cells.styles, strict=True))
+        for j, (value, style) in enumerate(zip(values, styles, strict=True))
+        if value is None
+    ]
+    if _count_cells(cells) > MOST_NUMBERS:
+        # One picture: ten thousand hatched rectangles would take 14 s and 1 GB.
+        rgba = [[(0.0, 0.0, 0.0, 0.0)] * len(row) for row in cells.values]
+        for i, j, color in empty:
+            rgba[i][j] = colors.to_rgba(color)
+        axes.imshow(rgba, aspect="auto", interpolation="nearest")
+        return image
+    for i, j, color in empty:
+        look = {"facecolor": color, "hatch": "////", "edgecolor": "#ffffff", "lw": 0}
+        axes.add_patch(patches.Rectangle((j - 0.5, i - 0.5), 1, 1, **look))
+    return image
+
+
+def _name_cells(axes: Any, chart: Chart) -> None:
+    columns, rows = ([truncate(tick.text, LONGEST_NAME) for tick in axis.ticks] for axis in (chart.x, chart.y))
+    is_long = max(map(len, columns)) > 5
+    every = max(1, len(columns) // 60)
+    axes.set_xticks(
+        range(0, len(columns), every), columns[::every], rotation=45 if is_long else 0,
+        ha="right" if is_long else "center", rotation_mode="anchor" if is_long else "default", fontsize=8,
+        parse_math=False,
+    )  # fmt: skip
+    every = max(1, len(rows) // 70)
+    axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=8, parse_math=False)
+    axes.set_xlabel(chart.x.title, fontsize=9, parse_math=False)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    # Thin lines between the squares.
+    axes.set_xticks([x - 0.5 for x in range(1, len(columns))], minor=True)
+    axes.set_yticks([y - 0.5 for y in range(1, len(rows))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=0.8)
+    axes.tick_params(which="minor", length=0)
+
+
+def _write_cells(axes: Any, cells: Cells, image: Any) -> None:
+    for i, (values, words) in enumerate(zip(cells.values, cells.words, strict=True)):
+        for j, (value, word) in enumerate(zip(values, words, strict=True)):
+            text, color = (word.replace(" ", "\n"), "#333333") if value is None else _number_in(image, value)
+            axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=color, linespacing=0.95)
+
+
+def _number_in(image: Any, value_s: float) -> tuple[str, str]:
+    """(the number above its unit, as a square is narrow; a colour that can be read on that of the square)"""
+    unit = seconds_unit(value_s)
+    red, green, blue, _ = image.cmap(image.norm(max(value_s, image.norm.vmin)))
+    is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+    return f"{number(value_s / SECONDS[unit])}\n{unit}", "white" if is_dark else "black"
+
+
+def _explain_cells(axes: Any, cells: Cells) -> None:
+    """Explains the squares without a value, if there are too many to write in."""
+    found = {
+        word: CELL_FILLS.get(style, PALE)
+        for words, styles in zip(cells.words, cells.styles, strict=True)
+        for word, style in zip(words, styles, strict=True)
+        if word
+    }
+    handles = [need("patches").Patch(facecolor=color, label=word) for word, color in found.items()]
+    if handles:
+        axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(0, -0.08), ncols=4, frameon=False)
+
+
+def _draw_scale(canvas: Any, axes: Any, image: Any) -> None:
+    ticker = need("ticker")
+    bar = canvas.colorbar(image, ax=axes, fraction=0.04, pad=0.02, aspect=30)
+    is_narrow = image.norm.vmax < 1000 * image.norm.vmin
+    bar.ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if is_narrow else (1,)))
+    bar.ax.yaxis.set_major_formatter(ticker.FuncFormatter(_describe_tick))
+    bar.ax.yaxis.set_minor_formatter(ticker.NullFormatter())
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)
+
+
+def _describe_tick(value_s: float, position: int) -> str:
+    return describe_value(value_s, "seconds", 1)

@@ -16,8 +16,8 @@ from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.comparisons import interval, style, verdict
-from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, tabulate
-from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, one_line
+from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, list_parts, tabulate
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, describe_date, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
 
@@ -62,10 +62,7 @@ def document_with_chart(h: History) -> Document:
 def documents_of_all(histories: Sequence[History]) -> tuple[Document, ...]:
     """For a page: of several histories an overview first, each line leading to its part."""
     documents = tuple(map(document_with_chart, histories))
-    if len(histories) == 1:
-        return documents
-    title = Heading(f"Histories of {plural(len(histories), 'case')}", 1)
-    return (Document((title, overview(histories))), *documents)
+    return list_parts(f"Histories of {plural(len(histories), 'case')}", documents, overview(histories))
 
 
 def heading(h: History) -> str:
@@ -106,27 +103,25 @@ def grid(h: History) -> Table:
     remarks = _remarks(h)
     first = max(0, len(h.points) - LONGEST_TABLE)
     shown = list(enumerate(h.points))[first:]
-    lines = [
-        (
-            c.compared_at[:16].replace("T", " "),
-            commit(c),
-            interval(c),
-            verdict(c, has_reason=False),
-            "" if c.candidate_value is None else amount(c.candidate_value, h.metric),
-            "; ".join(remarks[i]),
-        )
-        for i, c in shown
-    ]
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
-    styles: list[Style] = [changed.get(i, _plain(value)) for i, value in enumerate(h.values)]
+    styles: list[Style] = [changed.get(i, "faint" if value is None else "") for i, value in enumerate(h.values)]
     name = "amount" if h.is_counted else "time then"
     older = f"{first} older ones are not listed; --json has them" if first else ""
     rates = list(dict.fromkeys(what for c in h.points for what in c.work)) if h.metric == "run" else []
     columns = (WHEN, COMMIT, "change", VERDICT, name, *(f"{what}/s then" for what in rates), REMARKS)
-    with_rates = [
-        (*line[:-1], *(_rate(c, what) for what in rates), line[-1]) for line, (_, c) in zip(lines, shown, strict=True)
+    lines = [
+        (
+            describe_date(c.compared_at),
+            commit(c),
+            interval(c),
+            verdict(c, has_reason=False),
+            "" if c.candidate_value is None else amount(c.candidate_value, h.metric),
+            *(_rate(c, what) for what in rates),
+            "; ".join(remarks[i]),
+        )
+        for i, c in shown
     ]
-    return tabulate(columns, with_rates, styles[first:], note=older)
+    return tabulate(columns, lines, styles[first:], note=older)
 
 
 def _rate(c: Comparison, what: str) -> str:
@@ -208,10 +203,6 @@ def size_of(change: Change, h: History) -> str:
     return f"{percent(1 - change.factor)} less time"
 
 
-def _plain(value: float | None) -> Style:
-    return "faint" if value is None else ""
-
-
 def _style(change: Change) -> Style:
     return "bad" if change.after > change.before else "good"
 
@@ -236,7 +227,7 @@ def chart(h: History) -> Chart:
     rules = [ReferenceLine("y", 1.0, style="faint")] if not h.is_counted else []
     levels = [line for stretch in h.stretches for line in _levels(stretch)]
     marks: tuple[Mark, ...] = (*points, *levels, *rules, *_changes(h), *_breaks(h))
-    title = f"{_truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {_truncate(h.baseline, LONGEST_WHY)}"
+    title = f"{truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {truncate(h.baseline, LONGEST_WHY)}"
     # A legend of one word that says nothing is none.
     return Chart(_commits(h), _values(h), marks, title, has_legend=[p.label for p in points] != ["clear"])
 
@@ -264,7 +255,7 @@ def _levels(stretch: Stretch) -> Iterator[Line]:
 
 def _changes(h: History) -> Iterable[ReferenceLine]:
     for change in h.changes:
-        text = f"{_truncate(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
+        text = f"{truncate(commit(h.points[change.at]), LONGEST_NAME)}\n{size_of(change, h)}"
         yield ReferenceLine("x", change.at - 0.5, "change", text, _style(change))
 
 
@@ -273,23 +264,21 @@ def _breaks(h: History) -> Iterable[ReferenceLine]:
     free = 0.0
     for found in h.breaks:
         has_room = found.at >= free
-        yield ReferenceLine(
-            "x", found.at - 0.5, "break", _truncate(found.why, LONGEST_WHY) if has_room else "", "faint"
-        )
+        yield ReferenceLine("x", found.at - 0.5, "break", truncate(found.why, LONGEST_WHY) if has_room else "", "faint")
         free = found.at + 0.3 * len(h.points) if has_room else free
 
 
 def _commits(h: History) -> Axis:
     changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
     ticks = (
-        AxisTick(i, _truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h)
+        AxisTick(i, truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h)
     )
     return Axis(ends=(-1, len(h.points)), ticks=tuple(ticks), are_names=True)
 
 
 def _values(h: History) -> Axis:
     if not h.is_counted:
-        return Axis(f"time against {_truncate(h.baseline, LONGEST_WHY)}", "change", ends=_span(h))
+        return Axis(f"time against {truncate(h.baseline, LONGEST_WHY)}", "change", ends=_span(h))
     counts = sorted({v for v in h.values if v is not None})
     named = counts if len(counts) <= MOST_COUNTS else []
     quantity: Quantity = "bytes" if METRICS[h.metric] == "B" else "flop"
@@ -315,8 +304,3 @@ def _labelled_positions(h: History) -> list[int]:
     needed = sorted({0, len(h.points) - 1, *(change.at for change in h.changes)})
     others = [i for i in range(0, len(h.points), every) if all(abs(i - place) >= every for place in needed)]
     return sorted([*needed, *others])
-
-
-def _truncate(text: str, longest: int) -> str:
-    flat = one_line(text)
-    return flat if len(flat) <= longest else flat[: longest - 1] + "…"

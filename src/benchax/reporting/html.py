@@ -1,19 +1,28 @@
-"""Renders documents as HTML fragments for notebooks; `pages` makes whole pages.
+"""Renders documents as HTML: one walk over the blocks, for pages and for notebooks.
 
-Each element has its own styles, because a notebook can drop style sheets and has its own styles for tables. For the
-same reason, even a browser's defaults are written out. Colours are legible on light and dark backgrounds alike. All
-text goes through `markup.element`. Only it and matplotlib, which draws the charts, make tags.
+On a page elements have classes, which `pages/assets/page.css` gives their looks. In a notebook each element has its own
+styles, because a notebook can drop style sheets and has its own styles for tables. For the same reason, even a
+browser's defaults are written out. Colours are legible on light and dark backgrounds alike.
+
+All text goes through `element`. Only it and matplotlib, which draws the charts of notebooks, make tags.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+import base64
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from itertools import chain, groupby
+from typing import Any
 
 from benchax.errors import MissingPackage
 from benchax.model import Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import Chart
+from benchax.reporting.chart import MARKS, Cells, Chart, Tree
+from benchax.reporting.chart_data import encode_chart, encode_outline
 from benchax.reporting.document import (
     Block,
     Code,
@@ -21,152 +30,225 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     List,
+    Outline,
     Paragraph,
     Remarks,
     Section,
     Sparkline,
     Table,
     TableCell,
-    TableColumn,
     TextRow,
+    tabulate_outline,
 )
-from benchax.reporting.markup import Markup, element
-from benchax.reporting.outline import Outline
-from benchax.reporting.outline_table import tabulate_outline
-from benchax.reporting.styles import MARKS, Style
 
-# Contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
-_STYLES: dict[Style, str] = {
-    "": "",
-    "good": "color:#2f9140;",
-    "bad": "color:#e03e3e;",
-    "warning": "color:#b77400;",
-    "info": "color:#10858f;",
-    "faint": "opacity:.75;",
-    "title": "font-weight:bold;",
+_CELL = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0;white-space:pre-line;min-width:3ch;"
+_HEADING = "font-weight:bold;white-space:pre-line;"
+# Colours have a contrast of about 4 on white and on the dark grey of notebooks (#1e1e1e) alike.
+_INLINE = {
+    "h2": _HEADING,
+    "h3": f"{_HEADING}margin:8px 0 0 0;",
+    "li": "margin:0;padding-left:1.3em;text-indent:-1.3em;",
+    "p": "margin:8px 0 0 0;white-space:pre-line;",
+    "pre": "overflow-x:auto;margin:0;",
+    "small": "font-weight:normal;font-size:inherit;opacity:.65;",
+    "table": "border-collapse:collapse;table-layout:auto;margin:0;",
+    "td": _CELL,
+    "thcol": f"{_CELL}font-weight:bold;",
+    "throw": f"{_CELL}padding-left:12px;white-space:nowrap;font-weight:normal;min-width:13ch;",
+    "tr": "background:none;",
+    "ul": "margin:4px 0 0 0;padding:0;list-style:none;white-space:pre-line;",
+    ".bad": "color:#e03e3e;",
+    ".below": "margin:0;opacity:.65;font-size:90%;",
+    ".c": "min-width:12ch;",
+    ".d": "opacity:.75;",
+    ".faint": "opacity:.75;",
+    ".good": "color:#2f9140;",
+    ".info": "color:#10858f;",
+    ".mark": "display:inline-block;width:1.3em;text-indent:0;",
+    ".n": "text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;",
+    ".remarks": "padding-left:12px;",
+    ".title": "font-weight:bold;",
+    ".v": "min-width:11ch;",
+    ".warning": "color:#b77400;",
+    ".wide": "margin:4px 0 0 0;overflow-x:auto;",
 }
-_APART = "margin:8px 0 0 0;"
-_LINES = "white-space:pre-line;"
-_TABLE = "border-collapse:collapse;table-layout:auto;margin:0;"
-_ROW = "background:none;"
-_CELL = "padding:1px 12px 1px 0;text-align:left;vertical-align:top;border:0;"
-_NUMBER = "text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;"
+"""The styles of elements in a notebook, by tag and by class."""
 BAR_WIDTH, BAR_HEIGHT = 8, 32
+LEAST_PACKED = 400
+SEVERITIES = {"error": "error: ", "warning": "warning: ", "info": ""}
+"""The meaning of a mark, for readers who do not see it."""
+KINDS = {"numbers": "n", "names": "c", "words": ""}
+"""Classes of the cells of a column."""
+
+
+class Markup(str):
+    """HTML already: not escaped again."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *content: str, css_class: str = "", **attributes: str) -> Markup:
+    """Content that is no Markup is text."""
+    inner = "".join(part if isinstance(part, Markup) else escape(part, quote=False) for part in content)
+    return Markup(f"{begin(tag, css_class=css_class, **attributes)}{inner}</{tag}>")
+
+
+def begin(tag: str, css_class: str = "", **attributes: str) -> Markup:
+    """The beginning of an element, or one that has no end. `aria_level` is written aria-level; empty ones are not."""
+    named = {"class": css_class} | {name.replace("_", "-"): value for name, value in attributes.items()}
+    listed = "".join(f" {name}='{escape(value)}'" for name, value in named.items() if value)
+    return Markup(f"<{tag}{listed}>")
 
 
 def fragment(document: Document) -> str:
-    """Inherits the font and the colours of the page around it."""
-    blocks = chain.from_iterable(map(_render_block, document.blocks))
-    return element("div", *blocks, style="overflow-wrap:anywhere;", css_class="benchax")
+    """For a notebook. Inherits the font and the colours of the page around it."""
+    blocks = BlockWriter(is_page=False, level=2).render(document.blocks)
+    return element("div", blocks, style="overflow-wrap:anywhere;", css_class="benchax")
 
 
-def _render_block(block: Block) -> Iterator[Markup]:
-    match block:
-        case Heading():
-            yield from _render_heading(block)
-        case Paragraph():
-            yield element("div", block.text, style=_APART + _LINES + _STYLES[block.style])
-        case List():
-            items = [element("div", item.text, style=_LINES + _STYLES[item.style]) for item in block.items]
-            yield element("div", *items, style=_APART)
-        case Table():
-            yield from _render_table(block)
-        case Facts():
-            rows = chain.from_iterable(_render_section(section, block.kind) for section in block.sections)
-            yield element("table", *rows, style=_TABLE)
-        case Remarks():
-            yield from map(_render_remark, block.remarks)
-        case Code():
-            yield _render_code(block)
-        case Sparkline():
-            yield element("div", draw_sparkline(block), " ", block.caption, style=_APART)
-        case Chart():
-            yield _draw_chart(block)
-        case Outline():
-            yield element("div", block.caption, style=_APART + _STYLES["title"])
-            yield from _render_table(tabulate_outline(block))
+@dataclass(frozen=True)
+class BlockWriter:
+    """Writes the blocks of a document, or of a part of one."""
+
+    is_page: bool = True
+    level: int = 1
+    """The level of the heading above the blocks; a heading of level 1 takes it."""
+    targets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The places of parts by their titles, to which cells with such a text lead."""
+
+    def render(self, blocks: Sequence[Block]) -> Markup:
+        """Consecutive charts are side by side if there is room."""
+        found: list[Markup] = []
+        for is_chart, group in groupby(blocks, lambda block: isinstance(block, Chart)):
+            listed = chain.from_iterable(map(self._render_block, group))
+            found += [self._tag("div", *listed, css_class="charts")] if is_chart else listed
+        return Markup("".join(found))
+
+    def _tag(self, name: str, *content: str, css_class: str = "", **attributes: str) -> Markup:
+        if self.is_page:
+            return element(name, *content, css_class=css_class, **attributes)
+        keys = (name + attributes.get("scope", ""), *(f".{each}" for each in css_class.split()))
+        styled = attributes | {"style": "".join(_INLINE.get(key, "") for key in keys)}
+        if name in ("h2", "h3"):  # notebooks would list them among the headings of their own text
+            return element("div", *content, **styled, role="heading", aria_level=name[1])
+        return element(name, *content, **styled)
+
+    def _render_block(self, block: Block) -> Iterator[Markup]:
+        match block:
+            case Heading():
+                aside = [" ", self._tag("small", block.aside)] if block.aside else []
+                depth = self.level if block.level == 1 else self.level + 1
+                yield self._tag(f"h{depth}", block.text, *aside, css_class=block.style)
+                yield from self.render_answers(block)
+            case Paragraph():
+                yield self._tag("p", block.text, css_class=block.style)
+            case List():
+                yield self._tag("ul", *(self._tag("li", item.text, css_class=item.style) for item in block.items))
+            case Table():
+                yield from self._render_table(block)
+            case Facts():
+                yield from (self._render_section(section, block.kind) for section in block.sections)
+            case Remarks():
+                yield self._tag("ul", *map(self._render_remark, block.remarks), css_class="remarks")
+            case Code():
+                yield self._render_code(block)
+            case Sparkline():
+                yield self._tag("p", draw_sparkline(block), " ", block.caption)
+            case Chart():
+                yield self._render_chart(block) if self.is_page else self._draw_chart(block)
+            case Outline():
+                yield self._render_outline(block)
+
+    def render_answers(self, heading: Heading) -> Iterator[Markup]:
+        """What follows the title of a document."""
+        if heading.answers:
+            yield self._render_section(Section("", heading.answers), "numbers")
+        yield from (self._tag("p", text, css_class="below") for text in heading.below)
+
+    def _render_remark(self, remark: Remark) -> Markup:
+        mark, style = MARKS[remark.severity]
+        sign = self._tag("span", mark, css_class=f"mark {style}", aria_hidden="true" if self.is_page else "")
+        # Where styles are dropped, nothing would hide it.
+        spoken = [element("span", SEVERITIES[remark.severity], css_class="spoken")] if self.is_page else []
+        return self._tag("li", sign, *spoken, remark.message)
+
+    def _render_code(self, code: Code) -> Markup:
+        # On a page its lines can be scrolled by keys.
+        reach = {"tabindex": "0", "role": "group", "aria_label": code.title or "code"} if self.is_page else {}
+        text = self._tag("pre", self._tag("code", code.text), **reach)
+        return self._tag("details", self._tag("summary", code.title), text) if code.title else text
+
+    def _render_section(self, section: Section, kind: str) -> Markup:
+        rows = [self._render_row(row, kind) for row in section.rows]
+        title = [self._tag(f"h{self.level + 1}", section.title)] if section.title else []
+        table = self._tag("div", self._tag("table", *rows, css_class="facts"), css_class="wide")
+        return self._tag("section", *title, table)
+
+    def _render_row(self, row: TextRow, kind: str) -> Markup:
+        value = self._tag("td", row.value, css_class="n v" if kind == "numbers" else "")
+        detail = self._tag("td", row.detail, css_class="d" if self.is_page or not row.style else "")
+        # A row without a name goes on with the one above it.
+        name = self._tag("th", row.label, scope="row") if row.label else self._tag("td")
+        return self._tag("tr", name, value, detail, css_class=row.style)
+
+    def _render_table(self, table: Table) -> Iterator[Markup]:
+        """A table that is too wide is scrolled, not the page."""
+        kinds = [KINDS[column.kind] for column in table.columns]
+        named = zip(table.names, kinds, strict=True)
+        # A head without a name would be read as one.
+        names = [
+            self._tag("th", name, scope="col", css_class=kind) if name else self._tag("td") for name, kind in named
+        ]
+        head = [self._tag("thead", self._tag("tr", *names))] if any(table.names) else []
+        rows = [self._tag("tr", *map(self._render_cell, row, kinds)) for row in table.rows]
+        yield self._tag("div", self._tag("table", *head, self._tag("tbody", *rows)), css_class="wide")
+        if table.note:
+            yield self._tag("p", table.note, css_class="faint")
+
+    def _render_cell(self, cell: TableCell, kind: str) -> Markup:
+        place = self.targets.get(cell.text) if cell.text else None
+        target = cell.link or (f"#{place}" if place else "")
+        text = self._tag("a", cell.text, href=target, css_class=cell.style) if target else cell.text
+        return self._tag("td", text, css_class=f"{kind} {cell.style}".strip(), title=cell.hint)
+
+    def _render_chart(self, chart: Chart) -> Markup:
+        """Its data as JSON: scripts draw it when it comes into view, and make its table."""
+        caption = element("figcaption", chart.caption)
+        note = [element("p", chart.note, css_class="faint")] if chart.note else []
+        # Names need room; what is one value high as another need not be wide.
+        is_broad = chart.is_broad or chart.beside or any(isinstance(mark, Cells | Tree) for mark in chart.marks)
+        content = (caption, *note, element("div", css_class="plot"), _embed(encode_chart(chart)))
+        return element("figure", *content, css_class="broad" if is_broad else "")
+
+    def _draw_chart(self, chart: Chart) -> Markup:
+        """Where matplotlib is missing, a line says what would be there."""
+        try:
+            drawn = Markup(figures.to_svg(chart))
+        except MissingPackage as error:
+            return self._tag("p", f"chart: {chart.caption}\n{error}", css_class="faint")
+        return self._tag("div", drawn, css_class="wide", role="img", aria_label=chart.caption)
+
+    def _render_outline(self, outline: Outline) -> Markup:
+        """The table is for notebooks, for browsers without scripts, and for paper. With scripts, boxes replace it."""
+        table = tabulate_outline(outline)
+        caption = self._tag("p", outline.caption, css_class="title")
+        folded = self._tag("div", *self._render_table(replace(table, note="")), css_class="folded")
+        note = self._tag("p", table.note, css_class="faint")
+        if not self.is_page:
+            return self._tag("section", caption, folded, note)
+        boxes = element("div", css_class="boxes")
+        return element("section", caption, boxes, folded, note, _embed(encode_outline(outline)), css_class="outline")
 
 
-def _render_heading(heading: Heading) -> Iterator[Markup]:
-    """No <h2>: notebooks would list it among the headings of their own text."""
-    aside = [element("span", f" {heading.aside}", style="font-weight:normal;opacity:.65;")] if heading.aside else []
-    style = f"{_APART if heading.level > 1 else ''}font-weight:bold;{_STYLES[heading.style]}"
-    level = str(heading.level + 1)
-    yield element("div", heading.text, *aside, style=style, role="heading", aria_level=level)
-    if heading.answers:
-        yield element("table", *(_render_row(row, "numbers") for row in heading.answers), style=_TABLE)
-    for text in heading.below:
-        yield element("div", text, style=f"opacity:.65;font-size:90%;{_LINES}")
-
-
-def _render_remark(remark: Remark) -> Markup:
-    mark, style = MARKS[remark.severity]
-    colored = element("span", mark, style=_STYLES[style])
-    return element("div", colored, f" {remark.message}", style="padding-left:24px;text-indent:-12px;")
-
-
-def _render_code(code: Code) -> Markup:
-    text = element("pre", code.text, style="overflow-x:auto;margin:0;")
-    return element("details", element("summary", code.title), text) if code.title else text
-
-
-# ---- facts ------------------------------------------------------------------------------------------------------
-
-
-def _render_section(section: Section, kind: str) -> Iterator[Markup]:
-    if section.title:
-        cell = element("td", element("b", section.title), style=f"{_CELL}padding-top:8px;", colspan="3")
-        yield element("tr", cell, style=_ROW)
-    for row in section.rows:
-        yield _render_row(row, kind)
-
-
-def _render_row(row: TextRow, kind: str) -> Markup:
-    color = _STYLES[row.style]
-    value = _NUMBER if kind == "numbers" else _LINES
-    cells = (
-        element("td", row.label, style=f"{_CELL}padding-left:12px;white-space:nowrap;{color}"),
-        element("td", row.value, style=f"{_CELL}{value}{color}"),
-        element("td", row.detail, style=f"{_CELL}{_LINES}{color or 'opacity:.75;'}"),
-    )
-    return element("tr", *cells, style=_ROW)
-
-
-# ---- tables -----------------------------------------------------------------------------------------------------
-
-
-def _render_table(table: Table) -> Iterator[Markup]:
-    """A table that is too wide is scrolled, not the page."""
-    columns = zip(table.columns, *table.lines, strict=True)
-    styles = [_CELL + _style_column(column, texts) for column, *texts in columns]
-    head = [element("tr", *_render_names(table, styles), style=_ROW)] if any(table.names) else []
-    rows = [element("tr", *_render_cells(row, styles), style=_ROW) for row in table.rows]
-    yield element("div", element("table", *head, *rows, style=_TABLE), style=f"{_APART}overflow-x:auto;")
-    if table.note:
-        yield element("div", table.note, style=_STYLES["faint"])
-
-
-def _style_column(column: TableColumn, texts: Sequence[str]) -> str:
-    """Folds a column as a terminal does. Without a least width, a long name in the next column would leave one letter
-    of room."""
-    if column.kind == "numbers":
-        return _NUMBER
-    if column.least_width is None:
-        return "white-space:nowrap;"
-    return f"min-width:{min(column.least_width, max(map(len, texts), default=0))}ch;"
-
-
-def _render_names(table: Table, styles: Sequence[str]) -> Iterator[Markup]:
-    for name, style in zip(table.names, styles, strict=True):
-        yield element("th", name, style=f"{style}font-weight:bold;", scope="col")
-
-
-def _render_cells(row: Sequence[TableCell], styles: Sequence[str]) -> Iterator[Markup]:
-    for cell, style in zip(row, styles, strict=True):
-        yield element("td", cell.text, style=style + _STYLES[cell.style], title=cell.hint)
-
-
-# ---- sparklines and charts --------------------------------------------------------------------------------------
+def _embed(value: Any) -> Markup:
+    """JSON in which no browser finds the end of the block, or a comment; long data are packed (zlib, then base64):
+    numbers are most of a page, and take less than half of the room."""
+    data = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    if len(data) >= LEAST_PACKED:
+        packed = base64.b64encode(zlib.compress(data.encode())).decode()
+        return Markup(f"<script type='text/plain'>{packed}</script>")
+    inert = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(f"<script type='application/json'>{inert}</script>")
 
 
 def draw_sparkline(line: Sparkline) -> Markup:
@@ -181,15 +263,6 @@ def draw_sparkline(line: Sparkline) -> Markup:
             shapes.append(_draw_box(left + 1.0, BAR_WIDTH - 2.0, 2 + height * (BAR_HEIGHT - 2), "0.8"))
     named = {"role": "img", "aria_label": line.caption, "width": str(width), "height": str(BAR_HEIGHT)}
     return element("svg", *shapes, viewBox=f"0 0 {width} {BAR_HEIGHT}", fill="currentColor", **named)
-
-
-def _draw_chart(chart: Chart) -> Markup:
-    """A page without it is still a page: where matplotlib is missing, a line says what would be there."""
-    try:
-        drawn = Markup(figures.to_svg(chart))
-    except MissingPackage as error:
-        return element("div", f"chart: {chart.caption}\n{error}", style=_APART + _LINES + _STYLES["faint"])
-    return element("div", drawn, style=_APART, role="img", aria_label=chart.caption)
 
 
 def _draw_box(left: float, width: float, height: float, opacity: str) -> Markup:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from benchax.reporting.chart import Chart
+from benchax.reporting.chart import MARKS, Chart
 from benchax.reporting.document import (
     Block,
     Code,
@@ -17,6 +17,7 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     List,
+    Outline,
     Paragraph,
     Remarks,
     Section,
@@ -24,10 +25,8 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     TextRow,
+    tabulate_outline,
 )
-from benchax.reporting.outline import Outline
-from benchax.reporting.outline_table import tabulate_outline
-from benchax.reporting.styles import MARKS
 
 # A colon inside a word makes emoji and links of web addresses; a dash in front makes a list or a rule.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=\S)|^[-+](?=[-+\s]|$))")

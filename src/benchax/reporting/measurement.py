@@ -5,9 +5,29 @@ Numbers that were not measured are named in one line at the end. The full form (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from statistics import median
 
-from benchax.model import OTHER_PROCESSES, Failure, Measurement, Rate, Remark, Samples, Stages, Transfer
+from benchax.model import (
+    OTHER_PROCESSES,
+    Devices,
+    DeviceShare,
+    Failure,
+    Measurement,
+    Memory,
+    Ranks,
+    RankTimes,
+    Rate,
+    Remark,
+    Samples,
+    Stages,
+    Transfer,
+    find_why,
+)
+from benchax.reporting.chart import Axis, AxisTick, Bars, Chart, Line, Mark, Note, Points, ReferenceLine, Shade, Style
 from benchax.reporting.document import (
     Block,
     Document,
@@ -16,29 +36,30 @@ from benchax.reporting.document import (
     Paragraph,
     Remarks,
     Section,
-    Style,
     Table,
     TableColumn,
     TextRow,
     list_remarks,
     tabulate,
 )
-from benchax.reporting.parallel import sections_of_parallel
-from benchax.reporting.shared_remarks import SharedRemarks, share_remarks
 from benchax.reporting.tables import (
     CASE,
     ESTIMATE,
     REMARKS,
+    SharedRemarks,
     agreement,
+    describe_date,
     describe_interval,
     describe_machine,
     estimate,
+    mean_and_deviation,
     one_line,
+    share_remarks,
     spread,
     truncate,
 )
 from benchax.stats.summary import Summary
-from benchax.units import amount_per_s, count, percent, rate, seconds, size
+from benchax.units import amount_per_s, count, percent, plural, rate, seconds, seconds_range, size
 
 CACHES = {
     "off": "persistent cache off",
@@ -131,16 +152,14 @@ def overview(measurements: Sequence[Measurement]) -> Table:
     timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
     times = (TableColumn(timer, "numbers", ESTIMATE) for timer in timers)
     columns = (CASE, *times, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
-    styles: list[Style] = ["bad" if m.failure or _is_wrong(m) else "" for m in listed]
+    styles: list[Style] = [
+        "bad" if m.failure or any(remark.severity == "error" for remark in m.remarks) else "" for m in listed
+    ]
     lines = (_overview_line(m, timers, names, universal) for m in listed)
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
 _PER_S = {"bytes": "B/s", "flops": "FLOP/s"}
-
-
-def _is_wrong(m: Measurement) -> bool:
-    return any(remark.severity == "error" for remark in m.remarks)
 
 
 def _overview_line(
@@ -398,7 +417,8 @@ def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection
     """
     names: dict[str, None] = {}
     for m in listed:
-        wanted = [absent for absent in m.not_measured if is_full or absent.what in _asked(m)]
+        asked = {f"samples.{name.strip()}" for name in m.options.timer.split(",")}
+        wanted = [absent for absent in m.not_measured if is_full or absent.what in asked]
         if wanted:
             title = "not measured" if len(listed) == 1 else f"not measured of {one_line(m.case.label)}"
             rows = tuple(TextRow(_name(absent.what), absent.why) for absent in wanted)
@@ -409,14 +429,396 @@ def _list_absent(listed: Sequence[Measurement], is_full: bool, named: Collection
         yield Paragraph(f"not measured: {', '.join(names)} (-v says why)", "faint")
 
 
-def _asked(m: Measurement) -> set[str]:
-    """The timers that the user named."""
-    return {f"samples.{name.strip()}" for name in m.options.timer.split(",")}
-
-
 def _name(what: str) -> str:
     """stages.transfer_in as "transfer in"; samples.in_graph as in_graph."""
     group, _, rest = what.partition(".")
     if what in _NAMES or not rest:
         return _NAMES.get(what, what)
     return rest if group == "samples" else rest.removesuffix("_s").replace("_", " ")
+
+
+SMALL_SKEW_S = 50e-6
+"""Ranks begin within a microsecond of one another, or, where one had no core, far later: a median hides which."""
+MOST_ROWS = 8
+"""The table lists up to this many devices or processes. For more, it shows the range."""
+
+
+def describe_devices(devices: Devices) -> str:
+    """4 fake devices"""
+    return plural(devices.count, "fake device" if devices.is_fake else "device")
+
+
+def sections_of_parallel(m: Measurement) -> list[Section]:
+    """Nothing of a program on one device in one process."""
+    found = [Section("devices", tuple(_devices(m)))] if m.devices else []
+    return [*found, Section("processes", tuple(_ranks(m.ranks)))] if m.ranks else found
+
+
+def _devices(m: Measurement) -> Iterable[TextRow]:
+    devices = m.devices
+    assert devices is not None
+    yield TextRow(describe_devices(devices), "", "; ".join(devices.meshes) or "of no mesh that JAX names")
+    shares = devices.shares
+    if not shares:
+        why = find_why(m.not_measured, "devices.shares")
+        yield TextRow("at work", "not measured", f"because {why or 'they were not recorded'}", "faint")
+    elif len(shares) <= MOST_ROWS:
+        for share in sorted(shares, key=lambda each: each.name):
+            yield TextRow(share.name, seconds(share.busy_s), f"at work in a call{_communication(share)}")
+    else:
+        busy_s = [share.busy_s for share in shares]
+        yield TextRow(
+            "at work", seconds(median(busy_s)), f"{seconds_range(min(busy_s), max(busy_s))} in a call, by device"
+        )
+
+
+def _communication(share: DeviceShare) -> str:
+    """Returns a text such as ", 12 % of it in collectives, 3 µs of which nothing hid"."""
+    if share.communication_s is None:
+        return "; what of it is communication is not known"
+    if not share.communication_s:
+        return ", none of it in collectives"
+    exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} of which nothing hid"
+    part = percent(share.communication_s / share.busy_s)
+    return f", {part} of it in collectives, waiting included ({seconds(share.communication_s)}{exposed})"
+
+
+def _ranks(ranks: Ranks) -> Iterable[TextRow]:
+    hosts = len({rank.host for rank in ranks.ranks})
+    where = "one host" if hosts == 1 else plural(hosts, "host")
+    yield TextRow(f"{len(ranks.ranks)} ranks", "", f"with {plural(ranks.devices_each, 'device')} each, on {where}")
+    if ranks.barrier_skew_s:
+        most = max(ranks.barrier_skew_s)
+        few = percent(sum(skew <= SMALL_SKEW_S for skew in ranks.barrier_skew_s) / len(ranks.barrier_skew_s))
+        detail = f"between the first and the last to begin, {few} of them up to {seconds(SMALL_SKEW_S)}, the most "
+        detail += f"{seconds(most)}; kept out of the times"
+        yield TextRow("start skew", seconds(median(ranks.barrier_skew_s)), detail)
+        yield _since_start("first to end", median(ranks.least_s), "the fastest rank of each sample")
+    listed = sorted(ranks.ranks, key=lambda rank: -rank.was_last)[:MOST_ROWS]
+    for rank in sorted(listed, key=lambda rank: rank.rank):
+        name, detail = f"rank {rank.rank}", _describe_rank(rank, hosts)
+        yield TextRow(name, "", detail) if rank.median_s is None else _since_start(name, rank.median_s, detail)
+    if len(listed) < len(ranks.ranks):
+        yield TextRow("", "", f"and {len(ranks.ranks) - len(listed)} more, which were last less often")
+
+
+def _since_start(name: str, median_s: float, detail: str) -> TextRow:
+    """A rank that waits for no other rank can end before the last rank begins. The time starts when the last rank
+    begins."""
+    if median_s > 0:
+        return TextRow(name, seconds(median_s), detail)
+    return TextRow(name, "not measured", f"because it mostly ended before the last rank had begun; {detail}")
+
+
+def _describe_rank(rank: RankTimes, hosts: int) -> str:
+    last = f"last in {percent(rank.was_last / len(rank.elapsed_s))} of the samples" if rank.elapsed_s else "no samples"
+    compiled = f", compiled in {seconds(rank.compile_s)}" if rank.compile_s is not None else ""
+    return last + compiled + (f", on {rank.host}" if hosts > 1 else "")
+
+
+STATISTICS = (TableColumn("timer", "names"), "n", "mean ± std", "min", "25 %", "median", "75 %", "max", "outliers")
+BELOW_ZERO = "not above 0"
+
+
+def document_of_statistics(m: Measurement) -> Document:
+    """Shows the statistics of all processes together, per call and net of the timer's own cost."""
+    lines = [
+        _statistics_line(timer, m.summary(timer)) for timer in dict.fromkeys(samples.timer for samples in m.samples)
+    ]
+    if not lines:
+        return Document((Paragraph(f"{m.case.label} has no samples"),))
+    note = "outliers: readings 1.5 interquartile ranges beyond the quartiles, counted and kept"
+    return Document((Paragraph(m.case.label), tabulate(STATISTICS, lines), Paragraph(note)))
+
+
+def document_of_summary(s: Summary) -> Document:
+    """One summary, which doesn't know its timer."""
+    least = BELOW_ZERO if s.min_s is None else seconds(s.min_s)
+    rows = (
+        TextRow("median", seconds(s.median_s), " · ".join(filter(None, (describe_interval(s), agreement(s))))),
+        TextRow("quartiles", f"{seconds(s.q25_s)} to {seconds(s.q75_s)}"),
+        TextRow("extremes", f"{least} to {seconds(s.max_s)}"),
+        TextRow("mean ± std", mean_and_deviation(s), "of the readings, preempted ones included"),
+        TextRow("readings", str(s.n), f"{s.outliers} of them 1.5 interquartile ranges beyond the quartiles, and kept"),
+    )
+    return Document((Facts((Section("a call", tuple(row for row in rows if row.value)),)),))
+
+
+def _statistics_line(timer: str, s: Summary) -> tuple[str, ...]:
+    least = BELOW_ZERO if s.min_s is None else seconds(s.min_s)
+    return (
+        timer,
+        str(s.n),
+        mean_and_deviation(s),
+        least,
+        *map(seconds, (s.q25_s, s.median_s, s.q75_s, s.max_s)),
+        str(s.outliers),
+    )
+
+
+# Thins out readings: if there are very many, a chart shows some of them and says how many.
+
+
+def thin(values: Sequence[float], most: int) -> list[int]:
+    """The places of at most `most` of them, in order: the least and the greatest of each group of neighbours, so that
+    no outlier gets lost. All where they are no more than that."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    groups = max(1, most // 2)
+    edges = [len(values) * i // groups for i in range(groups + 1)]
+    chosen: set[int] = set()
+    for first, end in pairwise(edges):
+        group = range(first, end)
+        chosen |= {min(group, key=values.__getitem__), max(group, key=values.__getitem__)}
+    return sorted(chosen)
+
+
+def describe_thinning(shown: int, n: int, what: str) -> str:
+    """400 of 1000000 readings are drawn: the least and the greatest of each group of neighbours"""
+    return f"{shown} of {plural(n, what)} are drawn: the least and the greatest of each group of neighbours"
+
+
+MOST_READINGS = 2000
+"""The most readings of one timer in one chart."""
+MOST_BINS = 40
+REACH = 4.0
+"""The axis of times extends this many interquartile ranges beyond the quartiles, or to the last reading. Otherwise one
+reading of a second would turn the others, of microseconds, into a line."""
+LEAST_REACH = 0.02
+"""The axis extends at least this share of the median."""
+LEAST_STRETCH, MOST_STRETCHES = 10, 20
+"""The line of drift connects medians of this many neighbors; medians of fewer would show noise."""
+
+
+def document_with_charts(m: Measurement, most: int = MOST_READINGS) -> Document:
+    """The full form of one measurement, with its charts after the numbers.
+
+    Args:
+        most: the maximum number of readings to draw for each timer.
+    """
+    found = document(m, is_full=True).blocks
+    before = [block for block in found if isinstance(block, Heading) and block.level == 1]
+    after = [block for block in found if isinstance(block, Facts)]
+    rest = [block for block in found if isinstance(block, Remarks)]
+    title = [Heading("remarks")] if rest else []
+    return Document((*before, *after, *charts(m, most), *title, *rest))
+
+
+def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
+    for timer in dict.fromkeys(samples.timer for samples in m.samples):
+        if (summary := m.find_summary(timer)) is not None:
+            yield from _chart_timer(m.series_of(timer), summary, most)
+    if (stages := chart_stages(m.stages)) is not None:
+        yield stages
+    if (memory := chart_memory(m.memory)) is not None:
+        yield memory
+
+
+# ---- readings ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """The readings of all processes, one after the other."""
+
+    times_s: tuple[float, ...]
+    disturbed: tuple[bool, ...]
+    starts: tuple[int, ...]
+    """The index of the first reading of each process."""
+
+
+def _join_readings(series: Sequence[Samples]) -> _Readings:
+    times = [samples.per_call_s for samples in series]
+    disturbed = [samples.disturbed or (False,) * len(samples.elapsed_s) for samples in series]
+    starts = [0, *accumulate(map(len, times))][:-1]
+    return _Readings(tuple(chain(*times)), tuple(chain(*disturbed)), tuple(starts))
+
+
+def _chart_timer(series: Sequence[Samples], s: Summary, most: int) -> tuple[Chart, Chart]:
+    """The readings in the order in which they were taken, and their distribution on the same axis."""
+    found = _join_readings(series)
+    ends = _ends(found.times_s, s)
+    per_call = Axis("per call", "seconds", ends=ends)
+    level: list[Mark] = [ReferenceLine("y", s.median_s, style="title")]
+    if s.low_s is not None and s.high_s is not None:
+        level.insert(0, Shade("y", s.low_s, s.high_s))
+    name = series[0].timer
+    marks = (*level, *_processes(found), *_points(found, most), *_drift(found))
+    order = Chart(
+        Axis("readings in the order taken"), per_call, marks,
+        f"{name}: {plural(len(found.times_s), 'reading')}", has_legend=True, note=_describe_marks(found, s, ends, most),
+    )  # fmt: skip
+    spread = Chart(Axis("readings"), per_call, (*level, _histogram(found.times_s, ends)), f"{name}: distribution")
+    return order, spread
+
+
+def _ends(times_s: Sequence[float], s: Summary) -> tuple[float, float]:
+    iqr, known = s.q75_s - s.q25_s, [end for end in (s.low_s, s.high_s) if end is not None]
+    low = min([max(min(times_s), s.q25_s - REACH * iqr), *known])
+    high = max([min(max(times_s), s.q75_s + REACH * iqr), *known])
+    room = max(0.05 * (high - low), LEAST_REACH * abs(s.median_s), 1e-12)
+    return low - room, high + room
+
+
+def _points(found: _Readings, most: int) -> Iterator[Points]:
+    shown = thin(found.times_s, most)
+    kinds: tuple[tuple[str, Style, bool], ...] = (("undisturbed", "", False), ("preempted", "warning", True))
+    for label, style, is_disturbed in kinds:
+        places = [i for i in shown if found.disturbed[i] == is_disturbed]
+        if places:
+            values = tuple(found.times_s[i] for i in places)
+            symbol = "diamond" if is_disturbed else "circle"
+            yield Points(tuple(places), values, label=label, style=style, symbol=symbol)
+
+
+def _processes(found: _Readings) -> Iterator[ReferenceLine]:
+    for n, start in enumerate(found.starts[1:], 2):
+        yield ReferenceLine("x", start - 0.5, "break", f"process {n}" if len(found.starts) <= 8 else "", "faint")
+
+
+def _drift(found: _Readings) -> Iterator[Line]:
+    """The median of each stretch of neighbours, within a process."""
+    ends = [*found.starts[1:], len(found.times_s)]
+    for first, end in zip(found.starts, ends, strict=True):
+        if end - first < 3 * LEAST_STRETCH:
+            continue
+        n = min(MOST_STRETCHES, (end - first) // LEAST_STRETCH)
+        stretches = list(pairwise(first + (end - first) * i // n for i in range(n + 1)))
+        middles = tuple((a + b - 1) / 2 for a, b in stretches)
+        yield Line(middles, tuple(median(found.times_s[a:b]) for a, b in stretches), "medians of neighbours", "info")
+
+
+def _describe_marks(found: _Readings, s: Summary, ends: tuple[float, float], most: int) -> str:
+    """Describes the marks, and what the chart omits."""
+    n = len(found.times_s)
+    beyond = [t for t in found.times_s if not ends[0] <= t <= ends[1]]
+    texts = ["line: median" + ("; shade: its 95 % interval" if s.low_s is not None else "")]
+    if beyond:
+        least, most_s = min(beyond), max(beyond)
+        span = seconds_range(least, most_s) if least < most_s else seconds(least)
+        texts.append(f"{plural(len(beyond), 'reading')} beyond the axis: {span}")
+    if n > most:
+        texts.append(describe_thinning(len(thin(found.times_s, most)), n, "reading"))
+    return "; ".join(texts)
+
+
+def _histogram(times_s: Sequence[float], ends: tuple[float, float]) -> Bars:
+    """Counts readings in bins of equal width (Freedman & Diaconis 1981) along the axis. Omits readings beyond it."""
+    inside = sorted(t for t in times_s if ends[0] <= t <= ends[1])
+    iqr = inside[(3 * len(inside)) // 4 - (len(inside) % 4 == 0)] - inside[len(inside) // 4]
+    width = 2 * iqr / len(inside) ** (1 / 3)
+    bins = min(MOST_BINS, max(5, math.ceil((ends[1] - ends[0]) / width))) if width > 0 else 5
+    step = (ends[1] - ends[0]) / bins
+    counts = [0] * bins
+    for t in inside:
+        counts[min(bins - 1, int((t - ends[0]) / step))] += 1
+    places = tuple(ends[0] + (i + 0.5) * step for i in range(bins))
+    return Bars(places, (0.0,) * bins, tuple(map(float, counts)), "x", step * 0.96, "readings")
+
+
+# ---- what is there once -----------------------------------------------------------------------------------------
+
+
+def chart_stages(s: Stages) -> Chart | None:
+    """A waterfall: each stage begins where the one before it ended. None if nothing was measured."""
+    listed = [
+        ("transfer in", s.transfer_in_s), ("trace", s.trace_s), ("lower", s.lower_s), ("compile", s.compile_s),
+        ("first run", s.first_run_s), ("transfer out", s.transfer_out_s),
+    ]  # fmt: skip
+    known = [(row, time_s) for row, (_, time_s) in enumerate(listed) if time_s is not None]
+    if not known:
+        return None
+    ends = list(accumulate(time_s for _, time_s in known))
+    lows = tuple(end - time_s for end, (_, time_s) in zip(ends, known, strict=True))
+    bars = Bars(
+        tuple(float(row) for row, _ in known), lows, tuple(ends), "x", texts=tuple(seconds(t) for _, t in known)
+    )
+    absent = [Note(0, row, "not measured", "faint") for row, (_, time_s) in enumerate(listed) if time_s is None]
+    return Chart(
+        Axis("one after the other", "seconds", ends=(0.0, 1.02 * ends[-1] or 1.0)),
+        _name_rows([name for name, _ in listed]), (bars, *absent), "once",
+    )  # fmt: skip
+
+
+def chart_memory(mem: Memory) -> Chart | None:
+    """Memory that XLA planned, by kind, and the observed rise. None if neither is known."""
+    planned = [
+        ("arguments", mem.argument_bytes), ("outputs", mem.output_bytes), ("temporaries", mem.temp_bytes),
+        ("constants", mem.constant_bytes), ("reused by donation", mem.alias_bytes),
+        ("planned peak", mem.predicted_peak_bytes),
+    ]  # fmt: skip
+    observed = [("compiled call", mem.compiled_rise_bytes), ("eager call", mem.eager_rise_bytes)]
+    rows = [(*pair, "") for pair in planned if pair[1] is not None]
+    rows += [(*pair, "info") for pair in observed if pair[1] is not None]
+    if not rows:
+        return None
+    kinds: tuple[tuple[str, Style], ...] = (("planned", ""), ("observed rise", "info"))
+    marks = [
+        Bars(
+            tuple(float(i) for i, row in enumerate(rows) if row[2] == style), (0.0,) * len(chosen), tuple(chosen), "x",
+            label=label, style=style,
+        )
+        for label, style in kinds
+        if (chosen := [float(row[1] or 0) for row in rows if row[2] == style])
+    ]  # fmt: skip
+    most = max(float(row[1] or 0) for row in rows)
+    axis = Axis("", "bytes", ends=(0.0, 1.05 * most or 1.0))
+    return Chart(axis, _name_rows([row[0] for row in rows]), tuple(marks), "memory", has_legend=len(marks) > 1)
+
+
+def _name_rows(names: Sequence[str]) -> Axis:
+    return Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names)))
+
+
+MOST_DETAILS = 1000
+MOST_NUMBERS = 36_000
+"""Readings on a page. Each chart has its share of them, and notes if it does not show all."""
+LEAST_NUMBERS = 40
+CHARTS = 3
+"""Timers of a case, mostly."""
+FULL = "benchax show ID --json"
+
+
+def documents_of_run(rows: Sequence[Measurement]) -> tuple[Document, ...]:
+    """The overview first; its cases lead to their parts."""
+    chosen = _choose(rows)
+    most = max(LEAST_NUMBERS, min(MOST_READINGS, MOST_NUMBERS // max(1, CHARTS * len(chosen))))
+    return (_overview(rows, chosen), *(document_with_charts(m, most) for m in chosen))
+
+
+def _choose(rows: Sequence[Measurement]) -> list[Measurement]:
+    """Those that have details, in their order."""
+    if len(rows) <= MOST_DETAILS:
+        return list(rows)
+    urgent = sorted(range(len(rows)), key=lambda i: _rank(rows[i]))[:MOST_DETAILS]
+    return [rows[i] for i in sorted(urgent)]
+
+
+def _rank(m: Measurement) -> int:
+    """Returns 0 for a case that failed or is wrong, then 1 for a case with a warning."""
+    severities = {remark.severity for remark in m.remarks}
+    return 0 if m.failure or "error" in severities else 1 if "warning" in severities else 2
+
+
+def _overview(rows: Sequence[Measurement], chosen: Sequence[Measurement]) -> Document:
+    if not rows:
+        return Document((Heading("No measurements", 1), Paragraph("There is nothing in this run.")))
+    runs = list(dict.fromkeys(m.run_id for m in rows))
+    started = sorted(m.started_at for m in rows)
+    machines = list(dict.fromkeys(describe_machine(m.environment) for m in rows))
+    commits = list(dict.fromkeys(m.environment.commit[:12] for m in rows if m.environment.commit))
+    failed = sum(m.failure is not None for m in rows)
+    title = f"Run {runs[0][:12]}" if len(runs) == 1 else plural(len(runs), "run")
+    below = (
+        f"{plural(len(rows), 'case')}" + (f", {failed} failed" if failed else ""),
+        f"{describe_date(started[0])} UTC" + (f" · commit {', '.join(commits)}" if commits else ""),
+        *machines,
+    )
+    common = share_grave_remarks(rows).common
+    blocks: list[Block] = [Heading(title, 1, below), overview(rows), *list_remarks(common)]
+    if len(chosen) < len(rows):
+        what = (
+            f"Details of {len(chosen)} of {plural(len(rows), 'case')} follow: first those that failed or have remarks."
+        )
+        blocks.append(Paragraph(f"{what} `{FULL}` has all of each.", "warning"))
+    return Document(tuple(blocks))

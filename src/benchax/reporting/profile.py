@@ -5,11 +5,12 @@ For a profile without operations, the remarks explain why it has no operations, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
-from benchax.reporting import compile_time, steps
-from benchax.reporting import profile_groups as groups
+from benchax.reporting import steps
+from benchax.reporting.chart import Axis, AxisTick, Bars, Chart, Line, Style, Tree, grow
 from benchax.reporting.document import (
     Block,
     Document,
@@ -24,12 +25,27 @@ from benchax.reporting.document import (
     draw_bars,
     list_lines,
     list_remarks,
+    tabulate,
 )
-from benchax.reporting.recording_cost import describe_recording_cost
-from benchax.reporting.tables import WHERE, truncate
-from benchax.results.profile import Column, Device, Kind, Op, Profile, Timeline
-from benchax.source_files import without_folders
-from benchax.units import count, percent, plural, seconds, size
+from benchax.reporting.steps import KINDS, describe_recording_cost
+from benchax.reporting.tables import BOUND, LINE_NAMES, NOT_MEASURED, SCOPE_NAMES, WHERE, describe_rates, truncate
+from benchax.results.profile import (
+    Column,
+    CompileCost,
+    Device,
+    Kind,
+    Lane,
+    LineChange,
+    Op,
+    OpChange,
+    Profile,
+    ProfileChange,
+    ProgramSize,
+    Timeline,
+)
+from benchax.results.roofline import Peaks, Roofline
+from benchax.source_files import NOT_YOURS, without_folders
+from benchax.units import count, percent, plural, rate, seconds, size
 
 COLUMNS = (
     TableColumn("operation", "names", 20, breaks_words=True),
@@ -48,7 +64,7 @@ LEAST_RISE = 0.02
 """The largest bar must exceed the smallest by at least this share, so that noise does not look like mountains."""
 MOST_DEVICES = 4
 """The table shows up to this many devices; `memory.csv` has all."""
-KINDS: dict[Kind, str] = {
+MEMORY_KINDS: dict[Kind, str] = {
     "live_arrays": "live arrays",
     "in_use": "in use",
     "peak_in_use": "peak in use",
@@ -67,8 +83,8 @@ def document(p: Profile, details: bool = False) -> Document:
         blocks = [Heading(title, 1, aside=_where(p)), *steps.blocks(p.split, p.recording_cost)]
     if p.ops:
         blocks += [grid(p, details), *_lines(p, details)]
-        blocks += groups.blocks(p, details)
-    blocks += compile_time.blocks(p, details)
+        blocks += list_groups(p, details)
+    blocks += list_compile_time(p, details)
     blocks += [Facts((section,), "words") for section in sections(p)]
     return Document((*blocks, *list_remarks(p.remarks)))
 
@@ -91,7 +107,7 @@ def grid(p: Profile, details: bool = False) -> Table:
 
 def _line(op: Op, several: bool, details: bool) -> tuple[str, ...]:
     name = f"{op.module}: {op.name}" if several and op.module else op.name
-    where = " ".join(part for part in (groups.shorten_path(op.source, details), _scope(op, details)) if part)
+    where = " ".join(part for part in (shorten_path(op.source, details), _scope(op, details)) if part)
     return (
         truncate(name, None if details else MODULE_AND_NAME if several else NAME),
         seconds(op.self_s),
@@ -260,7 +276,9 @@ def _row(t: Timeline, column: Column) -> TextRow:
     if column.kind == "resident":
         spread += ", with what the profiler records"
     return TextRow(
-        f"{KINDS[column.kind]} {column.device}".strip(), draw_memory(t.times_s, column.sizes_bytes), spread + since
+        f"{MEMORY_KINDS[column.kind]} {column.device}".strip(),
+        draw_memory(t.times_s, column.sizes_bytes),
+        spread + since,
     )
 
 
@@ -285,7 +303,7 @@ def draw_memory(times_s: Sequence[float], sizes: Sequence[int | None], longest: 
 def _absent(t: Timeline) -> Iterable[TextRow]:
     if silent := t.without("in_use"):
         why = f"because memory_stats() of {', '.join(silent[:MOST_DEVICES])} is empty"
-        yield TextRow(KINDS["in_use"], "not available on this backend", why)
+        yield TextRow(MEMORY_KINDS["in_use"], "not available on this backend", why)
 
 
 def _readings(t: Timeline) -> TextRow:
@@ -298,3 +316,376 @@ def _readings(t: Timeline) -> TextRow:
 def _unseen(t: Timeline) -> TextRow:
     where = "resident" if t.without("in_use") else "in use"
     return TextRow("not seen", "peaks between two readings", f"temporaries of programs are in {where!r} only")
+
+
+LONGEST_GROUP, MOST_GROUPS = 44, 8
+"""Without `details`."""
+
+
+def shorten_path(source: str | None, details: bool) -> str:
+    """The file without its folders, and the line; with `details` all of it."""
+    return source or "" if details else without_folders(source)
+
+
+def list_groups(p: Profile, details: bool = False) -> list[Block]:
+    """Returns the tables by line and by scope, if they add something. A note below the last one explains the
+    numbers."""
+    named = (("by line", by_line(p, details)), ("by scope", by_scope(p, details)))
+    shown = [(title, table) for title, table in named if table is not None]
+    last = len(shown) - 1
+    noted = [(title, table if at == last else replace(table, note="")) for at, (title, table) in enumerate(shown)]
+    return [block for title, table in noted for block in (Heading(title), table)]
+
+
+def by_line(p: Profile, details: bool = False) -> Table | None:
+    """Lists device time by the user's line. Returns None if the operations show the same, one line each, and no
+    roofline is known to compare the lines with."""
+    groups = _group(p.ops, lambda op: shorten_path(op.source, details))
+    if not any(groups) or (len(groups) == len(p.ops) and p.peaks is None):
+        return None
+    return _tabulate_groups(p, groups, LINE_NAMES, NOT_YOURS, details)
+
+
+def by_scope(p: Profile, details: bool = False) -> Table | None:
+    """Lists device time by named scope. Returns None if no operation has a scope."""
+    groups = _group(p.ops, lambda op: op.named_scope)
+    if not any(groups):
+        return None
+    return _tabulate_groups(p, groups, SCOPE_NAMES, "(none)", details)
+
+
+def _group(ops: Iterable[Op], name: Callable[[Op], str]) -> dict[str, list[Op]]:
+    """Most time first."""
+    found: dict[str, list[Op]] = {}
+    for op in ops:
+        found.setdefault(name(op), []).append(op)
+    return dict(sorted(found.items(), key=lambda pair: -sum(op.self_s for op in pair[1])))
+
+
+def _tabulate_groups(
+    p: Profile, groups: dict[str, list[Op]], column: TableColumn, nameless: str, details: bool
+) -> Table:
+    rows = [
+        (
+            truncate(name, None if details else LONGEST_GROUP) or nameless,
+            seconds(sum(op.self_s for op in ops)),
+            percent(sum(op.share for op in ops)),
+            _per_second([op.flops for op in ops], ops, "FLOP"),
+            _per_second([op.bytes_accessed for op in ops], ops, "B"),
+            *_beside_roofline(ops, p.peaks),
+            count(len(ops)),
+        )
+        for name, ops in list(groups.items())[: None if details else MOST_GROUPS]
+    ]
+    rates = ""
+    if any(op.flops is not None for ops in groups.values() for op in ops):
+        rates = "; exp, tanh and the like are no FLOP, and no rate is told of what has a custom call in it"
+    columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", "operations")
+    note = f"operations that ran at once, on several threads, count in full{rates}{_describe_roofline(p)}"
+    return tabulate(columns, rows, note=note).without_empty_columns()
+
+
+def _per_second(amounts: Sequence[float | None], ops: Sequence[Op], unit: str) -> str:
+    """Over the time of the operations; empty where the work of one of them is not known."""
+    known, time_s = [amount for amount in amounts if amount is not None], sum(op.self_s for op in ops)
+    return rate(sum(known) / time_s, unit) if len(known) == len(ops) and time_s else ""
+
+
+def _beside_roofline(ops: Sequence[Op], peaks: Peaks | None) -> tuple[str, str]:
+    """(share of the roofline, what bounds it); empty where the work of one operation, or a rate, is not known.
+
+    One operation runs behind the other, so the roofline of several is the sum of theirs.
+    """
+    roofs = [] if peaks is None else [roof for op in ops if (roof := op.roofline(peaks)) and roof.roof_s is not None]
+    least_s, time_s = sum(roof.roof_s or 0.0 for roof in roofs), sum(op.self_s for op in ops)
+    if len(roofs) < len(ops) or not least_s or not time_s:
+        return "", ""
+    # Where the end of a call is not in the trace, the time is too short.
+    at_most = "at most " if any(op.total_s is None for op in ops) else ""
+    return at_most + percent(least_s / time_s), BOUND[_of_memory_s(roofs) >= least_s / 2]
+
+
+def _of_memory_s(roofs: Iterable[Roofline]) -> float:
+    return sum(roof.roof_s or 0.0 for roof in roofs if roof.is_memory_bound)
+
+
+def _describe_roofline(p: Profile) -> str:
+    if p.peaks is None:
+        why = NOT_MEASURED if p.fingerprint else "the trace does not say on which machine it was recorded"
+        return f"; share of the roofline: not measured, because {why}"
+    return f"; of roofline: the longer of bytes and FLOPs by the self time, at {describe_rates(p.peaks)}"
+
+
+MOST_FUNCTIONS, LONGEST_PASS = 5, 24
+MANY, MANY_SHARE = 20, 0.3
+"""A line gets a remark if this many instructions, and this share of all instructions, come from it."""
+LARGE_CONSTANTS = 1 << 20
+
+
+def list_compile_time(p: Profile, details: bool = False) -> list[Block]:
+    """Returns no blocks if the profile has no compile times."""
+    if not p.compile_costs:
+        return []
+    listed = p.compile_costs if details else p.compile_costs[:MOST_FUNCTIONS]
+    passes = [f"longest passes of {one.name}: {_list_passes(one)}" for one in listed if one.passes]
+    reasons = [f"{one.name}: {why}" for one in listed if one.size for why in _explain(one.size, details)]
+    return [Heading("compile time"), tabulate_costs(p, listed, details), *list_lines([*reasons, *passes])]
+
+
+def _list_passes(cost: CompileCost) -> str:
+    return ", ".join(f"{truncate(name, LONGEST_PASS)} {seconds(time_s)}" for name, time_s in cost.passes)
+
+
+def tabulate_costs(p: Profile, listed: tuple[CompileCost, ...], details: bool) -> Table:
+    """Lists functions by trace, lower and compile. XLA's longest passes follow below, because a window has no room for
+    them."""
+    rows = [
+        (
+            truncate(one.name, None if details else LONGEST_GROUP),
+            count(one.programs),
+            seconds(one.trace_s),
+            seconds(one.lower_s),
+            seconds(one.compile_s),
+            shorten_path(one.source, details),
+        )
+        for one in listed
+    ]
+    rest = p.compile_costs[len(listed) :]
+    more = f"and {plural(len(rest), 'more function')}: {seconds(sum(one.total_s for one in rest))}; " if rest else ""
+    columns = (TableColumn("function", "names", 16, breaks_words=True), "programs", "trace", "lower", "compile", WHERE)
+    return tabulate(columns, rows, note=more + "by JAX's own clock, from the import of jax on").without_empty_columns()
+
+
+def _explain(found: ProgramSize, details: bool) -> Iterator[str]:
+    """Explains which part of a program makes compiling long, and what would shorten it."""
+    if found.repeated >= MANY and found.repeated >= MANY_SHARE * found.instructions:
+        line = shorten_path(found.line, details)
+        many = f"{count(found.repeated)} of {plural(found.instructions, 'instruction')} are from {line}"
+        if found.stacks > 1:
+            yield f"{many}, reached from {found.stacks} places and inlined at each"
+        elif found.loop:
+            loop = shorten_path(found.loop, details)
+            yield f"{many}, unrolled by the loop at {loop}; where its rounds are alike, jax.lax.scan compiles one"
+        else:
+            yield f"{many}"
+    if found.constant_bytes >= LARGE_CONSTANTS:
+        yield f"{size(found.constant_bytes)} of constants are in the program; as arguments they would not be compiled"
+
+
+MOST_DEPTH = 6
+"""The timeline omits calls inside more than this many others."""
+LONGEST_NAME = 40
+MOST_MEMORY_LINES = 6
+STYLES: tuple[Style, ...] = ("", "info")
+"""Styles of calls, alternating with their depth."""
+
+
+def document_with_charts(p: Profile) -> Document:
+    """Shows everything that a terminal shows, in full, with the charts after its heading."""
+    head, *rest = document(p, details=True).blocks
+    drawn = [*([timeline] if (timeline := chart_timeline(p)) else []), *chart_trees(p.ops)]
+    drawn += [chart_memory(p.timeline)] if p.timeline and len(p.timeline.times_s) > 1 else []
+    drawn += [chart_memory_lines(p.timeline)] if p.timeline and p.timeline.lines else []
+    return Document((head, *drawn, *([Heading("operations")] if drawn and p.ops else []), *rest))
+
+
+# ---- what ran when ----------------------------------------------------------------------------------------------
+
+
+def chart_timeline(p: Profile) -> Chart | None:
+    """Draws a row for each depth of each thread, and for the idle time of each device. Returns None if no call is
+    known."""
+    rows: list[str] = []
+    marks: list[Bars] = []
+    for device in dict.fromkeys(lane.device for lane in p.lanes):
+        marks += _idle(next((d for d in p.devices if d.name == device), None), rows)
+        for lane in (lane for lane in p.lanes if lane.device == device):
+            marks += _calls(lane, rows)
+    if not marks:
+        return None
+    n, shown = sum(lane.n_calls for lane in p.lanes), sum(len(mark.places) for mark in marks if mark.label == "calls")
+    left = f"; the longest {shown} of {plural(n, 'call')}" if shown < n else ""
+    names = tuple(AxisTick(i, name) for i, name in enumerate(rows))
+    note = f"orange: the device was idle (the longest times){left}"
+    time = Axis("since the recording began", "seconds")
+    return Chart(time, Axis(are_names=True, ticks=names), tuple(marks), "timeline", note=note, is_broad=True)
+
+
+def _idle(device: Device | None, rows: list[str]) -> Iterator[Bars]:
+    if device is None or not device.gaps:
+        return
+    rows.append(f"{device.name} idle")
+    starts = tuple(gap.start_s for gap in device.gaps)
+    ends = tuple(gap.start_s + gap.length_s for gap in device.gaps)
+    texts = tuple(f"idle {seconds(gap.length_s)}, between {gap.before} and {gap.after}" for gap in device.gaps)
+    yield Bars((float(len(rows) - 1),) * len(starts), starts, ends, "x", label="idle", style="warning", texts=texts)
+
+
+def _calls(lane: Lane, rows: list[str]) -> Iterator[Bars]:
+    for depth in range(min(MOST_DEPTH, max(lane.depths, default=-1) + 1)):
+        chosen = [i for i, found in enumerate(lane.depths) if found == depth]
+        if not chosen:
+            continue
+        # A name for the first row of a thread only: the others are what is inside.
+        name = truncate(f"{lane.device} {lane.thread}", LONGEST_NAME)
+        rows.append(f"… inside {depth}" if depth else name)
+        starts, ends = (tuple(column[i] for i in chosen) for column in (lane.starts_s, lane.ends_s))
+        texts = tuple(lane.names[i] for i in chosen)
+        style = STYLES[depth % len(STYLES)]
+        places = (float(len(rows) - 1),) * len(chosen)
+        yield Bars(places, starts, ends, "x", label="calls", style=style, texts=texts)
+
+
+# ---- where the time goes ----------------------------------------------------------------------------------------
+
+
+def chart_trees(ops: Sequence[Op]) -> Iterator[Chart]:
+    """Self time by program and named scope, and by file and line, where the trace says these."""
+    ways: tuple[tuple[str, Callable[[Op], list[str]]], ...] = (
+        ("by scope", _path_of_scope),
+        ("by your line", _path_of_line),
+    )
+    for title, path_of in ways:
+        if any(len(path_of(op)) > 1 for op in ops):
+            roots = grow(([*path_of(op), op.name], op.self_s, _describe_op(op)) for op in ops)
+            yield Chart(Axis(), Axis(), (Tree(roots),), f"self time {title}")
+
+
+def _describe_op(op: Op) -> str:
+    return " · ".join(filter(None, (plural(op.calls, "call"), op.source, op.shape)))
+
+
+def _path_of_scope(op: Op) -> list[str]:
+    # The first part is the program, the last one JAX's name of the operation.
+    parts = [part for part in (op.scope or "").split("/") if part]
+    return [op.module or "(unknown program)", *parts[1:]]
+
+
+def _path_of_line(op: Op) -> list[str]:
+    file = (op.source or "").rpartition(":")[0]
+    return [file, without_folders(op.source)] if file else [NOT_YOURS]
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------
+
+
+def chart_memory(t: Timeline) -> Chart:
+    """Readings over time; a gap where one was not made."""
+    named = [(" ".join(filter(None, (MEMORY_KINDS[one.kind], one.device))), one.sizes_bytes) for one in t.columns]
+    return _over_time(t, named, "memory over time", t.incomplete)
+
+
+def chart_memory_lines(t: Timeline) -> Chart:
+    """Live arrays by the line that made them, at the readings that asked for lines."""
+    named = [(without_folders(line.source), line.sizes_bytes) for line in t.lines[:MOST_MEMORY_LINES]]
+    left = len(t.lines) - len(named)
+    note = f"the {len(named)} that held most at some time, of {len(t.lines)}" if left > 0 else ""
+    return _over_time(t, named, "live arrays by the line that made them", note)
+
+
+def _over_time(t: Timeline, named: Sequence[tuple[str, Sequence[int | None]]], title: str, note: str) -> Chart:
+    lines: list[Line] = []
+    for label, sizes in named:
+        known = [(at, size) for at, size in zip(t.times_s, sizes, strict=True) if size is not None]
+        if known:
+            lines.append(Line(tuple(at for at, _ in known), tuple(float(size) for _, size in known), label))
+    axis = Axis("since the recording began", "seconds")
+    return Chart(axis, Axis("", "bytes"), tuple(lines), title, has_series=True, note=note)
+
+
+TOP_CHANGES, MOST_LINES = 20, 10
+WIDTH, WIDE = 40, 60
+
+
+def document_of_change(change: ProfileChange) -> Document:
+    return Document((*_top(change), *_tables(change), *list_remarks(change.remarks)))
+
+
+def _top(change: ProfileChange) -> Iterator[Block]:
+    yield Heading(f"{change.before} → {change.after}", 1)
+    if change.steps_s is not None:
+        before_s, after_s = change.steps_s
+        yield Paragraph(
+            f"a step takes {seconds(after_s)}, before {seconds(before_s)} (medians): {_more(*change.steps_s)}"
+        )
+    if change.lines:
+        own = [line for line in change.lines if line.source] or change.lines
+        yield Paragraph(f"the line that differs most: {_describe_change(own[0])} a {change.per}")
+
+
+def _describe_change(line: LineChange) -> str:
+    """+18.0 ms at model.py:41, dot is f32[64,64] now, was bf16[64,64]"""
+    op, is_known = line.largest, line.before_s is not None and line.after_s is not None
+    where = f"at {without_folders(line.source)}" if line.source else f"of {op.name}"
+    program = f" in {line.module}" if line.module else ""
+    more = _more(line.before_s or 0.0, line.after_s or 0.0) if is_known else "an unknown time"
+    dtype = f", {op.category or op.name} is {op.shape} now, was {op.shape_before}" if op.shape_before else ""
+    return f"{more} {where}{program}{dtype}"
+
+
+def _tables(change: ProfileChange) -> Iterator[Block]:
+    if change.parts:
+        rows = [
+            (KINDS[part.kind], seconds(part.before_s), seconds(part.after_s), _more(part.before_s, part.after_s))
+            for part in change.parts
+        ]
+        part = TableColumn("part of the mean step", "words")
+        yield tabulate((part, "before", "after", "more"), rows)
+    if any(line.source for line in change.lines) and len(change.lines) > 1:
+        order = (
+            "largest change in all runs first" if any(line.module for line in change.lines) else "largest change first"
+        )
+        yield Heading("by line", below=(f"self time per {_per(change)}, {order}",))
+        yield changes_by_line(change)
+    if change.ops:
+        yield Heading("by operation", below=(f"self time per {_per(change)}, largest change first",))
+        yield change_grid(change)
+
+
+def _per(change: ProfileChange) -> str:
+    return "run of its program" if change.per == "run" else change.per
+
+
+def changes_by_line(change: ProfileChange) -> Table:
+    rows = [
+        (
+            _name(line),
+            _time(line.before_s),
+            _time(line.after_s),
+            "" if line.before_s is None or line.after_s is None else _more(line.before_s, line.after_s),
+        )
+        for line in change.lines[:MOST_LINES]
+    ]
+    return tabulate((LINE_NAMES, "before", "after", "more"), rows)
+
+
+def _name(line: LineChange) -> str:
+    return f"{line.module}: {without_folders(line.source) or NOT_YOURS}".removeprefix(": ")
+
+
+def change_grid(change: ProfileChange) -> Table:
+    """One line for each origin, the largest change first, in either direction."""
+    largest = sorted(change.ops, key=lambda op: -abs(op.more_s))[:TOP_CHANGES]
+    operation = TableColumn("operation", "names", 16, breaks_words=True)
+    return tabulate((operation, "before", "after", "more", "calls", WHERE), map(_change_line, largest))
+
+
+def _change_line(op: OpChange) -> tuple[str, ...]:
+    before = "not there" if not op.calls_before else _time(op.before_s)
+    after = "not there" if not op.calls_after else _time(op.after_s)
+    is_known = op.calls_before and op.calls_after and op.before_s is not None and op.after_s is not None
+    more = _more(op.before_s or 0.0, op.after_s or 0.0) if is_known else ""
+    calls = f"{count(op.calls_before)} → {count(op.calls_after)}"
+    line = without_folders(op.source)
+    scope = (op.scope or "").partition("/")[2] or op.category
+    shape = f"{op.shape_before} → {op.shape}" if op.shape_before else op.shape or ""
+    where = " ".join(part for part in (line, shape, scope) if part)
+    return truncate(op.name, WIDTH), before, after, more, calls, truncate(where, WIDE)
+
+
+def _more(before_s: float, after_s: float) -> str:
+    return f"{'+' if after_s >= before_s else '-'}{seconds(abs(after_s - before_s))}"
+
+
+def _time(value: float | None) -> str:
+    return "not known" if value is None else seconds(value)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.cells import cell_len, set_cell_size
 
-from benchax.model import Environment
+from benchax.model import Environment, Remark
 from benchax.reporting.document import Section, Style, Table, TableColumn, TextRow, tabulate
+from benchax.results.roofline import Peaks
 from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import plural, seconds, seconds_around, seconds_range, size
+from benchax.units import number, plural, rate, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
@@ -43,6 +44,16 @@ def truncate(text: str, width: int | None) -> str:
     """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def around(low: float | None, high: float | None, describe: Callable[[float], str] = number) -> str:
+    """Returns " (1.51 – 1.60)", or an empty text without both ends."""
+    return f" ({describe(low)} – {describe(high)})" if low and high else ""
+
+
+def describe_date(date: str) -> str:
+    """2026-01-31 12:05, of UTC in ISO 8601."""
+    return date[:16].replace("T", " ")
 
 
 def describe_machine(env: Environment) -> str:
@@ -98,7 +109,7 @@ def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
     device = run.backend if run.backend == "cpu" else run.device_kind
     return (
         run.run_id[:12],
-        run.started_at[:16].replace("T", " "),
+        describe_date(run.started_at),
         f"{run.rows}{failed}",
         one_line(", ".join(run.cases[:MOST_NAMES]) + others),
         (run.commit or "")[:8] + ("+" if run.is_dirty else ""),
@@ -112,32 +123,29 @@ MOST_NAMES = 3
 
 
 def _stored_line(row: StoredRow) -> tuple[str, ...]:
+    if row.failure_kind is not None:
+        numbers = (row.failure_kind.replace("_", " "), "", "")
+    else:
+        time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
+        numbers = (row.timer or "", time, seconds(row.compile_s) if row.compile_s is not None else "")
     return (
         str(row.id),
-        row.started_at[:16].replace("T", " "),
+        describe_date(row.started_at),
         one_line(row.case.label),
-        *(_stored_numbers(row) if row.failure_kind is None else (row.failure_kind.replace("_", " "), "", "")),
+        *numbers,
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
-    )
-
-
-def _stored_numbers(row: StoredRow) -> tuple[str, ...]:
-    return (
-        row.timer or "",
-        "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s),
-        seconds(row.compile_s) if row.compile_s is not None else "",
     )
 
 
 def environment(env: Environment) -> Section:
     """The machine and the software. Unknown facts are listed as unknown."""
-    rows = [TextRow(f.name.replace("_", " "), _fact(f.name, getattr(env, f.name))) for f in fields(env)]
+    rows = [TextRow(f.name.replace("_", " "), describe_fact(f.name, getattr(env, f.name))) for f in fields(env)]
     return Section(
         "environment", (*rows, TextRow("fingerprint", env.fingerprint, "rows with the same one may be compared"))
     )
 
 
-def _fact(name: str, value: Any) -> str:
+def describe_fact(name: str, value: Any) -> str:
     if value is None:
         return "unknown"
     if name == "memory_bytes":
@@ -233,3 +241,96 @@ def describe_interval(s: Summary) -> str:
 def scope(s: Summary) -> str:
     """Returns the scope of the interval."""
     return "this process" if s.scope == "process" else "a later run"
+
+
+OF_THE_MACHINE = "busy"
+"""The code of a remark that each comparison has with numbers of its own, and a reader needs once."""
+MOST_SHARED = 0.5
+"""A remark that more than this share of the cases have appears once."""
+MOST_EXCEPTIONS = 3
+"""So many cases that lack it are named."""
+
+
+@dataclass(frozen=True)
+class SharedRemarks:
+    """The remarks that appear once, and the remarks that stay with each case."""
+
+    common: tuple[Remark, ...]
+    """Their messages begin with how many have it."""
+    universal: frozenset[str]
+    """Codes of those that all have: no column needs them."""
+    own: Mapping[str, tuple[Remark, ...]]
+    """By name: the remarks about this case alone."""
+
+
+def share_remarks(
+    by_name: Mapping[str, Iterable[Remark]], noun: str = "case", apart: Collection[str] = ()
+) -> SharedRemarks:
+    """Moves remarks that most cases have out of the remarks of each case.
+
+    Remarks with the same code are equal, even if their numbers differ. Errors always stay with their case, however many
+    cases have the same error.
+
+    Args:
+        by_name: the remarks of each case, by its label.
+        noun: the kind of thing that the names refer to, in the singular.
+        apart: codes of remarks that are about one case even if other cases have them.
+    """
+    listed = {name: tuple(each_once(remarks)) for name, remarks in by_name.items()}
+    holders: dict[str, dict[str, list[Remark]]] = {}
+    for name, remarks in listed.items():
+        for remark in remarks:
+            holders.setdefault(remark.code, {}).setdefault(name, []).append(remark)
+    common = {
+        code: {name: remarks[0] for name, remarks in held.items()}
+        for code, held in holders.items()
+        if len(held) > max(1, MOST_SHARED * len(listed))
+        and code not in apart
+        and all(len(remarks) == 1 and remarks[0].severity != "error" for remarks in held.values())
+    }
+    return SharedRemarks(
+        tuple(_join_remarks(held, list(listed), noun) for held in common.values()),
+        frozenset(code for code, held in common.items() if len(held) == len(listed)),
+        {name: tuple(r for r in remarks if r.code not in common) for name, remarks in listed.items()},
+    )
+
+
+def _join_remarks(held: Mapping[str, Remark], names: Sequence[str], noun: str) -> Remark:
+    """busy: 18 of 20 cases, not f and g; of h: other processes used 20 % of the CPU"""
+    first_name, first = next(iter(held.items()))
+    lacking = [name for name in names if name not in held]
+    everyone = f"both {noun}s" if len(names) == 2 else f"all {len(names)} {noun}s"
+    counted = f"{len(held)} of {len(names)} {noun}s" if lacking else everyone
+    if 0 < len(lacking) <= MOST_EXCEPTIONS:
+        counted += f", not {' and '.join(filter(None, (', '.join(lacking[:-1]), lacking[-1])))}"
+    is_alike = len({remark.message for remark in held.values()}) == 1
+    # Numbers of one case are said to be its own.
+    message = first.message if is_alike else f"of {first_name}: {first.message}"
+    return replace(first, message=f"{first.code}: {counted}; {message}")
+
+
+def each_once(remarks: Iterable[Remark]) -> list[Remark]:
+    """Comparisons share what was found: each of them has the remark."""
+    # Backwards, so that of those that count as one the first stays.
+    keyed = [((r.code, "" if r.code == OF_THE_MACHINE else r.message), r) for r in remarks]
+    chosen = dict(reversed(keyed))
+    return [chosen[key] for key in dict.fromkeys(key for key, _ in keyed)]
+
+
+BOUND = {True: "memory", False: "compute"}
+"""Is it memory-bound?"""
+NOT_MEASURED = "the rates of that machine, with its settings, were never measured; benchax inspect --time measures them"
+
+
+def describe_rates(peaks: Peaks) -> str:
+    """The best that was reached: 20 GB/s in memory (268 MB), 80 GB/s in caches (262 kB), 100 GFLOP/s by f32 matmuls."""
+    parts = [
+        f"{rate(per_s, 'B')} {where} ({size(array_bytes)})"
+        for per_s, where, array_bytes in (
+            (peaks.memory_bytes_per_s, "in memory", peaks.memory_array_bytes),
+            (peaks.cache_bytes_per_s, "in caches", peaks.cache_array_bytes),
+        )
+        if per_s
+    ]
+    parts += [f"{rate(per_s, 'FLOP')} by matmuls of {dtype}" for dtype, per_s in peaks.matmul_flops_per_s.items()]
+    return ", ".join(parts) + ", the best that were reached"

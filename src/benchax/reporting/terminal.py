@@ -1,5 +1,5 @@
 """Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
-text for pipes. Where lines are broken is in `folding.py`.
+text for pipes.
 
 Nothing here knows whether there is a terminal: `cli/console.py` asks that.
 """
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any, cast
 
 from rich.cells import cell_len
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from benchax.model import Remark
 from benchax.printable import show_controls, show_line
-from benchax.reporting.chart import Chart
+from benchax.reporting.chart import MARKS, Chart, Style
 from benchax.reporting.document import (
     Block,
     Code,
@@ -28,6 +29,7 @@ from benchax.reporting.document import (
     Facts,
     Heading,
     List,
+    Outline,
     Paragraph,
     Remarks,
     Section,
@@ -35,11 +37,8 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     TextRow,
+    tabulate_outline,
 )
-from benchax.reporting.folding import Folded, break_lines, break_word, link_locations, longest_word
-from benchax.reporting.outline import Outline
-from benchax.reporting.outline_table import tabulate_outline
-from benchax.reporting.styles import MARKS, Style
 
 # Colours the text of programs in a terminal: jaxpr, StableHLO, HLO, and the differences between two programs.
 
@@ -385,3 +384,81 @@ def _longest(column: TableColumn, texts: Iterable[str]) -> int:
 def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
     for line in break_lines(text, width):
         yield from break_word(line, width) if column.breaks_words else (line,)
+
+
+# Lines break between words only: a path, a name or a number with its unit stays in one piece.
+
+_UNIT = r"(?:[nµm]?s|min|h|[kKMGTP]?i?B|[kMGTP]?FLOP)\b|%"
+# 1.5 ms, ± 2 % and 1.0 – 1.2 are one word each.
+_WORD = re.compile(rf"(?:\S|(?<=\d) (?={_UNIT}|– )|(?<=[±≥≤<>~–]) (?=\d))+")
+_LOCATION = re.compile(r"(?<![\w/.~-])([\w/.~+@=-]*[\w+-]\.\w+):(\d+)\b")
+LEAST_FOLDED = 10
+"""Text next to something gets at least this width, even in a narrow window."""
+
+
+def longest_word(texts: Iterable[str]) -> int:
+    """In columns of a terminal."""
+    return max((cell_len(word) for text in texts for word in _WORD.findall(text)), default=0)
+
+
+def break_lines(text: Text, width: int) -> Iterator[Text]:
+    """`text` in lines of `width` columns, or of one word that is wider."""
+    for line in text.split(allow_blank=True):
+        line.expand_tabs(8)
+        for part in line.divide(_breaks(line.plain, width)):
+            part.rstrip()
+            part.no_wrap, part.overflow = True, "ignore"
+            yield part
+
+
+_JOINT = re.compile(r"(?<=[/;,])|(?=\[)")
+"""Where a path of files, scopes or a pytree is broken best."""
+
+
+def break_word(line: Text, width: int) -> Iterator[Text]:
+    """Splits a line of one word into pieces that fit the width, at joints of a path if it has some."""
+    while line.cell_len > width:
+        fits = next(i for i in range(len(line.plain), 0, -1) if i == 1 or cell_len(line.plain[:i]) <= width)
+        joints = [found.start() for found in _JOINT.finditer(line.plain) if fits // 2 < found.start() <= fits]
+        piece, line = line.divide([joints[-1] if joints else fits])
+        piece.no_wrap, piece.overflow = True, "ignore"
+        yield piece
+    line.no_wrap, line.overflow = True, "ignore"
+    yield line
+
+
+def fold_text(text: str, width: int) -> str:
+    return "\n".join(line.plain for line in break_lines(Text(text), width))
+
+
+def _breaks(line: str, width: int) -> list[int]:
+    """Where a new line begins."""
+    found: list[int] = []
+    begin = 0
+    for word in _WORD.finditer(line):
+        if word.start() > begin and cell_len(line[begin : word.end()]) > width and line[begin : word.start()].strip():
+            found.append(begin := word.start())
+    return found
+
+
+def link_locations(text: Text) -> Text:
+    """`text`, in which each file with a line leads to the file."""
+    for found in _LOCATION.finditer(text.plain):
+        file = Path(found[1]).expanduser()
+        if file.is_file():
+            text.stylize(f"link {file.absolute().as_uri()}", found.start(), found.end())
+    return text
+
+
+class Folded:
+    """A text that is broken by the width of the console; what its lines begin with is not text of it."""
+
+    def __init__(self, text: Text, first: Text | None = None, indent: str = "") -> None:
+        """`first` precedes the first line and is as wide as `indent`, which precedes the other lines."""
+        self.text, self.indent = text, indent
+        self.first = Text(indent) if first is None else first
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        width = max(options.max_width - cell_len(self.indent), LEAST_FOLDED)
+        for i, line in enumerate(break_lines(link_locations(self.text), width)):
+            yield Text.assemble(Text(self.indent) if i else self.first, line, no_wrap=True, overflow="ignore")

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from benchax.model import Remark
-from benchax.reporting.document import Block, Document, Heading, Table, TableColumn, list_lines, list_remarks, tabulate
-from benchax.reporting.styles import Style
-from benchax.reporting.tables import one_line
+from benchax.reporting.chart import Style
+from benchax.reporting.document import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Section,
+    Table,
+    TableColumn,
+    TextRow,
+    list_lines,
+    list_remarks,
+    tabulate,
+)
+from benchax.reporting.tables import LINE, one_line
+from benchax.results.cache import CacheUse, Fate
+from benchax.results.transfers import Direction, ObservedTransfer, Transfers
 from benchax.results.watch import Compile, FunctionCount, StepCompiles, Watch, WatchedSteps
 from benchax.source_files import below_packages
-from benchax.units import percent, plural, seconds
+from benchax.units import percent, plural, seconds, size
 
 FUNCTION = TableColumn("function", "names", 16, breaks_words=True)
 MOST_FUNCTIONS = 20
@@ -64,7 +79,7 @@ def functions(w: Watch) -> Table:
             one_line(_name(f)),
             str(f.traces),
             str(f.lowerings) if is_other else "",
-            _compiles(f),
+            (f"{f.compiles} ({f.cache_hits} read)" if f.cache_hits else str(f.compiles)),
             seconds(f.trace_s) if f.traces else "",
             seconds(f.lower_s) if f.lowerings else "",
             seconds(f.compile_s) if f.compiles else "",
@@ -75,10 +90,6 @@ def functions(w: Watch) -> Table:
     columns = (FUNCTION, "traced", "lowered", "compiled", "trace", "lower", "compile", "total")
     styles: list[Style] = ["faint" if f.is_eager else "" for f in listed]
     return tabulate(columns, lines, styles, note=CLOCK).without_empty_columns()
-
-
-def _compiles(f: FunctionCount) -> str:
-    return f"{f.compiles} ({f.cache_hits} read)" if f.cache_hits else str(f.compiles)
 
 
 def _name(f: FunctionCount) -> str:
@@ -128,12 +139,10 @@ def list_steps(found: WatchedSteps) -> list[Block]:
 def _stretches(steps: Sequence[StepCompiles]) -> list[tuple[int, int, list[StepCompiles]]]:
     """(first, last, steps) with the same numbers of programs, counted from 1."""
     found: list[tuple[int, int, list[StepCompiles]]] = []
-    for number, one in enumerate(steps, 1):
-        if found and (found[-1][2][0].programs, found[-1][2][0].again) == (one.programs, one.again):
-            first, _, before = found.pop()
-            found.append((first, number, [*before, one]))
-        else:
-            found.append((number, number, [one]))
+    numbered = enumerate(steps, 1)
+    for _, group in groupby(numbered, lambda one: (one[1].programs, one[1].again)):
+        places, ones = zip(*group, strict=True)
+        found.append((places[0], places[-1], list(ones)))
     return found
 
 
@@ -161,3 +170,130 @@ def remarks(w: Watch) -> list[Remark]:
     if left := len(w.functions) - MOST_FUNCTIONS:
         notes += [Remark("functions", "info", f"{left} more functions are not shown")] if left > 0 else []
     return notes
+
+
+MOST_TRANSFERS = 20
+"""Lines of a table: with thousands of lines, the first would scroll out of sight."""
+DIRECTIONS: tuple[Direction, ...] = ("host to device", "device to host")
+
+
+def document_of_transfers(found: Transfers) -> Document:
+    blocks: list[Block] = []
+    for direction in DIRECTIONS:
+        listed = found.of(direction)
+        blocks.append(Heading(transfers_heading(found, direction)))
+        if listed:
+            blocks.append(transfers_grid(listed))
+    return Document((*blocks, *list_remarks(found.remarks)))
+
+
+def transfers_heading(found: Transfers, direction: Direction) -> str:
+    """host to device, not asked for: 20 transfers, 80 B"""
+    count = found.count(direction)
+    if count is None:
+        return f"{direction}: not seen"
+    if not count:
+        return f"{direction}, not asked for: none"
+    moved = size(sum(t.size_bytes for t in found.of(direction)))
+    return f"{direction}, not asked for: {plural(count, 'transfer')}, {moved}"
+
+
+def transfers_grid(listed: list[ObservedTransfer]) -> Table:
+    """Omits the column of times if no time is known."""
+    has_time = any(t.elapsed_s is not None for t in listed)
+    shown = listed[:MOST_TRANSFERS]
+    lines = [
+        (
+            str(t.count),
+            size(t.size_bytes),
+            *([("" if t.elapsed_s is None else seconds(t.elapsed_s))] if has_time else []),
+            f"{_truncate(t.where or 'a line that cannot be seen')}: {_truncate(t.by)}, {_truncate(t.what)}",
+        )
+        for t in shown
+    ]
+    more = f"and {len(listed) - MOST_TRANSFERS} more that moved less" if len(listed) > MOST_TRANSFERS else ""
+    return tabulate(("times", "bytes", *(["waited"] if has_time else []), LINE), lines, note=more)
+
+
+def _truncate(text: str) -> str:
+    """A name on one line; the end of a long path says more than its beginning."""
+    line = one_line(text)
+    return line if len(line) <= 80 else f"…{line[-79:]}"
+
+
+def document_of_cache(found: CacheUse) -> Document:
+    return Document(
+        (Facts((Section("persistent cache", tuple(cache_rows(found))),)), *list_remarks(cache_remarks(found)))
+    )
+
+
+def cache_rows(found: CacheUse) -> list[TextRow]:
+    if found.is_enabled is None:
+        return [TextRow("state", "", "the block has not ended")]
+    if not found.is_enabled:
+        return [TextRow("state", "off", found.why_off or "")]
+    return [
+        TextRow("state", "on", _place(found)),
+        *([TextRow("in the folder", *_describe_entries(found))] if found.after else []),
+        _line(found, "hit", "read from the cache"),
+        _line(found, "written", "compiled, and written to the cache"),
+        *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
+        *_line_if(
+            found, "not kept", "compiled, and not kept: a callback, a small size, or compiled before the folder was set"
+        ),
+    ]
+
+
+def _place(found: CacheUse) -> str:
+    how = {True: "", False: ", which cannot be written to", None: ", of which is not known whether it can be written"}
+    return f"{found.directory}{how[found.is_writable]}"
+
+
+def _describe_entries(found: CacheUse) -> tuple[str, str]:
+    """(how many entries, how large they are and how many there were)"""
+    assert found.after is not None
+    before = found.before.entries if found.before else 0
+    return str(found.after.entries), f"{size(found.after.size_bytes)}; {before} when it began"
+
+
+def _line(found: CacheUse, fate: Fate, what: str) -> TextRow:
+    count = len(found.of(fate))
+    return TextRow(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
+
+
+def _line_if(found: CacheUse, fate: Fate, what: str) -> list[TextRow]:
+    return [_line(found, fate, what)] if found.of(fate) else []
+
+
+def _threshold(found: CacheUse) -> str:
+    return "not known" if found.min_compile_time_s is None else seconds(found.min_compile_time_s)
+
+
+def cache_remarks(found: CacheUse) -> list[Remark]:
+    listed: list[Remark] = []
+    compiled = [program for program in found.programs if program.fate != "hit"]
+    if found.is_enabled is False and compiled:
+        spent = seconds(sum(program.elapsed_s for program in compiled))
+        listed.append(
+            Remark(
+                "cache-off",
+                "info",
+                f"{plural(len(compiled), 'program')} took {spent} to compile, and will again in the next process; "
+                "JAX_COMPILATION_CACHE_DIR=FOLDER keeps what compiles for longer than the threshold",
+            )
+        )
+    if found.is_enabled and found.is_writable is False:
+        listed.append(Remark("cache-unwritable", "warning", f"{found.directory} cannot be written to: nothing is kept"))
+    if found.keeping_setting:
+        spent = seconds(found.total_s("too quick"))
+        listed.append(
+            Remark(
+                "cache-threshold",
+                "warning",
+                f"{plural(len(found.of('too quick')), 'program')} cost {spent} here and will again in the next "
+                f"process: each compiled in less than {_threshold(found)}. To keep them: {found.keeping_setting}",
+            )
+        )
+    if not found.is_reliable:
+        listed.append(Remark("lost-events", "warning", "JAX's listeners were cleared meanwhile: programs are missing"))
+    return listed

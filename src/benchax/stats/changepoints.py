@@ -26,6 +26,8 @@ from functools import cache, lru_cache
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchax.stats.intervals import normal_deviation
+
 if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
@@ -48,8 +50,6 @@ JUMP_LEAST = 10
 """Fewer values say too little about their own spread."""
 JUMP_CHANGE = 0.05
 JUMP_SPREADS = 3
-MAD_TO_SD = 1.4826
-"""The standard deviation over the median absolute deviation, for normal data."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def jump(values: Sequence[float], least_change: float = JUMP_CHANGE) -> float | 
     if len(before) < JUMP_LEAST:
         return None
     centre = median(before)
-    spread = MAD_TO_SD * median([abs(v - centre) for v in before])
-    return last - centre if last - centre > max(least_change, JUMP_SPREADS * spread) else None
+    is_unusual = last - centre > max(least_change, JUMP_SPREADS * normal_deviation(before))
+    return last - centre if is_unusual else None
 
 
 def _weak_points(values: Sequence[float], window: int, p: float) -> list[int]:

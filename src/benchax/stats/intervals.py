@@ -133,6 +133,12 @@ def quantile(ordered: Sequence[float], q: float) -> float:
     return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
+def normal_deviation(values: Sequence[float]) -> float:
+    """The standard deviation of normal data with the median absolute deviation of `values`."""
+    centre = median(values)
+    return 1.4826 * median([abs(v - centre) for v in values])
+
+
 def effective_size(values: Sequence[float], centre: float | None = None) -> float:
     """Returns the number of independent draws that would determine the median as well as `values`, in the order taken.
 

@@ -17,12 +17,10 @@ from itertools import chain
 from statistics import fmean, median, stdev
 from typing import Literal
 
-from benchax.stats.intervals import student_quantile as _student
+from benchax.stats.intervals import normal_deviation, student_quantile
 
 MEDIAN_EFFICIENCY = 1.2533
 """sqrt(pi / 2): the standard error of the median over that of the mean, for normal data."""
-MAD_TO_SD = 1.4826
-"""The standard deviation over the median absolute deviation, for normal data."""
 PRIOR_BLOCKS = 4
 """As many blocks as these are taken to have shown no more than their pairs explain: it steadies the first looks."""
 POWER = 2.33 + 0.84
@@ -67,19 +65,19 @@ def ratio_of(blocks: Sequence[Sequence[float]], alpha: float) -> Ratio:
     n, effect = len(ordered), design_effect(blocks)
     if n / effect < 2 * len(blocks) and len(blocks) > 1:
         return _of_blocks(blocks, n, effect, alpha)
-    share = _student(1 - alpha / 2, len(blocks) + 3) * 0.5 * math.sqrt(effect / n) + 0.5 / n
+    share = student_quantile(1 - alpha / 2, len(blocks) + 3) * 0.5 * math.sqrt(effect / n) + 0.5 / n
     low = high = None
     if share < 0.5:
         low = math.exp(ordered[math.floor((0.5 - share) * n)])
         high = math.exp(ordered[math.ceil((0.5 + share) * n) - 1])
-    seen = MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(ordered) * math.sqrt(effect / n) * POWER
+    seen = MEDIAN_EFFICIENCY * normal_deviation(ordered) * math.sqrt(effect / n) * POWER
     return Ratio(math.exp(median(ordered)), low, high, n, len(blocks), effect, seen)
 
 
 def _of_blocks(blocks: Sequence[Sequence[float]], n: int, effect: float, alpha: float) -> Ratio:
     medians = [median(block) for block in blocks]
     error = stdev(medians) / math.sqrt(len(medians))
-    half = _student(1 - alpha / 2, len(medians) - 1) * error
+    half = student_quantile(1 - alpha / 2, len(medians) - 1) * error
     middle = fmean(medians)
     # Readings that are all the same tell of a coarse clock, not of certainty.
     ends = (math.exp(middle - half), math.exp(middle + half)) if error else (None, None)
@@ -95,7 +93,7 @@ def design_effect(blocks: Sequence[Sequence[float]]) -> float:
     if len(blocks) < 2:
         return 1.0
     medians = [median(block) for block in blocks]
-    explained = [(MEDIAN_EFFICIENCY * MAD_TO_SD * _mad(block)) ** 2 / len(block) for block in blocks]
+    explained = [(MEDIAN_EFFICIENCY * normal_deviation(block)) ** 2 / len(block) for block in blocks]
     usual, centre = median(explained), median(medians)
     between = [(m - centre) ** 2 for m in medians]
     if not any(between):
@@ -104,11 +102,6 @@ def design_effect(blocks: Sequence[Sequence[float]]) -> float:
         return math.inf
     relative = sum(b / max(e, usual) for b, e in zip(between, explained, strict=True)) / (len(blocks) - 1)
     return max(1.0, (PRIOR_BLOCKS + (len(blocks) - 1) * relative) / (PRIOR_BLOCKS + len(blocks) - 1))
-
-
-def _mad(values: Sequence[float]) -> float:
-    centre = median(values)
-    return median([abs(v - centre) for v in values])
 
 
 def grade(smallest_effect: float) -> str:

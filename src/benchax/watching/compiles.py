@@ -1,7 +1,7 @@
-"""Counts what JAX traces, lowers and compiles while a block runs, from the events of `jax.monitoring`.
+"""Sees what JAX traces, lowers and compiles while a block runs, and what its persistent cache does with the programs.
 
-It costs nothing on a warm call, because JAX sends no event there. It counts everything that this thread compiles, and
-nothing of other threads. That includes the one-operation programs of eager operations (`jnp.ones(4)` compiles a
+`Listening` hears the events of `jax.monitoring`. It costs nothing on a warm call, because JAX sends no event there. It
+hears everything that is compiled, including the one-operation programs of eager operations (`jnp.ones(4)` compiles a
 broadcast).
 
 The meaning of the three kinds of event (jax 0.6.2 to 0.10.2):
@@ -13,17 +13,27 @@ The meaning of the three kinds of event (jax 0.6.2 to 0.10.2):
              it failed
 
 Their seconds come from JAX's own clock, `time.time()`, which is not monotonic: good for a hint, not for a stage.
+
+JAX sends an event for a program that it reads from the persistent cache, and one for a program that it hands over to be
+written. Both come before the compile event of the same thread, without a name. It sends no event for a program that it
+does not keep. Such a program counts as too quick when its compile event was below the threshold. That event includes a
+little more than the time that JAX compares, so a program just above the threshold can be reported as "not kept".
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.monitoring
+
+from benchax.results.cache import CachedProgram, CacheUse, Fate, Folder
 
 Kind = Literal["trace", "lower", "compile"]
 
@@ -32,11 +42,10 @@ KINDS: dict[str, Kind] = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
-HIT = "/jax/compilation_cache/cache_hits"
-MISS = "/jax/compilation_cache/cache_misses"
-"""Sent when a program is *written* to the persistent cache."""
-
-
+_FATES: dict[str, Fate] = {
+    "/jax/compilation_cache/cache_hits": "hit",
+    "/jax/compilation_cache/cache_misses": "written",  # sent when a program is *written* to the persistent cache
+}
 Listener = Callable[..., None]
 
 
@@ -47,103 +56,61 @@ class CompileEvent(NamedTuple):
     kind: Kind
     fun_name: str | None
     elapsed_s: float
-
-
-@dataclass(eq=False)
-class CompileLog:
-    """The events so far. It grows while the block runs and does not change afterwards."""
-
-    events: list[CompileEvent] = field(default_factory=list)
-    cache_hits: int = 0
-    """Programs that came from the persistent cache."""
-    cache_misses: int = 0
-    """Programs *written* to the persistent cache: one too small or too quick to keep is neither a hit nor a miss."""
-    is_reliable: bool = True
-    """Settled when the block ends. False: other code called `jax.monitoring.clear_event_listeners()` during the block,
-    and events are missing. Or this version of JAX cannot remove a listener, so this is unknown."""
-
-    @property
-    def compiles(self) -> int:
-        """Programs that XLA really compiled, or tried to: compile events that were not hits of the persistent cache."""
-        return sum(event.kind == "compile" for event in self.events) - self.cache_hits
-
-    @property
-    def was_asked(self) -> bool:
-        """Was XLA, or the persistent cache, asked for any program? False: everything was warm in memory."""
-        return any(event.kind == "compile" for event in self.events)
-
-
-@contextlib.contextmanager
-def watch_compiles() -> Iterator[CompileLog]:
-    """Yields a live log of the traces, lowerings and compilations of the current thread inside the block.
-
-    You can nest blocks: each sees everything that happens inside it.
-    """
-    log = CompileLog()
-    thread = threading.get_ident()
-
-    # An exception in a listener would surface in the user's own call, so these do nothing that can raise.
-    def on_event(event: str, **_: object) -> None:
-        # Listeners are one list for the whole process, and JAX calls them on the thread that compiles.
-        if threading.get_ident() == thread:
-            log.cache_hits += event == HIT
-            log.cache_misses += event == MISS
-
-    def on_duration(event: str, duration_secs: float, **details: object) -> None:
-        kind = KINDS.get(event)
-        if kind and threading.get_ident() == thread:
-            name = details.get("fun_name")
-            log.events.append(CompileEvent(kind, name if isinstance(name, str) else None, duration_secs))
-
-    listening = Listening(on_event, on_duration)
-    try:
-        with listening:
-            yield log
-    finally:
-        log.is_reliable = listening.is_complete
+    fate: Fate | None = None
+    """Of a compilation: "hit" or "written", if the persistent cache had the program or took it."""
 
 
 class Listening:
-    """Has JAX's events told to listeners inside of a `with` block; `is_complete` says afterwards whether all came.
+    """Reports JAX's events to functions inside of a `with` block; `is_complete` says afterwards whether all came.
 
     Args:
-        on_event, on_duration, on_start: as `jax.monitoring` calls its listeners of events, of durations and of scalars,
-            which a newer JAX sends when a step begins.
+        on_step: called with each `CompileEvent`. An exception would surface in the user's own call.
+        on_start: called when a step begins, if given; only a newer JAX says so.
+        thread: the only thread whose events count, by its number. None: all threads.
     """
 
     def __init__(
         self,
-        on_event: Callable[..., None],
-        on_duration: Callable[..., None],
-        on_start: Callable[..., None] | None = None,
+        on_step: Callable[[CompileEvent], None],
+        on_start: Callable[[Kind], None] | None = None,
+        thread: int | None = None,
     ) -> None:
         self.is_complete = True
         self._is_open = True
-        self._event, self._duration = self._while_open(on_event), self._while_open(on_duration)
-        self._start = self._while_open(on_start) if on_start else None
+        self._thread, self._on_step, self._on_start = thread, on_step, on_start
+        self._fates: dict[int, Fate] = {}
 
     def __enter__(self) -> Listening:
         jax.monitoring.register_event_listener(self._event)
         jax.monitoring.register_event_duration_secs_listener(self._duration)
-        if self._start:
+        if self._on_start:
             jax.monitoring.register_scalar_listener(self._start)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_open = False
-        if self._start:
+        if self._on_start:
             unregister("scalar", self._start)
         # Both, whatever the first one says: a list, so that `all` cannot stop early.
         self.is_complete = all([unregister("event", self._event), unregister("event_duration", self._duration)])
 
-    def _while_open(self, listener: Listener) -> Listener:
-        """Not afterwards: a JAX that cannot take a listener away goes on calling it."""
+    def _is_heard(self) -> bool:
+        """Not after the block: a JAX that cannot take a listener away goes on calling it."""
+        return self._is_open and self._thread in (None, threading.get_ident())
 
-        def heard(event: str, *value: float, **details: object) -> None:
-            if self._is_open:
-                listener(event, *value, **details)
+    def _event(self, event: str, **_: object) -> None:
+        if event in _FATES and self._is_heard():
+            self._fates[threading.get_ident()] = _FATES[event]
 
-        return heard
+    def _duration(self, event: str, duration_secs: float, **details: object) -> None:
+        if event in KINDS and self._is_heard():
+            name, kind = details.get("fun_name"), KINDS[event]
+            fate = self._fates.pop(threading.get_ident(), None) if kind == "compile" else None
+            self._on_step(CompileEvent(kind, name if isinstance(name, str) else None, duration_secs, fate))
+
+    def _start(self, event: str, value: float, **_: object) -> None:
+        if self._on_start and event in KINDS and self._is_heard():
+            self._on_start(KINDS[event])
 
 
 def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Listener) -> bool:
@@ -166,3 +133,130 @@ def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Lis
     except (AssertionError, ValueError):  # ValueError: the assertion was compiled away by python -O
         return False
     return True
+
+
+@dataclass(eq=False)
+class CompileLog:
+    """The events so far. It grows while the block runs and does not change afterwards."""
+
+    events: list[CompileEvent] = field(default_factory=list)
+    is_reliable: bool = True
+    """Settled when the block ends. False: other code called `jax.monitoring.clear_event_listeners()` during the block,
+    and events are missing. Or this version of JAX cannot remove a listener, so this is unknown."""
+
+    @property
+    def cache_hits(self) -> int:
+        """Programs that came from the persistent cache."""
+        return sum(event.fate == "hit" for event in self.events)
+
+    @property
+    def compiles(self) -> int:
+        """Programs that XLA really compiled, or tried to: compile events that were not hits of the persistent cache."""
+        return sum(event.kind == "compile" and event.fate != "hit" for event in self.events)
+
+    @property
+    def was_asked(self) -> bool:
+        """Was XLA, or the persistent cache, asked for any program? False: everything was warm in memory."""
+        return any(event.kind == "compile" for event in self.events)
+
+
+@contextlib.contextmanager
+def watch_compiles() -> Iterator[CompileLog]:
+    """Yields a live log of the traces, lowerings and compilations of the current thread inside the block.
+
+    You can nest blocks: each sees everything that happens inside it.
+    """
+    log = CompileLog()
+    listening = Listening(log.events.append, thread=threading.get_ident())
+    try:
+        with listening:
+            yield log
+    finally:
+        log.is_reliable = listening.is_complete
+
+
+# ---- the persistent cache ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def watch_cache() -> Iterator[CacheUse]:
+    """Yields what the persistent cache does inside the block, in all threads; complete when the block has ended.
+
+    Costs nothing on a warm call, as JAX sends no events there.
+
+    Example:
+        >>> with benchax.watch_cache() as found:
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(3))
+        >>> len(found.programs)
+        1
+    """
+    found = CacheUse(before=_folder(_directory()))
+
+    def on_step(step: CompileEvent) -> None:
+        if step.kind == "compile":
+            fate = step.fate or _unkept(step.elapsed_s)
+            found.programs.append(CachedProgram(step.fun_name, fate, step.elapsed_s))
+
+    listening = Listening(on_step)
+    try:
+        with listening:
+            yield found
+    finally:
+        found.is_reliable = listening.is_complete
+        _complete(found)
+
+
+def _unkept(elapsed_s: float) -> Fate:
+    is_off = _why_off() is not None
+    return (
+        "too quick" if not is_off and elapsed_s < _setting("jax_persistent_cache_min_compile_time_secs") else "not kept"
+    )
+
+
+def _complete(found: CacheUse) -> None:
+    found.directory = _directory()
+    found.why_off = _why_off()
+    found.is_enabled = found.why_off is None
+    found.min_compile_time_s = _setting("jax_persistent_cache_min_compile_time_secs")
+    found.min_entry_size_bytes = _setting("jax_persistent_cache_min_entry_size_bytes")
+    if found.is_enabled:
+        found.after = _folder(found.directory)
+        found.is_writable = _is_writable(found.directory)
+
+
+def _setting(name: str) -> Any:
+    return jax.config.values[name]
+
+
+def _directory() -> str | None:
+    return _setting("jax_compilation_cache_dir") or None
+
+
+def _why_off() -> str | None:
+    if _directory() is None:
+        return "no folder is set"
+    if not _setting("jax_enable_compilation_cache"):
+        return "jax_enable_compilation_cache is False"
+    return None
+
+
+def _folder(directory: str | None) -> Folder | None:
+    """Returns the folder's content. Entries are the files that JAX names …-cache; XLA's own caches next to them do not
+    count."""
+    if directory is None or "://" in directory or not Path(directory).is_dir():
+        return None
+    sizes: list[int] = []
+    for file in Path(directory).glob("*-cache"):
+        with contextlib.suppress(OSError):  # another process may evict it under our eyes
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+    return Folder(len(sizes), sum(sizes))
+
+
+def _is_writable(directory: str | None) -> bool | None:
+    """Says whether a folder, or the first one above it that exists where JAX has yet to make it, can be written to."""
+    if directory is None or "://" in directory:
+        return None
+    path = Path(directory).absolute()
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

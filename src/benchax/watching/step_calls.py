@@ -18,15 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from benchax.repeating import LEAST_CALLS, Ints, once_a_round
+from benchax.repeating import goes_on, once_a_round
 from benchax.results.watch import StepCompiles, Watch, WatchedSteps
 from benchax.watching.frames import calling
 from benchax.watching.functions import FunctionLocation, place_of
 
 MOST_CALLS = 10_000_000
 """This many calls are remembered, in 16 bytes each; later calls belong to the last step."""
-LAST, LAST_CALLS = 0.2, 1.5
-"""The last call of a step can be this far before the end, as a share of all calls, or as a number of steps."""
 
 
 class StepCalls:
@@ -60,7 +58,7 @@ class StepCalls:
         sequence, compiled = np.array(self._codes, np.int64), np.array(self._compiled, np.int64)
         places = list(self._places)
         calls = {i: np.flatnonzero(sequence == i) for i in range(len(places))}
-        repeating = [i for i, at in calls.items() if _is_called_until_the_end(at, len(sequence))]
+        repeating = [i for i, at in calls.items() if goes_on(at, -1, len(sequence) - 1)]
         if not repeating:
             return None
         anchor = max(repeating, key=lambda i: (not places[i].is_eager, self._compile_s(places[i]), len(calls[i])))
@@ -81,9 +79,3 @@ class StepCalls:
     def _compile_s(self, place: FunctionLocation) -> float:
         count = self._watch.counts.get((place.name, place.defined, place.is_eager))
         return count.total_s if count else 0.0
-
-
-def _is_called_until_the_end(at: Ints, n_calls: int) -> bool:
-    if len(at) < LEAST_CALLS:
-        return False
-    return n_calls - 1 - int(at[-1]) <= max(LAST * n_calls, LAST_CALLS * float(np.median(np.diff(at))))

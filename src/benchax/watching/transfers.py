@@ -11,7 +11,7 @@ see transfers from device to host. So this module looks inside JAX, and no other
 * Calls of jitted functions are kept off JAX's fast path, on which no Python runs. A configuration entry in the key of
 that path makes it miss, and the slow path leaves nothing there. Nothing is traced or compiled again. A warm call takes
 about ten times as long during the block: do not time inside it.
-* Calls of a `jax.stages.Compiled` are seen at its `__call__`, with its function if that was recorded (`lowering.py`).
+* Calls of a `jax.stages.Compiled` are seen at its `__call__`, with its function if that was recorded (`frames.py`).
 * All reading of arrays in Python uses `ArrayImpl._value`.
 
 The last block restores all of them at its end. Tried on jax 0.10.2 to 0.12.0.1. If a part is missing, its direction is
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,9 +52,17 @@ Listener = Callable[[ObservedTransfer], None]
 Hearer = Callable[[Any, Sequence[Any]], None]
 ResultHearer = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
-_listeners: list[Listener] = []
-_hearers: list[Hearer] = []
-_result_hearers: list[ResultHearer] = []
+
+class _Watcher(NamedTuple):
+    """The functions of one block."""
+
+    add: Listener
+    hear: Hearer | None
+    hear_result: ResultHearer | None
+    hear_transfer: Listener | None
+
+
+_watchers: list[_Watcher] = []
 _lock = threading.Lock()
 _undo = contextlib.ExitStack()
 _sees: list[Direction] = []
@@ -88,21 +96,19 @@ def watch_transfers(
         >>> found.count("host to device")
         1
     """
-    if hear is not None and not callable(hear):
-        raise UsageError(f"hear={hear!r} cannot be called", "a function of a function and its arguments, or None")
-    if hear_result is not None and not callable(hear_result):
-        expected = "a function of a function, its arguments and its results, or None"
-        raise UsageError(f"hear_result={hear_result!r} cannot be called", expected)
-    if hear_transfer is not None and not callable(hear_transfer):
-        raise UsageError(f"hear_transfer={hear_transfer!r} cannot be called", "a function of a transfer, or None")
+    for name, given, of in (
+        ("hear", hear, "a function and its arguments"),
+        ("hear_result", hear_result, "a function, its arguments and its results"),
+        ("hear_transfer", hear_transfer, "a transfer"),
+    ):
+        if given is not None and not callable(given):
+            raise UsageError(f"{name}={given!r} cannot be called", f"a function of {of}, or None")
     found = Transfers()
+    watcher = _Watcher(found.add, hear, hear_result, hear_transfer)
     with _lock:
-        if not _listeners:
+        if not _watchers:
             _install()
-        _listeners.append(found.add)
-        _listeners.extend([hear_transfer] if hear_transfer else [])
-        _hearers.extend([hear] if hear else [])
-        _result_hearers.extend([hear_result] if hear_result else [])
+        _watchers.append(watcher)
         found.sees = tuple(_sees)
     try:
         yield found
@@ -110,14 +116,8 @@ def watch_transfers(
         # Behind the block: only now may the program have chosen its backend.
         found.remarks += _remarks(found)
         with _lock:
-            _listeners.remove(found.add)
-            if hear_transfer:
-                _listeners.remove(hear_transfer)
-            if hear:
-                _hearers.remove(hear)
-            if hear_result:
-                _result_hearers.remove(hear_result)
-            if not _listeners:
+            _watchers.remove(watcher)
+            if not _watchers:
                 _undo.close()
 
 
@@ -175,8 +175,22 @@ def _tell(direction: Direction, where: str | None, what: str, by: str, size: int
     in_a_row = int(_told_at.get((direction, where, by)) == _called)
     _told_at[direction, where, by] = _called
     transfer = ObservedTransfer(direction, where, what, by, 1, size, elapsed_s, in_a_row)
-    for listener in tuple(_listeners):
-        listener(transfer)
+    for watcher in tuple(_watchers):
+        watcher.add(transfer)
+        if watcher.hear_transfer:
+            watcher.hear_transfer(transfer)
+
+
+def _call_begins(fun: Any, args_flat: Sequence[Any]) -> None:
+    for watcher in tuple(_watchers):
+        if watcher.hear:
+            watcher.hear(fun, args_flat)
+
+
+def _call_began(fun: Any, args_flat: Sequence[Any], results: Sequence[Any]) -> None:
+    for watcher in tuple(_watchers):
+        if watcher.hear_result:
+            watcher.hear_result(fun, args_flat, results)
 
 
 # ---- inside JAX -------------------------------------------------------------------------------------------------
@@ -215,12 +229,11 @@ def _off_the_fast_path() -> None:
             if core.trace_state_clean():  # inside a trace they become constants of the program
                 _called = next(_calls)
                 _arguments(args_flat, _name(fun))  # before it runs, since donated ones are gone afterwards
-                for hear in tuple(_hearers):
-                    hear(fun, args_flat)
+                _call_begins(fun, args_flat)
         found = run(p, args_flat, fun, *rest)
         with _looking():
-            for hear_result in tuple(_result_hearers) if core.trace_state_clean() else ():
-                hear_result(fun, args_flat, found[1])
+            if core.trace_state_clean():
+                _call_began(fun, args_flat, found[1])
         return found
 
     _replace(pjit, "_run_python_pjit", call_and_record)
@@ -244,12 +257,11 @@ def _inside_transformations() -> None:
         with _looking():
             if core.trace_state_clean():
                 fun = _batched_call(params)
-                for hear in tuple(_hearers):
-                    hear(fun, args)
+                _call_begins(fun, args)
         found = run(*args, **params)
         with _looking():
-            for hear_result in tuple(_result_hearers) if fun is not None else ():
-                hear_result(fun, args, found)
+            if fun is not None:
+                _call_began(fun, args, found)
         return found
 
     primitive.def_impl(run_and_record)
@@ -279,12 +291,12 @@ def _record_compiled_calls(call: Callable[..., Any]) -> Callable[..., Any]:
             fun, args_flat = function_of(compiled), jax.tree.leaves((args, kwargs))
             _called = next(_calls)
             _arguments(args_flat, "a Compiled" if fun is None else _name(fun))
-            for hear in tuple(_hearers) if fun is not None else ():
-                hear(fun, args_flat)
+            if fun is not None:
+                _call_begins(fun, args_flat)
         found = call(compiled, *args, **kwargs)
         with _looking():
-            for hear_result in tuple(_result_hearers) if fun is not None else ():
-                hear_result(fun, args_flat, jax.tree.leaves(found))
+            if fun is not None:
+                _call_began(fun, args_flat, jax.tree.leaves(found))
         return found
 
     return call_compiled

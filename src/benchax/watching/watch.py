@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
+from typing import Any
 
 import jax
 import jax.monitoring
@@ -24,7 +25,7 @@ from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.watch import Compile, FunctionCount, Reason, Threads, Watch
 from benchax.watching import frames, signatures
-from benchax.watching.compiles import HIT, KINDS, MISS, Kind, Listening
+from benchax.watching.compiles import CompileEvent, Kind, Listening
 from benchax.watching.frames import JaxCall
 from benchax.watching.functions import FunctionLocation, WatchedFunctions, place_of
 
@@ -99,59 +100,45 @@ class _Recorder:
         self._ignored = ignored
         self._functions = WatchedFunctions(from_start=threads == "all" and frames.has_traced_nothing())
         self._building: dict[tuple[int, str], _Building] = {}
-        self._hits: set[int] = set()
         # Entered again where reading a call makes JAX send an event, as a user's own __eq__ or __repr__ may.
         self._lock = threading.RLock()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        on_event, on_duration, on_start = (self._safely(f) for f in (self._event, self._duration, self._start))
         # What JAX knew before the watch must be asked before it learns more; only a JAX that can be asked needs this.
-        listening = Listening(on_event, on_duration, on_start if frames.can_tell_earlier_calls() else None)
+        on_start = self._safely(self._start) if frames.can_tell_earlier_calls() else None
+        listening = Listening(self._safely(self._step), on_start, self._thread)
         try:
             with listening:
                 yield
         finally:
             self.result.lost_events = not listening.is_complete
 
-    def _safely(self, listener: Callable[..., None]) -> Callable[..., None]:
+    def _safely(self, listener: Callable[[Any], None]) -> Callable[[Any], None]:
         """An exception in a listener would surface in the user's own call: it becomes a remark."""
 
-        def heard(event: str, *value: float, **details: object) -> None:
-            is_ours = self._thread is None or threading.get_ident() == self._thread
-            if not (is_ours and event in _HEARD):
-                return
+        def heard(step: Any) -> None:
             try:
                 with self._lock:
-                    listener(event, *value, **details)
+                    listener(step)
             except Exception as error:
                 self._remark("watch-failed", f"an event could not be read, and is missing: {error!r}")
 
         return heard
 
-    def _event(self, event: str, **_: object) -> None:
-        if event == HIT:
-            self._hits.add(threading.get_ident())
-            self.result.cache_hits += 1
-        elif event == MISS:
-            self.result.cache_writes += 1
-
-    def _start(self, event: str, value: float, **details: object) -> None:
+    def _start(self, kind: Kind) -> None:
         call = frames.calling(self._ignored)
-        if KINDS[event] == "trace" and call.fun is not None and not call.is_ignored:
+        if kind == "trace" and call.fun is not None and not call.is_ignored:
             self._functions.meet(call, "")
 
-    def _duration(self, event: str, seconds: float, **details: object) -> None:
-        kind = KINDS[event]
+    def _step(self, step: CompileEvent) -> None:
+        kind, seconds, from_cache = step.kind, step.elapsed_s, step.fate == "hit"
+        self.result.cache_writes += step.fate == "written"
         call = frames.calling(self._ignored)
-        # JAX says of a hit which thread had it, not which program: the thread's next compile event is of that one.
-        from_cache = kind == "compile" and threading.get_ident() in self._hits
-        self._hits -= {threading.get_ident()} if kind == "compile" else set()
         if call.is_ignored:
-            self.result.cache_hits -= from_cache  # counted when it came, before it was known whose it was
             return
-        name = details.get("fun_name")
-        place = place_of(call, name if isinstance(name, str) else None)
+        self.result.cache_hits += from_cache
+        place = place_of(call, step.fun_name)
         if kind == "trace" and call.is_nested:  # up to jax 0.8.0; no program of its own comes of it
             if not place.is_eager:
                 self._count(place, kind, seconds, from_cache=False, is_nested=True)
@@ -221,6 +208,3 @@ class _Recorder:
     def _remark(self, code: str, message: str) -> None:
         if all(remark.message != message for remark in self.result.remarks):
             self.result.remarks.append(Remark(code, "warning", message))
-
-
-_HEARD = {*KINDS, HIT, MISS}

@@ -26,12 +26,11 @@ from benchax.environment import capture, jax_facts
 from benchax.errors import UsageError
 from benchax.machine.pace import note_pace
 from benchax.measuring import remarks, timers
-from benchax.measuring.engine import measure
+from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs
 from benchax.measuring.record import Progress, keep_news, row_fields
-from benchax.measuring.release import release_programs
-from benchax.measuring.sampler import TimerSampler
-from benchax.measuring.stopping import is_known_well, share_time
+from benchax.measuring.sampling import is_known_well, share_time
+from benchax.measuring.stages import release_programs
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
 from benchax.workers.call_limits import CallLimits, limits_of
 from benchax.workers.pickling import Sealed, seal

@@ -27,11 +27,10 @@ from benchax.errors import UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.device_shares import devices_of
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.remote_start import RemoteStartLine
-from benchax.measuring.start_line import NS, StartLine, clock_id
+from benchax.measuring.start_line import NS, RemoteStartLine, StartLine, clock_id
 from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, Environment, Options
-from benchax.program import hlo_module
+from benchax.program import hlo
 from benchax.program.collectives import collectives
 from benchax.workers import pickling
 from benchax.workers.task import Say, task
@@ -166,7 +165,7 @@ def _check_exchanges(prepared: Prepared, job: RankJob) -> None:
     """Raises `UsageError` if ranks would wait for one another for ever: their programs exchange different data."""
     from jax.experimental import multihost_utils  # noqa: PLC0415  # 0.1 s, and only ranks need it
 
-    found = collectives(hlo_module.parse(prepared.hlo))
+    found = collectives(hlo.parse(prepared.hlo))
     text = repr([(call.opcode, call.size_bytes, call.groups, call.trips) for call in found.calls])
     own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
     every = [bytes(each) for each in np.asarray(multihost_utils.process_allgather(own)).reshape(job.count, -1)]

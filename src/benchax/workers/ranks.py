@@ -9,7 +9,7 @@ failed, the others cannot go on: they wait for it. They get a moment, since the 
 to fail, and are then ended. The report names the rank that died first. If ranks are stuck, it names the rank that is
 furthest behind; else the rank whose error came first.
 
-A sample begins for all at one moment (`measuring/start_line.py`, `remote_start.py`). Its time runs from the last
+A sample begins for all at one moment (`measuring/start_line.py`). Its time runs from the last
 process's beginning to the last one's end. The scatter of the start is excluded and reported.
 """
 

@@ -1,14 +1,15 @@
-"""The history of one test as a CSV file that people can read. Rows are appended; this is the only writer.
+"""The history of one test as a CSV file that people can read: named, written, numbered, and read as an array.
 
-`append` is safe among many processes and against a kill at any moment. It locks the file, adds one line with one write,
-and waits for the disk. A line can still be cut off (a full disk, a power cut). The next `append` turns it into a
-comment, and touches nothing else. Files of earlier forms (`lines.py`) are rewritten once, under another name that then
-replaces them. `file_for` below maps a test to its file.
+`append` is the only writer. It is safe among many processes and against a kill at any moment. It locks the file, adds
+one line with one write, and waits for the disk. A line can still be cut off (a full disk, a power cut). The next
+`append` turns it into a comment, and touches nothing else. Files of pytest-jax-bench 0.5.0 are rewritten once, under
+another name that then replaces them. `file_for` maps a test to its file.
 
-This module also numbers the run of a new row: `run_id` counts the runs of a test, `commit_run` the runs of the same
-commit. All rows of one session are one run. A commit counts as the same whether it was clean or not ("6bc9501+"). The
-module looks for both from the end of the file, where they usually are. Only for a commit that never ran, it searches
-the whole file.
+`run_id` counts the runs of a test, `commit_run` the runs of the same commit. All rows of one session are one run. A
+commit counts as the same whether it was clean or not ("6bc9501+").
+
+A reader needs no lock: lines are only added, and a file that is rewritten becomes a new one while the old one stays
+open. An unreadable line is left out with a warning, and costs no other row.
 """
 
 from __future__ import annotations
@@ -20,31 +21,43 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fcntl import LOCK_UN, flock
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchax.errors import StoreError
-from benchax.store.file_lock import only_writer
-from pytest_jax_bench.csv.blocks import read_block
+import numpy as np
+import numpy.typing as npt
+
+from benchax.errors import FormatError, StoreError
+from benchax.store.file_lock import only_writer, wait_for
 from pytest_jax_bench.csv.lines import (
     BEGUN_BY_0_5,
     COLUMNS,
     CURRENT,
+    END,
+    KINDS,
     MAGIC,
+    OLD_17,
+    OLD_18,
+    Kind,
     complete,
     facts_of,
+    form_of,
     header,
     is_of_0_5,
     is_whole,
     line,
     notes_of,
     parse,
+    words_of,
 )
-from pytest_jax_bench.csv.reading import Head, backward, ending, is_ours, newest, read, read_head
-from pytest_jax_bench.csv.text import encode_parameters, one_line, word
+from pytest_jax_bench.csv.text import encode_parameters, one_line, unword, word
+
+Rows = npt.NDArray[np.void]
 
 # Each test has its CSV file: readable, safe on every system, and never the same for two tests.
 #
@@ -147,11 +160,10 @@ def _belongs_to(path: Path, nodeid: str) -> bool:
     return comments[:1] == [MAGIC] and facts.get("test_nodeid") == nodeid and is_of_0_5(comments)
 
 
-__all__ = ["COLUMNS", "append", "file_for", "is_ours", "newest", "read"]
-
-# Bytes at the end, some 6,000 rows, in which a session that still goes on must have left a row.
-_RECENT = 2**22
-_WANTED = ("run_id", "commit", "commit_run", "session")
+TAIL = 2**17
+"""Bytes at the end of a file that are looked at first, some 200 rows; eight times as many with each further look."""
+RECENT = 2**22
+"""Bytes at the end, some 6,000 rows, in which a session that still goes on must have left a row."""
 
 
 def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
@@ -257,7 +269,7 @@ def _write(descriptor: int, at: int, data: bytes) -> None:
 
 def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -> list[str]:
     """Replaces the file by one of the current form with the same rows, in one step. Needs its lock."""
-    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if head.form and head.form.version == 1 else {})
+    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if head.form in (OLD_17, OLD_18) else {})
     remarks: list[str] = []
     temporary = path.with_name(f"{path.name}.new")
     try:
@@ -308,19 +320,28 @@ def _sync_folder(folder: Path) -> None:
 
 def number(file: BinaryIO, head: Head, end: int, values: Mapping[str, Any]) -> tuple[int, int]:
     """(run_id, commit_run) of the row that is to be written behind `end`."""
-    found = _RunCounts(bare(values["commit"]), values["session"])
-    # The quick way past most of a long file: the word is not in it.
-    commit, session = word(found.commit).encode(), word(found.session).encode()
-    looked_at = 0
-    for block in backward(file, head, end):
-        seeks_session = bool(found.session) and found.run_id is None and looked_at < _RECENT
-        seeks_commit = found.last_of_commit is None
-        if not (seeks_session or seeks_commit):
+    commit, session = bare(values["commit"]), values["session"]
+    last, span = -1, TAIL
+    while True:
+        start = max(head.end, end - span)
+        lines = _lines(file, head, start, end)
+        if span > TAIL:  # the quick way past most of a long file
+            lines = [text for text in lines if word(commit) in text or (session and word(session) in text)]
+        found, _ = _read_lines(lines, head.form)
+        runs = [int(run) for run in found["run_id"]]
+        last = max([last, *runs])
+        ours = [
+            (run, int(n))
+            for run, c, n in zip(runs, found["commit"], found["commit_run"], strict=True)
+            if bare(c) == commit
+        ]
+        mine = [run for run, each in zip(runs, found["session"], strict=True) if session and each == session]
+        if start == head.end or (ours and (mine or not session or span >= RECENT)):
             break
-        if not looked_at or (seeks_session and session in block) or (seeks_commit and commit in block):
-            found.look(_rows(block, head))
-        looked_at += len(block)
-    return found.numbers()
+        span *= 8
+    run_id = mine[-1] if mine else last + 1
+    again = [n for run, n in ours if mine and run == run_id]
+    return run_id, again[-1] if again else max((n for _, n in ours), default=-1) + 1
 
 
 def bare(commit: str) -> str:
@@ -328,39 +349,204 @@ def bare(commit: str) -> str:
     return commit.rstrip("+")
 
 
-@dataclass
-class _RunCounts:
-    """The counts from the rows seen so far, from the end of the file."""
+# ---- reading ----------------------------------------------------------------------------------------------------
 
-    commit: str
-    session: str
-    last: int = -1
-    """The highest run_id."""
-    last_of_commit: int | None = None
-    """The highest commit_run of this commit."""
-    run_id: int | None = None
-    """The number of this session."""
-    commit_run: int | None = None
-    """The run of this commit in this session."""
-
-    def look(self, rows: list[tuple[int, str, int, str]]) -> None:
-        ours = [(run_id, commit_run) for run_id, commit, commit_run, _ in rows if bare(commit) == self.commit]
-        self.last = max([self.last, *(run_id for run_id, *_ in rows)])
-        if self.last_of_commit is None and ours:
-            self.last_of_commit = max(commit_run for _, commit_run in ours)
-        if self.session and self.run_id is None:
-            self.run_id = next((run_id for run_id, *_, session in reversed(rows) if session == self.session), None)
-            self.commit_run = next((run for run_id, run in reversed(ours) if run_id == self.run_id), None)
-
-    def numbers(self) -> tuple[int, int]:
-        run_id = self.last + 1 if self.run_id is None else self.run_id
-        next_of_commit = 0 if self.last_of_commit is None else self.last_of_commit + 1
-        return run_id, next_of_commit if self.commit_run is None else self.commit_run
+FEW = 8
+"""Fewer lines than this are read one by one: calling NumPy takes as long."""
+DTYPES: dict[Kind, Any] = {"int": np.int64, "float": np.float64, "text": np.object_}
+# The first three as in 0.5.0, whose users call np.char on them; the others differ in every row, and this is the
+# smallest way to keep them. Beyond this width each row would be as long as the longest, so they become objects.
+_FIXED_WIDTH = ("commit", "tag", "parameters", "created", "session")
+_WIDEST = 64
+_BOM = b"\xef\xbb\xbf"
 
 
-def _rows(block: bytes, head: Head) -> list[tuple[int, str, int, str]]:
-    piece = read_block(block, head.form, _WANTED)
-    return [
-        (int(run_id), str(commit), int(commit_run), str(session))
-        for run_id, commit, commit_run, session in zip(*(piece.column(name) for name in _WANTED), strict=True)
-    ]
+@dataclass(frozen=True)
+class Head:
+    """The lines above the rows."""
+
+    comments: list[str] = field(default_factory=list[str])
+    form: tuple[str, ...] | None = None
+    """The columns; None for a file without rows whose header is not complete."""
+    end: int = 0
+    """Where the rows begin, in bytes."""
+
+
+def read(path: Path) -> Rows:
+    """All rows in the order of the file, with all of COLUMNS; -1, nan and "" where the file has no such column.
+
+    Texts have any length. `commit`, `tag`, `parameters`, `created` and `session` are of NumPy's type for texts as wide
+    as the longest, the others are objects; the former, too, where one has more than 64 characters.
+
+    Raises:
+        StoreError: there is no file, or it cannot be read.
+        FormatError: it is not the CSV file of a test, or a newer benchax wrote it.
+    """
+    return _read(path, None, "")
+
+
+def newest(path: Path, n: int = 100, *, holding: str = "") -> Rows:
+    """The last `n` rows, as `read` gives them, without reading what is before them. Raises as `read` does.
+
+    Args:
+        holding: only rows whose line contains this text; this takes a hundredth of the time of reading the others.
+    """
+    rows = _read(path, n, holding)
+    return rows[max(0, len(rows) - n) :]
+
+
+def _read(path: Path, least: int | None, holding: str) -> Rows:
+    """The last rows, at least this many."""
+    with _open(path) as file:
+        head = read_head(file, path)
+        end, rest = ending(file, head)
+        last = _last_line(file, head, end, rest)
+        span = end if least is None else max(TAIL, 1024 * least)
+        while True:
+            start = max(head.end, end - span)
+            lines = [text for text in [*_lines(file, head, start, end), *last] if holding in text]
+            found, damaged = _read_lines(lines, head.form)
+            if start == head.end or len(found["run_id"]) >= (least or 0):
+                break
+            span *= 8
+    if damaged:
+        count = "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
+        example = " ".join(damaged[0].split())[:80]
+        warnings.warn(f"{path}: {count} left out, such as {example!r}", stacklevel=3)
+    return _to_array(found)
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[BufferedReader]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {path}: {error}", "the CSV file of a test, such as .benchmarks/…/main.csv"
+        ) from error
+
+
+def is_ours(path: Path) -> bool:
+    """Is this the CSV file of a test? `.benchmarks` is shared with other tools."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip(_BOM).startswith(MAGIC.encode())
+    except OSError:
+        return False
+
+
+def read_head(file: BinaryIO, path: Path) -> Head:
+    """Reads up to the first row.
+
+    Raises:
+        FormatError: this is not the CSV file of a test, or a newer benchax wrote it.
+    """
+    comments: list[str] = []
+    end, row, is_ended = 0, "", True
+    for raw in file:
+        text = raw.lstrip(_BOM).decode("utf-8", "surrogateescape").rstrip("\r\n")
+        if text.strip() and not text.startswith("#"):
+            row = text
+            break
+        is_ended = raw.endswith(b"\n")
+        end += len(raw)
+        comments.append(text)
+    # A header that ends within a line may be the work of a kill, so it is not believed. Without one, the number of
+    # columns tells.
+    by_number = {len(form): form for form in (CURRENT, OLD_18, OLD_17)}
+    form = (form_of(comments, str(path)) if is_ended else None) or by_number.get(len(words_of(row)))
+    first = (comments or [row])[0]
+    is_beginning = len(comments) < 2 and not row.strip() and MAGIC.startswith(first.rstrip("\0"))
+    if not (form or first.startswith(MAGIC) or is_beginning):
+        raise FormatError(
+            f"{path} is not the CSV file of a test: it begins with {first[:60]!r}", f"a file that begins with {MAGIC!r}"
+        )
+    return Head(comments, form, end)
+
+
+def ending(file: BinaryIO, head: Head) -> tuple[int, bytes]:
+    """Returns (where the last whole line ends, the bytes after it)."""
+    size = file.seek(0, os.SEEK_END)
+    span = 4096
+    while True:
+        start = max(head.end, size - span)
+        file.seek(start)
+        _, newline, rest = file.read(size - start).rpartition(b"\n")
+        if newline or start == head.end:
+            return size - len(rest), rest
+        span *= 16
+
+
+def _lines(file: BinaryIO, head: Head, start: int, end: int) -> list[str]:
+    """The lines between two places, without the first if it can begin before."""
+    file.seek(start)
+    lines = file.read(end - start).decode("utf-8", "surrogateescape").split("\n")
+    return lines[1:] if start > head.end else lines
+
+
+def _last_line(file: BinaryIO, head: Head, end: int, rest: bytes) -> list[str]:
+    """The last line, where no line break ends it, and it isn't cut off."""
+    if not rest:
+        return []
+    # Perhaps a writer is at it right now.
+    with contextlib.suppress(OSError, StoreError):
+        wait_for(file.fileno(), str(file.name))
+        flock(file.fileno(), LOCK_UN)
+        file.seek(end)
+        rest = file.readline() or rest
+    text = rest.decode("utf-8", "surrogateescape").rstrip("\n")
+    if rest.endswith(b"\n") or is_whole(text, head.form):
+        return [text]
+    if text.strip("\0 ") and not text.startswith("#"):
+        warnings.warn(f"{file.name}: the last line is cut off, and is left out", stacklevel=4)
+    return []
+
+
+def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dict[str, Any], list[str]]:
+    """(values by column, lines that could not be read).
+
+    NumPy takes 10 µs for a line, and Python 40. NumPy reads lines only if it accepts all of them; Python reads the
+    others one by one, and decides what a line means.
+    """
+    content = [text for text in lines if text.strip() and not text.lstrip().startswith("#")]
+    if form == CURRENT and len(content) >= FEW:
+        with contextlib.suppress(ValueError, DeprecationWarning):
+            return _read_together(content), []
+    parsed = [parse(text, form) for text in content]
+    rows = [row for row in parsed if row is not None]
+    damaged = [text for text, row in zip(content, parsed, strict=True) if row is None]
+    return {name: [row[name] for row in rows] for name in COLUMNS}, damaged
+
+
+def _read_together(lines: Sequence[str]) -> dict[str, Any]:
+    """Raises `ValueError` or `DeprecationWarning` where any line is not whole and plain."""
+    types = [(name, DTYPES[KINDS.get(name, "text")]) for name in CURRENT]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # "1.0" where an integer should be
+        table = np.loadtxt(lines, types, comments=None, encoding=None, ndmin=1)
+    if len(table) != len(lines) or (table["end"] != END).any():
+        raise ValueError("a line is damaged")
+    return {
+        name: [unword(text) for text in table[name]] if kind == "text" else table[name] for name, kind in KINDS.items()
+    }
+
+
+def _to_array(found: Mapping[str, Sequence[Any]]) -> Rows:
+    types = [(name, _type(name, found[name])) for name in COLUMNS]
+    rows = np.empty(len(found["run_id"]), types)
+    for name in COLUMNS:
+        rows[name] = found[name]
+    return rows
+
+
+def _type(name: str, values: Sequence[Any]) -> Any:
+    width = fixed_width(values) if name in _FIXED_WIDTH else 0
+    return f"U{width}" if width else DTYPES[KINDS[name]]
+
+
+def fixed_width(texts: Any) -> int:
+    """How wide the fixed-width texts of NumPy have to be to hold these; 0 if they should be objects."""
+    longest = max(1, *map(len, texts), 1)
+    # NumPy pads with NUL, and would take one at the end for padding.
+    return longest if longest <= _WIDEST and "\0" not in "".join(texts) else 0

@@ -1,16 +1,8 @@
 """The CSV file of a test: its columns, its header, one row as a line, and one line as a row.
 
-Three forms are read, and the newest one is written:
-
-    1   17 columns, as the documentation of pytest-jax-bench shows them; two decimals
-    1   18 columns, with `parameters` in fifth place: pytest-jax-bench 0.5.0
-    2   all columns of COLUMNS in full precision, and `end`; the header says "# format: 2"
-
-A file of form 2 can hold rows of 0.5.0, if that version was used again in between.
-
-In form 1 texts are unchanged, so a tag or a parameter with blanks shifts the columns after it. As the other columns
-have no blanks, such a line can be read all the same. In form 2 texts are words (`text.py`). The column `end` holds one
-dot: a line that was cut off while it was written lacks it.
+One form is written, in which texts are words (`text.py`). Its last column `end` holds one dot: a line that was cut off
+while it was written lacks it. `parse_0_5_0` reads the lines of pytest-jax-bench 0.5.0, which that version may also have
+added to a file of ours.
 
 Milliseconds, NaN and -1 for what was not measured are of this format; the rest of benchax has seconds and None.
 """
@@ -20,7 +12,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchax.errors import UPGRADE, FormatError, UsageError, one_of
@@ -75,27 +66,14 @@ COLUMNS = tuple(KINDS)
 """The names of the columns, in order: in the array that `files.read` returns, and in the file."""
 MISSING: dict[Kind, Any] = {"int": -1, "float": float("nan"), "text": ""}
 
-_OLD_18 = COLUMNS[:18]
-_OLD_17 = tuple(name for name in _OLD_18 if name != "parameters")
+CURRENT = (*COLUMNS, "end")
+"""The columns of a file that is written."""
+OLD_18 = COLUMNS[:18]
+"""The columns of pytest-jax-bench 0.5.0."""
+OLD_17 = tuple(name for name in OLD_18 if name != "parameters")
+"""The columns in its documentation."""
 _WIDTHS = (*(width for *_, width in _COLUMNS), len("(36)"))
 _GREATEST = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class LineForm:
-    """How the lines of a file are to be read."""
-
-    version: int
-    columns: tuple[str, ...]
-    """In the order of the file. Names that we do not know are passed over."""
-
-    @property
-    def has_end(self) -> bool:
-        return self.columns[-1:] == ("end",)
-
-
-OLD = {len(columns): LineForm(1, columns) for columns in (_OLD_17, _OLD_18)}
-CURRENT = LineForm(FORMAT, (*COLUMNS, "end"))
 
 
 # ---- header -----------------------------------------------------------------------------------------------------
@@ -104,7 +82,7 @@ CURRENT = LineForm(FORMAT, (*COLUMNS, "end"))
 def header(facts: Mapping[str, str]) -> list[str]:
     """The lines above the rows. `facts` are created, test_nodeid, backend, device and "First commit"."""
     named = [f"# {name}: {one_line(text)}" for name, text in facts.items()]
-    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT.columns, 1)]
+    listed = [f"# {f'({i})':>4} {name}" for i, name in enumerate(CURRENT, 1)]
     numbers = "".join(f" {f'({i})':>{width}}" for i, width in enumerate(_WIDTHS, 1))
     return [
         MAGIC,
@@ -117,28 +95,22 @@ def header(facts: Mapping[str, str]) -> list[str]:
     ]
 
 
-_LISTED = re.compile(r"#\s*\((\d+)\)\s+([^\W\d]\w*)\s*")
+_LISTED = re.compile(r"#\s*\(\d+\)\s+([^\W\d]\w*)\s*")
 _FACT = re.compile(r"# ([^:()]+): (.*)")
 _NOT_FACTS = ("format", "texts", "missing")
 
 
-def form_of(comments: Sequence[str], where: str) -> LineForm | None:
-    """Returns the form of the lines below a header, or None if the header lists no columns, or not all of them.
+def form_of(comments: Sequence[str], where: str) -> tuple[str, ...] | None:
+    """Returns the columns below a header, or None if the header doesn't list them all.
 
     Raises:
         FormatError: a newer benchax wrote it.
     """
     version = facts_of(comments, everything=True).get("format", "1")
     if not version.isdigit() or int(version) > FORMAT:
-        raise FormatError(
-            f"{where} has format {version!r}; this benchax reads up to {FORMAT}",
-            hint=UPGRADE,
-        )
-    listed = [match.groups() for match in map(_LISTED.fullmatch, comments) if match]
-    columns = tuple(name for _, name in listed)
-    in_order = [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
-    known = columns in (_OLD_17, _OLD_18) or columns[-1:] == ("end",)
-    return LineForm(int(version), columns) if in_order and known else None
+        raise FormatError(f"{where} has format {version!r}; this benchax reads up to {FORMAT}", hint=UPGRADE)
+    columns = tuple(match[1] for match in map(_LISTED.fullmatch, comments) if match)
+    return columns if columns in (CURRENT, OLD_18, OLD_17) else None
 
 
 def facts_of(comments: Sequence[str], everything: bool = False) -> dict[str, str]:
@@ -212,71 +184,68 @@ _WRITE: dict[Kind, Callable[[Any], str]] = {"int": str, "float": repr, "text": w
 # ---- a line as a row --------------------------------------------------------------------------------------------
 
 
-def parse(text: str, form: LineForm | None) -> dict[str, Any] | None:
+def parse(text: str, form: tuple[str, ...] | None) -> dict[str, Any] | None:
     """The values of a line; columns that it does not have are missing. None: the line is damaged.
 
     Without a form, as where the header was lost, the number of columns tells.
     """
     words = words_of(text)
-    form = form or OLD.get(len(words), CURRENT)
-    if form.version > 1 and len(words) < len(form.columns) and (appended := _words_of_0_5(text)):
-        form, words = OLD[18], appended
-    elif form.version == 1 and len(words) > len(form.columns):
-        words = _rejoin(text, form)
-    if len(words) != len(form.columns) or (form.has_end and words[-1] != END):
-        return None
-    read_text = unword if form.version > 1 else str
-    try:
-        found = {
-            name: read_text(text) if KINDS[name] == "text" else _READ[KINDS[name]](text)
-            for name, text in zip(form.columns, words, strict=True)
-            if name in KINDS
-        }
-    except ValueError:
-        return None
-    return {name: found.get(name, MISSING[kind]) for name, kind in KINDS.items()}
+    if form == CURRENT or (form is None and len(words) == len(CURRENT)):
+        if len(words) < len(CURRENT):
+            return parse_0_5_0(text, OLD_18, is_aligned=True)
+        return _values(CURRENT, words, unword) if len(words) == len(CURRENT) and words[-1] == END else None
+    return parse_0_5_0(text, form or (OLD_17 if len(words) == len(OLD_17) else OLD_18))
 
 
-def words_of(line: str) -> list[str]:
-    """This is not `line.split()`, which knows many more blanks: a tag of form 1 can contain them."""
-    return [text for text in re.split(r"[ \t\r]+", line) if text]
+def parse_0_5_0(text: str, columns: tuple[str, ...], *, is_aligned: bool = False) -> dict[str, Any] | None:
+    """The values of a line of pytest-jax-bench 0.5.0, in which the tag and the parameters can have blanks.
 
-
-def is_whole(text: str, form: LineForm | None) -> bool:
-    """Is this line complete, although no line break ends it?
-
-    In form 2 `end` tells, in form 1 the alignment: the last of its columns is 11 characters wide.
-    """
-    if parse(text, form) is None:
-        return False
-    has_end = form.has_end if form else len(words_of(text)) == len(CURRENT.columns)
-    return has_end or re.fullmatch(r"\s+\S+", text.rstrip()[-12:]) is not None
-
-
-def _words_of_0_5(text: str) -> list[str]:
-    """The words of a row that 0.5.0 appended to a file of a newer form; empty for any other line.
-
-    Its columns are 11 characters wide. Columns of form 2 are wider, so a line of that form that was cut off differs.
+    Args:
+        is_aligned: only if its columns are 11 characters wide, as that version writes them. Ours are wider, so a line
+            of ours that was cut off is not taken for one.
     """
     words = words_of(text)
-    words = words if len(words) == len(_OLD_18) else _rejoin(text, OLD[18])
-    return words if "".join(f" {each:>{_INT}}" for each in words) == text.rstrip("\r") else []
-
-
-def _rejoin(text: str, form: LineForm) -> list[str]:
-    """The columns of a line of form 1 whose tag or parameters have blanks. Only these two can have any."""
-    match = _BLANKS_INSIDE.fullmatch(text)
-    if match is None:
-        return []
-    *first, middle, rest = match.groups()
-    if "parameters" not in form.columns:
-        return [*first, middle.strip(), *rest.split()]
-    # 0.5.0 wrote None, or name-value,name-value, both aligned to the right.
-    split = re.fullmatch(r"(.*) {8}(None)", middle) or re.fullmatch(r"(.*?) +([^\W\d]\w*-.*)", middle)
-    return [*first, split[1].strip(), split[2], *rest.split()] if split else []
+    if len(words) > len(columns) and (match := _BLANKS_INSIDE.fullmatch(text)):
+        *first, middle, rest = match.groups()
+        named = [middle.strip()]
+        if "parameters" in columns:
+            # None, or name-value,name-value, both aligned to the right.
+            split = re.fullmatch(r"(.*) {8}(None)", middle) or re.fullmatch(r"(.*?) +([^\W\d]\w*-.*)", middle)
+            named = [split[1].strip(), split[2]] if split else []
+        words = [*first, *named, *rest.split()]
+    if len(words) != len(columns):
+        return None
+    if is_aligned and "".join(f" {each:>{_INT}}" for each in words) != text.rstrip("\r"):
+        return None
+    return _values(columns, words, str)
 
 
 _BLANKS_INSIDE = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+) (.*?)((?:\s+\S+){13})\s*")
+
+
+def _values(columns: Sequence[str], words: Sequence[str], read_text: Callable[[str], str]) -> dict[str, Any] | None:
+    read: dict[Kind, Callable[[str], Any]] = {"int": _read_int, "float": float, "text": read_text}
+    found = dict(zip(columns, words, strict=True))
+    try:
+        return {name: read[kind](found[name]) if name in found else MISSING[kind] for name, kind in KINDS.items()}
+    except ValueError:
+        return None
+
+
+def words_of(line: str) -> list[str]:
+    """This is not `line.split()`, which knows many more blanks: a tag of 0.5.0 can contain them."""
+    return [text for text in re.split(r"[ \t\r]+", line) if text]
+
+
+def is_whole(text: str, form: tuple[str, ...] | None) -> bool:
+    """Is this line complete, although no line break ends it?
+
+    In our form `end` tells, in that of 0.5.0 the alignment: the last of its columns is 11 characters wide.
+    """
+    if parse(text, form) is None:
+        return False
+    has_end = form == CURRENT or (form is None and len(words_of(text)) == len(CURRENT))
+    return has_end or re.fullmatch(r"\s+\S+", text.rstrip()[-12:]) is not None
 
 
 def _read_int(text: str) -> int:
@@ -284,6 +253,3 @@ def _read_int(text: str) -> int:
     if not -_GREATEST - 1 <= value <= _GREATEST:  # what an int64 holds, so that NumPy reads the same
         raise ValueError(text)
     return value
-
-
-_READ: dict[Kind, Callable[[str], Any]] = {"int": _read_int, "float": float}

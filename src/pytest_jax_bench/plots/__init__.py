@@ -15,4 +15,4 @@ def __getattr__(name: str) -> Any:
     if name not in _OF_0_5_0:
         raise AttributeError(f"module 'pytest_jax_bench.plots' has no attribute {name!r}")
     # By name: the pictures are drawn without these, which need the pictures.
-    return getattr(importlib.import_module("pytest_jax_bench.plots.functions_of_0_5_0"), name)
+    return getattr(importlib.import_module("pytest_jax_bench.plots.draw_all"), name)

@@ -5,26 +5,26 @@ can fail in any way; a message then gives its name and line, and everything else
 are closed.
 
 The reporting process calls it. That process has the function if it collected the tests. With xdist it did not; then
-each record states where the functions of its marker are defined, and they are imported from there.
+each record brings the functions of its marker.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import importlib.util
-import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from benchax.errors import BenchaxError, require
+from pytest_jax_bench.context import by_value
 from pytest_jax_bench.csv.lines import COLUMNS
 from pytest_jax_bench.plots.readings import Rows
 
@@ -109,50 +109,26 @@ def _open_figures() -> set[int]:
     return set(pyplot.get_fignums()) if pyplot else set()
 
 
-# ---- where they are defined ------------------------------------------------------------------------------------
+# ---- for another process ---------------------------------------------------------------------------------------
 
 
 KEYWORDS = ("plot", "plot_summary")
 
 
-def list_addresses(marker: Mapping[str, Any]) -> dict[str, list[str]]:
-    """[file, qualified name] of each plot function of a marker."""
-    return {name: _address(marker[name]) for name in KEYWORDS if marker.get(name) is not None}
+def pack(marker: Mapping[str, Any], module: ModuleType | None) -> dict[str, str]:
+    """The plot functions of a marker as texts; one that cannot travel is an empty text."""
+    found: dict[str, str] = {}
+    with by_value(module):
+        for name in KEYWORDS:
+            if marker.get(name) is not None:
+                found[name] = ""
+                with contextlib.suppress(Exception):
+                    found[name] = base64.b64encode(cloudpickle.dumps(marker[name])).decode()
+    return found
 
 
-def find_function(address: list[str]) -> Callable[..., Any]:
-    """Raises `ImportError` if there is no such function, for example because it is inside another one."""
-    file, name = address
-    try:
-        return reduce(getattr, name.split("."), _module(Path(file)))
-    except (AttributeError, OSError, TypeError) as error:
-        raise ImportError(f"{name} is not to be found in {file}") from error
-
-
-def _address(function: Callable[..., Any]) -> list[str]:
-    try:
-        file = inspect.getfile(function)
-    except TypeError:  # of an object that is no function
-        file = "?"
-    return [file, getattr(function, "__qualname__", repr(function))]
-
-
-def _module(file: Path) -> ModuleType:
-    name = f"ptjb_plots_of_{file.stem}_{abs(hash(file))}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    folder = str(file.parent)
-    sys.path.insert(0, folder)  # as pytest does, for what lies beside a test
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    finally:
-        sys.path.remove(folder)
-    return module
+def unpack(text: str) -> Plot:
+    """Raises whatever importing what the function needs raises, and `ValueError` for an empty text."""
+    if not text:
+        raise ValueError("it cannot be sent from the process that ran the test")
+    return cloudpickle.loads(base64.b64decode(text))

@@ -10,6 +10,7 @@ display.
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from benchax.errors import BenchaxError, require
+from benchax.errors import BenchaxError, UsageError, one_of, require
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.text import decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
@@ -206,24 +207,9 @@ def _stems(names: Sequence[str]) -> list[str]:
 
 def _draw_summary(work: _Work, requests: Sequence[PlotRequest]) -> None:
     tests = [(request.nodeid, rows) for request in requests if (rows := work.rows(request)) is not None]
-    with work.attempt("summary", "a page"):
-        pages = pictures.summary(tests) if tests else []
-        if len(pages) == 1 and len(pages[0].failures) == 1:
-            return
-        names = ["summary", *(f"summary-{number}" for number in range(2, len(pages) + 1))]
-        for name, page in zip(names, pages, strict=False):
-            path = work.target(work.folder, name)
-            draw.save(page, path)
-            work.files.append(path)
-        _remove_pages_after(work.target(work.folder, "summary"), len(pages))
-
-
-def _remove_pages_after(first: Path, last: int) -> None:
-    """Pages of a former, longer summary would be taken for parts of this one."""
-    number = max(last, 1) + 1
-    while (page := first.with_name(f"{first.stem}-{number}{first.suffix}")).exists():
-        page.unlink()
-        number += 1
+    # A summary of one row says nothing new.
+    if len(tests) > 1 or any(pictures.has_tags(rows) for _, rows in tests):
+        work.save("summary", "the summary", work.target(work.folder, "summary"), lambda: pictures.summary(tests))
 
 
 def _data_for_users(source: Path, only_last: bool) -> Rows:
@@ -231,3 +217,86 @@ def _data_for_users(source: Path, only_last: bool) -> Rows:
     if only_last:
         return custom.in_order(last_entries_with(data, keys=("tag", "parameters")))
     return data[np.argsort(data["run_id"], kind="stable")]
+
+
+# Two functions that code outside calls by the names of pytest-jax-bench 0.5.0; they draw what `draw_all` does.
+#
+# New features are elsewhere. 0.5.0 drew the commits along "run" at the wrong places; here they are at their runs.
+
+
+def plot_parametrized_benchmark(
+    path: str | os.PathLike[str], xaxis: str = "commit", save: str = "png", trep: Any = None
+) -> None:
+    """Draws the newest runs of one test over each of its parameters, as `PATH/n.png`.
+
+    Args:
+        path: the folder of the test, such as .benchmarks/tests-test_x.py--test_fft.
+        xaxis: ignored; 0.5.0 has it.
+        save: png, pdf or svg.
+        trep: "print", or an object with `write_line`; receives the names of the drawn files.
+    """
+    folder = Path(path)
+    files = [file for file in sorted(folder.rglob("*.csv")) if csv_files.is_ours(file)]
+    drawn = draw_all(
+        [PlotRequest(folder.name, file) for file in files],
+        folder=folder.parent,
+        file_format=save,  # pyright: ignore[reportArgumentType]  # matplotlib refuses what it does not know
+        kinds=("parameters",),
+    )
+    for line in [*(f"Generated plot {file}" for file in drawn.files), *drawn.problems]:
+        if trep == "print":
+            print(line)  # noqa: T201  # what 0.5.0 does when it is told so
+        elif trep is not None:
+            trep.write_line(line)
+
+
+def prepare_xaxis(data: np.ndarray, xaxis: str = "commit", ax: Any = None) -> tuple[Any, Any, np.ndarray]:
+    """Where the rows stand on an axis, which gets its ticks and its name.
+
+    Args:
+        data: as `load_bench_data` gives it.
+        xaxis: "run", "commit", "tag" (of each the newest row), or a column of numbers.
+        ax: axes of matplotlib; None: the current ones.
+
+    Returns:
+        (x, ax, data): `data` with the rows that x stands for.
+
+    Raises:
+        UsageError: no such axis.
+    """
+    pyplot = require("matplotlib.pyplot", doing="drawing plots")
+    if ax is None:
+        ax = pyplot.gca()
+    columns = data.dtype.names or ()
+    if xaxis == "run":
+        return _along_runs(data, ax), ax, data
+    if xaxis == "commit":
+        return _along_commits(data, ax), ax, data
+    if xaxis == "tag":
+        data = data[
+            sorted({tag: i for i, tag in enumerate(data["tag"].tolist())}.values(), key=lambda i: data["tag"][i])
+        ]
+        ax.set_xticks(range(len(data)), data["tag"].tolist())
+        return np.arange(len(data)), ax, data
+    if xaxis not in columns:
+        raise UsageError(f"unknown xaxis {xaxis!r}", one_of(["run", "commit", "tag", *columns], xaxis))
+    ax.set_xlabel(xaxis)
+    return data[xaxis], ax, data
+
+
+def _along_runs(data: np.ndarray, ax: Any) -> np.ndarray:
+    ax.set_xlabel("Run")
+    first = dict(zip(data["commit"].tolist()[::-1], data["run_id"].tolist()[::-1], strict=True))
+    ax.secondary_xaxis("top").set_xticks([*first.values()], [*first], rotation=90, fontsize=8)
+    return data["run_id"]
+
+
+def _along_commits(data: np.ndarray, ax: Any) -> np.ndarray:
+    """A commit is one long; its runs share that."""
+    names = data["commit"].tolist()
+    unique = list(dict.fromkeys(names))
+    at = np.array([unique.index(name) for name in names])
+    runs = data["commit_run"]
+    ax.set_xlabel("Commit")
+    ax.set_xticks(range(len(unique)), unique, rotation=90 if len(unique) > 10 else 0)
+    return at + runs / [1 + runs[at == place].max() for place in at]

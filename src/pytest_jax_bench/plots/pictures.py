@@ -1,54 +1,72 @@
-"""The pictures, from rows to a `Picture`: history, tags, over a parameter, summary of many tests.
+"""The pictures, from rows to charts one below the other: history, tags, over a parameter, summary of many tests.
 
 History: all runs of one test, along the runs or the commits. The others: only the newest run of each name. Symbols and
-a note distinguish rows of different machines, versions or timers; a line never connects them. Text below each picture
-explains its dots and bars, and the differences between its rows.
-
-A run is always at its run_id, also if a history has tags or gaps, and so is the name of its commit.
+a note distinguish rows of different machines, versions or timers; a line never connects them. Text above the first
+chart explains the dots and bars, and the differences between the rows.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from benchax.units import plural
-from pytest_jax_bench.plots.labels import (
+from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Shade, Symbol, describe_value
+from benchax.units import BYTES, plural, size
+from pytest_jax_bench.plots.readings import (
+    FAR,
     LONGEST,
     LONGEST_COMMIT,
     LONGEST_TEST,
+    UNKNOWN,
+    Floats,
+    Panel,
+    Rows,
+    Series,
     as_text,
+    commits,
     distinct,
+    failures,
+    instruments,
     list_texts,
     names_of_tests,
     natural,
+    panels_of,
+    plain,
     short,
-)
-from pytest_jax_bench.plots.panels import Band, Floats, Panel, Picture, PictureAxis
-from pytest_jax_bench.plots.readings import (
-    FAR,
-    UNKNOWN,
-    Rows,
-    commits,
-    failures,
-    group_into_panels,
-    instruments,
-    single,
+    spread,
     texts,
 )
 
+Picture = tuple[Chart, ...]
 MOST_RUNS = 1000
 """The newest runs are shown of a longer history: a page is not wider than that."""
-PAGE = 60
-"""Lines per page of the summary."""
 MOST_TICKS = 10
 """Values of a parameter that can themselves be the ticks."""
+MOST_NAMES = 100
+"""Names along an axis to the right; beyond that, of some."""
+WIDTH = 75
+"""Characters in a line above a picture."""
+SYMBOLS: dict[str, Symbol] = {"●": "circle", "◆": "diamond", "◀": "left", "▶": "right"}
+"""By the sign that a sentence has for it: of the first, second, … machine, version or timer."""
 
-SYMBOLS = ("●", "■", "◆", "▲", "▼")
-"""The markers of `draw.py`, for use in a sentence."""
+
+@dataclass(frozen=True)
+class Places:
+    """The arrangement of the rows: by runs, commits, numbers, or names."""
+
+    axis: Axis
+    at: Floats
+    """Per row."""
+    shades: tuple[Shade, ...] = ()
+    is_connected: bool = False
+    """Whether there is something between two rows for a line to pass through."""
+    is_below: bool = False
+    """Names stand one below the other, where they can be read; values then run to the right."""
 
 
 def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", most: int = MOST_RUNS) -> Picture:
@@ -59,13 +77,12 @@ def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", mo
     count = plural(len(runs), "run")
     if len(runs) > most:
         count = f"The last {most} of {count}"
-    axis = along_commits(rows) if x_axis == "commit" else along_runs(rows)
+    places = along_commits(rows) if x_axis == "commit" else along_runs(rows)
     known = set(commits(rows)) - {UNKNOWN}
     extent = f"{count}, {plural(len(known), 'commit')}" if known else f"{count}, commit unknown"
     tags = texts(rows, "tag")
-    if len(set(tags)) > 1:
-        return _picture(rows, title, axis, group_into_panels(rows, tags), extent, tags)
-    return _picture(rows, title, axis, single(rows), extent)
+    groups = tags if len(set(tags)) > 1 else []
+    return _picture(rows, title, places, panels_of(rows, groups), extent, groups)
 
 
 def has_tags(rows: Rows) -> bool:
@@ -76,8 +93,7 @@ def has_tags(rows: Rows) -> bool:
 def by_tag(rows: Rows, title: str) -> Picture:
     """The tags of the newest run, one below the other."""
     rows = _newest_run(rows)
-    axis = along_names(texts(rows, "tag"), LONGEST)
-    return _picture(rows, f"{title}, newest run", axis, single(rows, together=True), _which(rows))
+    return _newest(rows, f"{title}, newest run", distinct(texts(rows, "tag"), LONGEST))
 
 
 def by_parameter(rows: Rows, values: dict[str, list[Any]], name: str, title: str) -> Picture:
@@ -87,55 +103,132 @@ def by_parameter(rows: Rows, values: dict[str, list[Any]], name: str, title: str
         values: of each parameter, its value in each row.
     """
     rows, values = _newest_of_each(rows, values)
-    axis = along_parameter(values[name], name)
     others = _others(rows, values, name)
-    title = f"{title}, over {short(name)}"
-    if len(set(others)) > 1:
-        panels = group_into_panels(rows, others, together=True)
-        return _picture(rows, title, axis, panels, _which(rows), others)
-    return _picture(rows, title, axis, single(rows, together=True), _which(rows))
+    groups = others if len(set(others)) > 1 else []
+    panels = panels_of(rows, groups, together=True)
+    return _picture(
+        rows, f"{title}, over {short(name)}", along_parameter(values[name], name), panels, _which(rows), groups
+    )
 
 
-def summary(tests: Sequence[tuple[str, Rows]]) -> list[Picture]:
-    """The newest run of each test and tag, one below the other, on as many pages as it takes.
+def summary(tests: Sequence[tuple[str, Rows]]) -> Picture:
+    """The newest run of each test and tag, one below the other.
 
     Args:
         tests: the id of each test, and its rows.
     """
-    entries: list[tuple[str, Rows]] = []
+    names: list[str] = []
+    parts: list[Rows] = []
     for name, (_, rows) in zip(names_of_tests([nodeid for nodeid, _ in tests]), tests, strict=True):
-        last = _newest_run(rows)
-        tags = texts(last, "tag")
-        for i, tag in enumerate(tags):
-            entries.append((f"{name} · {short(tag, 24)}" if len(tags) > 1 else name, last[i : i + 1]))
-    pages = [entries[i : i + PAGE] for i in range(0, len(entries), PAGE)]
-    count = plural(len(tests), "test")
-    return [_page(page, count, f", page {i} of {len(pages)}" * (len(pages) > 1)) for i, page in enumerate(pages, 1)]
+        parts.append(_newest_run(rows))
+        tags = texts(parts[-1], "tag")
+        names += [f"{name} · {short(tag, 24)}" if len(tags) > 1 else name for tag in tags]
+    return _newest(np.concatenate(parts), f"Summary of {plural(len(tests), 'test')}", distinct(names, LONGEST_TEST))
 
 
-def _page(entries: Sequence[tuple[str, Rows]], count: str, page: str) -> Picture:
-    rows = np.concatenate([row for _, row in entries])
-    axis = along_names([name for name, _ in entries], LONGEST_TEST)
-    panels = single(rows, together=True, is_brief=True)
-    return _picture(rows, f"Summary of {count}{page}", axis, panels, _which(rows))
+def _newest(rows: Rows, title: str, names: Sequence[str]) -> Picture:
+    """A line for each row, even for two of one name."""
+    places = Places(_names(names), np.arange(len(names), dtype=np.float64), is_below=True)
+    return _picture(rows, title, places, panels_of(rows, together=True), _which(rows), names)
+
+
+def _names(names: Sequence[str], title: str = "") -> Axis:
+    return Axis(title, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names)), are_names=True)
 
 
 def _picture(
-    rows: Rows, title: str, axis: PictureAxis, panels: tuple[Panel, ...], extent: str, groups: Sequence[str] = ()
+    rows: Rows, title: str, places: Places, panels: Sequence[Panel], extent: str, groups: Sequence[str] = ()
 ) -> Picture:
-    used = instruments(rows)
+    used, failed = instruments(rows), failures(rows)
     # A row without a number belongs to no line.
     measured = {int(i) for panel in panels for one in panel.series for i in one.rows[np.isfinite(one.value)]}
     unique = list(dict.fromkeys(used[i] for i in sorted(measured)))
-    return Picture(
-        title=short(title, 90),
-        axis=axis,
-        panels=panels,
-        lines=np.array([unique.index(one) if one in unique else 0 for one in used], dtype=np.intp),
-        failures=failures(rows),
-        notes=(f"{extent}.", *_describe_failures(rows, groups), *notes(panels, unique, axis.is_connected)),
-        has_common_legend=bool(groups),
+    lines = np.array([unique.index(one) if one in unique else 0 for one in used], dtype=np.intp)
+    said = [f"{extent}.", *_describe_failures(failed, groups, measured if places.is_below else None)]
+    said += [*notes(panels, unique, places.is_connected), *([] if panels else [_why_nothing(failed)])]
+    above = "\n".join([short(title, 90), *(line for note in said for line in textwrap.wrap(note, WIDTH))])
+    charts = [_chart(panel, places, lines) for panel in panels] or [Chart(places.axis, Axis(), ())]
+    marks = (*charts[0].marks, *_mark_failures(failed, places))
+    # The legend is above the chart, four labels in a line.
+    labels = {mark.label for mark in marks if isinstance(mark, Points)}
+    charts[0] = replace(charts[0], title=above + "\n" * math.ceil(len(labels) / 4), marks=marks)
+    return tuple(charts)
+
+
+def _chart(panel: Panel, places: Places, lines: np.ndarray[Any, Any]) -> Chart:
+    values = panel.finite()
+    is_log = bool(values.min() > 0) and spread(values) > FAR
+    ticks = _size_ticks(values, is_log) if panel.quantity == "bytes" else ()
+    # An axis to the right starts at 0, unless it's logarithmic: lengths are compared there.
+    ends = None if is_log else _limits(panel, is_from_0=places.is_below)
+    axis = Axis(panel.title, panel.quantity, is_log, ends, ticks)
+    marks: list[Mark] = list(places.shades)
+    labels = list(dict.fromkeys(series.label for series in panel.series))
+    for series in panel.series:
+        for line in np.unique(lines[series.rows]):
+            # There are 8 colours: the symbols tell more labels apart.
+            turn = int(line) + labels.index(series.label) // 8
+            here = np.flatnonzero(lines[series.rows] == line)
+            marks += _mark(series, here, places, list(SYMBOLS.values())[turn % len(SYMBOLS)])
+    x, y = (axis, places.axis) if places.is_below else (places.axis, axis)
+    return Chart(x, y, tuple(marks), has_series=True)
+
+
+def _mark(series: Series, here: Any, places: Places, symbol: Symbol) -> list[Mark]:
+    """The rows `here` of a series, and a line through them, which ends at a gap."""
+    here = here[np.argsort(places.at[series.rows[here]], kind="stable")]
+    at, value = places.at[series.rows[here]].tolist(), series.value[here].tolist()
+    ends = zip(series.low[here].tolist(), series.high[here].tolist(), strict=True)
+    known = [i for i, number in enumerate(value) if math.isfinite(number)]
+    intervals = [pair if all(map(math.isfinite, pair)) else None for pair in ends]
+    label = plain(series.label)
+    points = Points(
+        tuple(at[i] for i in known),
+        tuple(value[i] for i in known),
+        tuple(intervals[i] for i in known),
+        "x" if places.is_below else "y",
+        label,
+        symbol=symbol,
+        is_hollow=series.is_hollow,
     )
+    through = [Line(tuple(at), tuple(value), label)] if places.is_connected and len(known) > 1 else []
+    return [*through, *([points] if known else [])]
+
+
+def _mark_failures(failed: Sequence[str], places: Places) -> list[Mark]:
+    """Marks at the edge, for failures, which have no value."""
+    here = [i for i, kind in enumerate(failed) if kind]
+    label = plain("failed: " + ", ".join(dict.fromkeys(failed[i] for i in here)))
+    at, along = tuple(float(places.at[i]) for i in here), "x" if places.is_below else "y"
+    return [Points(at, (None,) * len(at), along=along, label=label, style="bad")] if here else []
+
+
+def _limits(panel: Panel, is_from_0: bool) -> tuple[float, float]:
+    """From 0, unless a history's values lie close together; even then so wide that 1 % doesn't look like a cliff."""
+    ends = [panel.finite(), *(end[np.isfinite(end)] for s in panel.series for end in (s.low, s.high))]
+    low, high = float(np.concatenate(ends).min()), float(np.concatenate(ends).max())
+    if low > 0 and high < 1.4 * low and not is_from_0:
+        middle = (low + high) / 2
+        return 0.75 * middle, 1.25 * middle
+    return 0.0, high * 1.08 or 1.0
+
+
+def _size_ticks(values: Floats, is_log: bool) -> tuple[AxisTick, ...]:
+    """Round numbers of MiB are no round numbers of bytes."""
+    top = float(values.max())
+    if is_log:
+        first, last = (math.log(end, 4) for end in (values.min(), top))
+        step = 1 + int((last - first) // 6)
+        at = [4.0**power for power in range(math.floor(first), math.ceil(last) + 1, step)]
+    else:
+        unit = BYTES[size(top).rsplit(" ", 1)[1]]
+        decade = 10.0 ** math.floor(math.log10(max(top / unit, 1)))
+        step = next(share for share in (0.2, 0.5, 1, 2) if top / unit <= 6 * share * decade) * decade
+        at = [i * step * unit for i in range(7) if i * step * unit <= 1.08 * top]
+    return tuple(AxisTick(place, describe_value(place, "bytes")) for place in at)
+
+
+# ---- the text above -------------------------------------------------------------------------------------------
 
 
 def _which(rows: Rows) -> str:
@@ -146,10 +239,68 @@ def _which(rows: Rows) -> str:
     return f"The newest run of each, which are not all of one commit: {list_texts(names)}"
 
 
-def _describe_failures(rows: Rows, groups: Sequence[str]) -> list[str]:
-    """Lists the failures with their groups, because a mark has no room for its group."""
-    named = [f"{short(group, 32)} ({kind})" for group, kind in zip(groups, failures(rows), strict=False) if kind]
-    return [f"Failed: {list_texts(list(dict.fromkeys(named)))}."] if named else []
+def _describe_failures(failed: Sequence[str], groups: Sequence[str], measured: set[int] | None) -> list[str]:
+    """Lists the failures with their groups, because a mark has no room for its group, and groups without a number."""
+    named = list(enumerate(zip((short(group, 32) for group in groups), failed, strict=False)))
+    texts = [f"{group} ({kind})" for _, (group, kind) in named if kind]
+    empty = [group for i, (group, kind) in named if not kind and measured is not None and i not in measured]
+    found = {"Failed": list(dict.fromkeys(texts)), "Not measured": empty}
+    return [f"{what}: {list_texts(some)}." for what, some in found.items() if some]
+
+
+def _why_nothing(failed: Sequence[str]) -> str:
+    kinds = [kind for kind in failed if kind]
+    if not kinds:
+        return "Not measured, because no row of this test holds a number."
+    counted = ", ".join(f"{kind} ({kinds.count(kind)} ×)" for kind in dict.fromkeys(kinds))
+    if len(kinds) == len(failed):
+        return f"Not measured, because every run failed: {counted}."
+    return f"Not measured, because {len(kinds)} of {len(failed)} rows failed, and the others hold no number: {counted}."
+
+
+def notes(panels: Sequence[Panel], instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> tuple[str, ...]:
+    """Returns the sentences about dots and bars, and about rows that cannot be compared.
+
+    Args:
+        instruments: timer, environment and version of JAX of each line of the picture.
+    """
+    return tuple(text for text in (_what(panels), _whose(instruments, is_connected)) if text)
+
+
+def _what(panels: Sequence[Panel]) -> str:
+    times = [s for panel in panels if panel.title.startswith("run time") for s in panel.series]
+    medians = [s for s in times if not s.is_mean]
+    sentences: list[str] = []
+    if medians:
+        bare = any((np.isfinite(s.value) & ~np.isfinite(s.high - s.low)).any() for s in medians)
+        sentences.append("Run times are medians with 95 % intervals" + "; without a bar, of too few samples" * bare)
+    if len(medians) < len(times):
+        sentences.append("A mean has the standard deviation of its samples, which is all that older rows hold")
+    if any(panel.title == "compile time" for panel in panels):
+        sentences.append("A compile time is one reading")
+    if {s.label for s in times if s.is_hollow} & {s.label for s in times if not s.is_hollow}:
+        sentences.append("Hollow: eager")
+    return ". ".join(sentences) + "." * bool(sentences)
+
+
+def _whose(instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> str:
+    """Names the lines by what differs between them, if there are several."""
+    if len(instruments) < 2:
+        return ""
+    differ = [len(set(column)) > 1 for column in zip(*instruments, strict=True)]
+    names = [f"{mark} {_name_instrument(one, differ)}" for mark, one in zip(SYMBOLS, instruments, strict=False)]
+    names += [f"{len(instruments) - len(names)} more"] * (len(instruments) > len(names))
+    only = ", and lines connect only those that can" if is_connected else ""
+    return f"Not all rows can be compared{only}: {'; '.join(names)}."
+
+
+def _name_instrument(instrument: tuple[str, str, str], differ: Sequence[bool]) -> str:
+    named = zip(("timer", "environment", "jax"), instrument, differ, strict=True)
+    known = [f"{word} {short(value, 10)}" for word, value, is_told in named if is_told and value]
+    return ", ".join(known) or ("machine and timer unknown" if not instrument[1] else "without a jitted run time")
+
+
+# ---- which rows, and where they stand -------------------------------------------------------------------------
 
 
 def _newest_run(rows: Rows) -> Rows:
@@ -177,63 +328,19 @@ def _others(rows: Rows, values: dict[str, list[Any]], name: str) -> list[str]:
     return [", ".join(parts) for parts in zip(*varying, strict=True)] if varying else [""] * len(rows)
 
 
-def notes(panels: Sequence[Panel], instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> tuple[str, ...]:
-    """Returns the sentences below a picture.
-
-    Args:
-        instruments: timer, environment and version of JAX of each line of the picture.
-    """
-    return tuple(text for text in (_what(panels), _whose(instruments, is_connected)) if text)
-
-
-def _what(panels: Sequence[Panel]) -> str:
-    times = [s for panel in panels if panel.title.startswith("run time") for s in panel.series]
-    medians = [s for s in times if not s.is_mean]
-    sentences: list[str] = []
-    if medians:
-        bare = any((np.isfinite(s.value) & ~np.isfinite(s.high - s.low)).any() for s in medians)
-        sentences.append("Run times are medians with 95 % intervals" + "; without a bar, of too few samples" * bare)
-    if len(medians) < len(times):
-        sentences.append("+ is a mean with the standard deviation of its samples, which is all that older rows hold")
-    if any(panel.title == "compile time" for panel in panels):
-        sentences.append("A compile time is one reading")
-    if {s.label for s in times if s.is_hollow} & {s.label for s in times if not s.is_hollow}:
-        sentences.append("Hollow: eager")
-    return ". ".join(sentences) + "." * bool(sentences)
-
-
-def _whose(instruments: Sequence[tuple[str, str, str]], is_connected: bool) -> str:
-    """Names the lines by what differs between them, if there are several."""
-    if len(instruments) < 2:
-        return ""
-    differ = [len(set(column)) > 1 for column in zip(*instruments, strict=True)]
-    names = [f"{mark} {_name_instrument(one, differ)}" for mark, one in zip(SYMBOLS, instruments, strict=False)]
-    names += [f"{len(instruments) - len(names)} more"] * (len(instruments) > len(names))
-    only = ", and lines connect only those that can" if is_connected else ""
-    return f"Not all rows can be compared{only}: {'; '.join(names)}."
-
-
-def _name_instrument(instrument: tuple[str, str, str], differ: Sequence[bool]) -> str:
-    words = ("timer", "environment", "jax")
-    known = [f"{word} {short(value, 10)}" for word, value, is_told in zip(words, instrument, differ, strict=True)
-             if is_told and value]  # fmt: skip
-    return ", ".join(known) or ("machine and timer unknown" if not instrument[1] else "without a jitted run time")
-
-
-# ---- where rows stand ------------------------------------------------------------------------------------------
-
-
-def along_runs(rows: Rows) -> PictureAxis:
-    """Runs in a line, with a band for each stretch of runs of one commit. Rows are in the order of their runs."""
+def along_runs(rows: Rows) -> Places:
+    """Runs in a line, in the order of their numbers; each commit is named at the first of its runs in a row."""
     at = rows["run_id"].astype(np.float64)
     names = commits(rows)
     first = [i for i in range(len(rows)) if i == 0 or names[i] != names[i - 1]]
     borders = [at[0] - 0.5 if i == 0 else (at[i - 1] + at[i]) / 2 for i in first] + [at[-1] + 0.5]
-    bands = [Band(borders[k], borders[k + 1], short(names[i], LONGEST_COMMIT)) for k, i in enumerate(first)]
-    return PictureAxis("run", at, bands=tuple(bands), is_connected=True)
+    shades = tuple(Shade("x", borders[k], borders[k + 1]) for k in range(1, len(first), 2))
+    named = first[:: 1 + len(first) // MOST_NAMES]
+    ticks = tuple(AxisTick(at[i], f"{at[i]:.0f} · {short(names[i], LONGEST_COMMIT)}") for i in named)
+    return Places(Axis("run", ends=(borders[0], borders[-1]), ticks=ticks, are_names=True), at, shades, True)
 
 
-def along_commits(rows: Rows) -> PictureAxis:
+def along_commits(rows: Rows) -> Places:
     """Commits in the order of their first run; the runs of each side by side, oldest left."""
     names = commits(rows)
     unique = list(dict.fromkeys(names))
@@ -245,18 +352,12 @@ def along_commits(rows: Rows) -> PictureAxis:
         for i in which:
             place = runs.index(int(rows["run_id"][i]))
             at[i] = number if len(runs) == 1 else number - 0.3 + step * place
-    labels = distinct(unique, LONGEST_COMMIT)
-    bands = [Band(number - 0.5, number + 0.5, label) for number, label in enumerate(labels)]
-    return PictureAxis("commit", at, bands=tuple(bands))
+    axis = _names(distinct(unique, LONGEST_COMMIT), "commit")
+    axis = replace(axis, ticks=axis.ticks[:: 1 + len(unique) // MOST_NAMES], ends=(-0.5, len(unique) - 0.5))
+    return Places(axis, at, tuple(Shade("x", n - 0.5, n + 0.5) for n in range(1, len(unique), 2)))
 
 
-def along_names(names: Sequence[str], longest: int) -> PictureAxis:
-    """A line for each row, even for two of one name."""
-    lines = distinct(names, longest)
-    return PictureAxis("", np.arange(len(lines), dtype=np.float64), tuple(enumerate(lines)), are_names=True)
-
-
-def along_parameter(values: Sequence[Any], name: str) -> PictureAxis:
+def along_parameter(values: Sequence[Any], name: str) -> Places:
     """Numbers along a line, logarithmic where they span decades; anything else as names."""
     if all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values):
         return _along_numbers(values, name)
@@ -266,21 +367,21 @@ def along_parameter(values: Sequence[Any], name: str) -> PictureAxis:
     shown = [repr(v) if shown.count(s) > 1 else s for v, s in zip(unique, shown, strict=True)]
     number = {repr(v): i for i, v in enumerate(unique)}
     at = np.array([number[repr(v)] for v in values], dtype=np.float64)
-    return PictureAxis(short(name), at, tuple(enumerate(distinct(shown))), are_names=True)
+    return Places(_names(distinct(shown), short(name)), at, is_below=True)
 
 
-def _along_numbers(values: Sequence[float], name: str) -> PictureAxis:
+def _along_numbers(values: Sequence[float], name: str) -> Places:
     at = np.array(values, dtype=np.float64)
-    is_log = at.min() > 0 and at.max() > FAR * at.min()
-    texts = {float(v): str(v) for v in values}
-    places = np.log(sorted(texts)) if is_log else np.array(sorted(texts))
-    ticks = [(place, texts[place]) for place in sorted(texts)] if _fit(places, texts) else []
-    return PictureAxis(short(name), at, tuple(ticks), is_log=bool(is_log), is_connected=True)
+    is_log = bool(at.min() > 0 and at.max() > FAR * at.min())
+    named = {float(v): str(v) for v in values}
+    places = np.log(sorted(named)) if is_log else np.array(sorted(named))
+    ticks = tuple(AxisTick(place, named[place]) for place in sorted(named)) if _fit(places, named) else ()
+    return Places(Axis(short(name), is_log=is_log, ticks=ticks), at, is_connected=True)
 
 
-def _fit(places: Floats, texts: dict[float, str]) -> bool:
+def _fit(places: Floats, named: dict[float, str]) -> bool:
     """Whether the values themselves can be the ticks."""
-    longest = max(map(len, texts.values()))
+    longest = max(map(len, named.values()))
     if len(places) == 1:
         return longest <= 20
     gap = np.diff(places).min() / (places[-1] - places[0])

@@ -228,7 +228,7 @@ def test_a_line_that_is_being_written_is_waited_for(path: Path, add: Add, monkey
     add(tag="b")
     whole = path.read_bytes()
     path.write_bytes(whole[:-300])
-    monkeypatch.setattr("pytest_jax_bench.csv.reading.wait_for", lambda *_: path.write_bytes(whole))
+    monkeypatch.setattr("pytest_jax_bench.csv.files.wait_for", lambda *_: path.write_bytes(whole))
 
     assert tags(path) == ["a", "b"]
 

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchax.errors import FormatError, StoreError, UsageError
-from pytest_jax_bench.csv.files import COLUMNS, append, file_for, is_ours, newest, read
-from pytest_jax_bench.csv.lines import KINDS
-from pytest_jax_bench.csv.reading import backward, read_head
+from pytest_jax_bench.csv.files import append, file_for, is_ours, newest, read
+from pytest_jax_bench.csv.lines import COLUMNS, KINDS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NODEID = "tests/test_interface.py::test_full"
@@ -153,19 +152,6 @@ def test_the_newest_rows_are_read_from_the_end(add: Add, path: Path) -> None:
     assert len(newest(path, 0)) == 0
 
 
-@pytest.mark.parametrize("first", [1, 600, 2000, 10**6])
-def test_from_the_end_every_line_is_met_once(path: Path, add: Add, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for i in range(20):
-        add(tag=f"t{i}", message="m" * (i * 7 % 50))
-    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4 * 900)
-    with path.open("rb") as file:
-        head = read_head(file, path)
-        blocks = list(backward(file, head, path.stat().st_size, first))
-
-    assert b"".join(reversed(blocks)) == path.read_bytes()[head.end :]
-    assert all(block.endswith(b"\n") for block in blocks)
-
-
 def test_a_text_may_end_in_what_numpy_pads_with(add: Add, path: Path) -> None:
     add(tag="a\0", session="b\0\0")
 
@@ -174,18 +160,18 @@ def test_a_text_may_end_in_what_numpy_pads_with(add: Add, path: Path) -> None:
 
 
 def test_a_long_history_is_the_same_from_both_ends(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a few lines, whose borders fall everywhere."""
+    """Looks at a few lines, whose borders fall everywhere."""
     for i in range(60):
         add(tag=f"t{i}", message="m" * (i * 7 % 50), jit_mean_ms=i / 7)
     expected = read(path).tolist()
     every = [str(row) for row in expected]
 
-    for block in (700, 1024, 5000):
-        monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", block)
-        monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", block)
+    for look in (1, 700, 1024, 5000):
+        monkeypatch.setattr("pytest_jax_bench.csv.files.TAIL", look)
 
-        assert [str(row) for row in read(path).tolist()] == every
-        assert [str(row) for row in newest(path, 57).tolist()] == every[3:]
+        for n in (1, 2, 13, 57):
+            assert [str(row) for row in newest(path, n).tolist()] == every[-n:]
+            assert newest(path, n, holding="t7")["tag"].tolist() == ["t7"]
 
 
 # ---- for the eye ------------------------------------------------------------------------------------------------
@@ -272,8 +258,7 @@ def test_an_old_commit_is_found_beyond_the_end_of_the_file(add: Add, monkeypatch
     add(commit="a b%", session="second")
     for i in range(30):
         add(commit="c3", message="a%20b%25", session=f"later {i}")
-    monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", 1000)
-    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4000)
+    monkeypatch.setattr("pytest_jax_bench.csv.files.TAIL", 1000)
 
     row = add(commit="a b%+", session="again")
 
@@ -286,8 +271,7 @@ def test_an_old_row_of_the_session_is_found_beyond_the_end_of_the_file(
     add(commit="a1", session="long")
     for i in range(30):
         add(commit="a1", session=f"short {i}")
-    monkeypatch.setattr("pytest_jax_bench.csv.reading.TAIL", 1000)
-    monkeypatch.setattr("pytest_jax_bench.csv.reading._BLOCK", 4000)
+    monkeypatch.setattr("pytest_jax_bench.csv.files.TAIL", 1000)
 
     assert add(commit="a1", session="long")["run_id"] == 0
 

@@ -11,30 +11,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptjb_rows import in_runs, measured, rows
 
-from pytest_jax_bench.plots.panels import Panel, Picture
-from pytest_jax_bench.plots.pictures import PAGE, by_parameter, by_tag, has_tags, history, summary
+from benchax.reporting.chart import Axis, Chart, Line, Points, Shade
+from pytest_jax_bench.plots.pictures import Picture, by_parameter, by_tag, has_tags, history, summary
 
 TEST = "tests/test_x.py::test_full"
 
 
-def panel(picture: Picture, title: str) -> Panel:
-    return next(p for p in picture.panels if p.title == title)
+def axes(chart: Chart) -> tuple[Axis, Axis]:
+    """(of the rows, of the values)."""
+    return (chart.y, chart.x) if chart.y.are_names else (chart.x, chart.y)
 
 
-def values(picture: Picture, title: str) -> dict[str, list[float | None]]:
-    return {s.label: [None if np.isnan(v) else float(v) for v in s.value] for s in panel(picture, title).series}
+def panel(picture: Picture, title: str) -> Chart:
+    return next(chart for chart in picture if axes(chart)[1].title == title)
+
+
+def titles(picture: Picture) -> list[str]:
+    return [axes(chart)[1].title for chart in picture]
+
+
+def points(chart: Chart) -> list[Points]:
+    """Of series; the others are failures."""
+    return [mark for mark in chart.marks if isinstance(mark, Points) and not mark.style]
+
+
+def failed(chart: Chart) -> list[tuple[str, tuple[float, ...]]]:
+    return [(mark.label, mark.places) for mark in chart.marks if isinstance(mark, Points) and mark.style == "bad"]
+
+
+def values(picture: Picture, title: str) -> dict[str, dict[float, float]]:
+    """By label and place."""
+    found: dict[str, dict[float, float]] = {}
+    for mark in points(panel(picture, title)):
+        found.setdefault(mark.label, {}).update(zip(mark.places, mark.values, strict=True))
+    return found
+
+
+def names(picture: Picture) -> list[str]:
+    return [tick.text for tick in axes(picture[0])[0].ticks]
+
+
+def said(picture: Picture) -> str:
+    return " ".join(picture[0].title.split())
 
 
 # ---- values -----------------------------------------------------------------------------------------------------
 
 
 def test_times_are_medians_with_their_intervals_in_seconds() -> None:
-    picture = history(measured(2, jit_ms=[1.0, 2.0]), TEST)
+    jitted = points(panel(history(measured(2, jit_ms=[1.0, 2.0]), TEST), "run time"))[0]
 
-    jitted = panel(picture, "run time").series[0]
-    assert jitted.value.tolist() == pytest.approx([1e-3, 2e-3])
-    assert jitted.low.tolist() == pytest.approx([0.98e-3, 1.96e-3])
-    assert jitted.high.tolist() == pytest.approx([1.02e-3, 2.04e-3])
+    assert jitted.values == pytest.approx((1e-3, 2e-3))
+    assert jitted.intervals[0] == pytest.approx((0.98e-3, 1.02e-3))
+    assert jitted.intervals[1] == pytest.approx((1.96e-3, 2.04e-3))
 
 
 def test_what_was_not_measured_is_a_gap() -> None:
@@ -44,17 +73,18 @@ def test_what_was_not_measured_is_a_gap() -> None:
 
     picture = history(data, TEST)
 
-    assert values(picture, "memory")["jitted, peak"] == [25296896, None, 25296896]
-    assert values(picture, "run time")["jitted"] == pytest.approx([1.1e-3, None, 1.1e-3])
+    assert values(picture, "memory")["jitted, peak"] == {0: 25296896, 2: 25296896}
+    assert values(picture, "run time")["jitted"] == pytest.approx({0: 1.1e-3, 2: 1.1e-3})
+    (line,) = [m for m in panel(picture, "run time").marks if isinstance(m, Line) and m.label == "jitted"]
+    assert np.isnan(line.y).tolist() == [False, True, False]
 
 
 def test_columns_without_any_value_are_not_in_the_picture() -> None:
     picture = history(rows(3, jit_median_ms=1.0, jit_temporary_bytes=0), TEST)
 
-    assert [(p.title, [s.label for s in p.series]) for p in picture.panels] == [
-        ("run time", ["jitted"]), ("memory", ["jitted, temporary"]),
-    ]  # fmt: skip
-    assert values(picture, "memory")["jitted, temporary"] == [0, 0, 0]  # measured, and none
+    assert titles(picture) == ["run time", "memory"]
+    assert list(values(picture, "run time")) == ["jitted"]
+    assert values(picture, "memory") == {"jitted, temporary": {0: 0, 1: 0, 2: 0}}  # measured, and none
 
 
 def test_constants_are_shown_where_they_matter() -> None:
@@ -71,25 +101,43 @@ def test_means_of_older_rows_are_a_series_of_their_own_and_are_explained() -> No
 
     picture = history(data, TEST)
 
-    medians, means = panel(picture, "run time").series[:2]
-    assert (medians.is_mean, np.isfinite(medians.value).tolist()) == (False, [False, True, True])
-    assert (means.is_mean, np.isfinite(means.value).tolist()) == (True, [True, False, False])
-    assert "+ is a mean with the standard deviation of its samples" in " ".join(picture.notes)
+    found = values(picture, "run time")
+    assert list(found["jitted"]) == [1, 2]
+    assert list(found["jitted, mean"]) == [0]
+    assert "A mean has the standard deviation of its samples" in said(picture)
 
 
 def test_a_median_without_interval_is_explained() -> None:
     data = measured(2)
     data["jit_low_ms"][0] = np.nan
 
-    assert "without a bar, of too few samples" in " ".join(history(data, TEST).notes)
-    assert "too few" not in " ".join(history(measured(2), TEST).notes)
+    assert "without a bar, of too few samples" in said(history(data, TEST))
+    assert "too few" not in said(history(measured(2), TEST))
 
 
 def test_in_a_history_eager_does_not_flatten_a_much_faster_jitted_function() -> None:
     near, far = history(measured(2, 1.0, 5.0), TEST), history(measured(2, 0.01, 5.0), TEST)
 
-    assert [p.title for p in near.panels[:2]] == ["run time", "compile time"]
-    assert [(p.title, p.is_log) for p in far.panels[:2]] == [("run time, jitted", False), ("run time, eager", False)]
+    assert titles(near)[:2] == ["run time", "compile time"]
+    assert titles(far)[:2] == ["run time, jitted", "run time, eager"]
+    assert not any(axes(chart)[1].is_log for chart in far[:2])
+
+
+def test_a_hundredth_more_is_no_cliff_and_decades_are_a_logarithmic_axis() -> None:
+    near = history(measured(2, jit_ms=[1.0, 1.01], eager_ms=np.nan), TEST)
+    (low, high), data = axes(near[0])[1].ends or (0, 0), [measured(1, jit_ms=10.0**k) for k in range(3)]
+
+    assert 0.01e-3 / (high - low) < 0.05
+    assert axes(by_parameter(np.concatenate(data), {"n": [1, 10, 100]}, "n", TEST)[0])[1].is_log
+
+
+def test_zero_bytes_have_a_place() -> None:
+    data = np.concatenate([measured(1, jit_temporary_bytes=b, jit_peak_bytes=2**k) for k, b in ((12, 0), (30, 2**28))])
+
+    memory = axes(panel(by_parameter(data, {"n": [1, 2]}, "n", TEST), "memory"))[1]
+
+    assert not memory.is_log
+    assert memory.ticks[0].text == "0 B"
 
 
 # ---- lines ------------------------------------------------------------------------------------------------------
@@ -101,9 +149,10 @@ def test_rows_of_another_machine_timer_or_version_are_another_line() -> None:
 
     picture = history(data, TEST)
 
-    assert picture.lines.tolist() == [0, 1, 2, 3, 0]
-    note = next(n for n in picture.notes if n.startswith("Not all rows can be compared, and lines connect only"))
-    assert "■ timer in_graph, environment ab12cd34, jax 0.10.2" in note
+    found = {mark.places: mark.symbol for mark in points(picture[0]) if mark.label == "jitted"}
+    assert found == {(0, 4): "circle", (1,): "diamond", (2,): "left", (3,): "right"}
+    assert "Not all rows can be compared, and lines connect only" in said(picture)
+    assert "◆ timer in_graph, environment ab12cd34, jax 0.10.2" in said(picture)
 
 
 def test_a_failed_row_makes_no_line_of_its_own() -> None:
@@ -111,40 +160,60 @@ def test_a_failed_row_makes_no_line_of_its_own() -> None:
 
     picture = history(data, TEST)
 
-    assert picture.failures == ("", "", "timeout")
-    assert not any("compared" in note for note in picture.notes)
+    assert failed(picture[0]) == [("failed: timeout", (2,))]
+    assert "compared" not in said(picture)
 
 
 def test_a_row_whose_result_is_doubtful_is_no_good_one() -> None:
     data = np.concatenate([measured(2), rows(1, run_id=2, message="it returns something else than eagerly")])
 
-    assert history(data, TEST).failures == ("", "", "doubtful result")
+    assert failed(history(data, TEST)[0]) == [("failed: doubtful result", (2,))]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (["ok", "ok"], "Not measured, because no row of this test holds a number."),
+        (["error", "ok"], "Not measured, because 1 of 2 rows failed, and the others hold no number: error (1 ×)."),
+    ],
+)
+def test_a_test_without_any_number_says_why(statuses: list[str], expected: str) -> None:
+    assert expected in said(history(rows(2, status=statuses), TEST))
 
 
 # ---- along runs and commits ------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["a", "b", "c+", "c"])), min_size=1, max_size=12))
-def test_the_name_of_a_commit_stands_over_its_runs_and_over_no_other(gaps: list[tuple[int, str]]) -> None:
+def test_a_commit_is_named_at_its_first_run_and_shares_its_shade_with_no_other(gaps: list[tuple[int, str]]) -> None:
     """Also where a history has gaps and several rows per run."""
-    ids, commits = np.cumsum([gap for gap, _ in gaps]), [commit for _, commit in gaps]
-    parts = [measured(len(gaps), run_id=ids, commit=commits, tag=tag) for tag in ("fft", "rfft")]
+    ids, commits = np.cumsum([gap for gap, _ in gaps]).tolist(), [commit.rstrip("+") for _, commit in gaps]
+    parts = [measured(len(gaps), run_id=ids, commit=[c for _, c in gaps], tag=tag) for tag in ("fft", "rfft")]
 
-    axis = history(in_runs(*parts), TEST).axis
+    chart = history(in_runs(*parts), TEST)[0]
 
-    for run, commit in zip(ids, commits, strict=True):
-        assert [b.label for b in axis.bands if b.low < run < b.high] == [commit.rstrip("+")]
-    assert sorted(axis.positions.tolist()) == sorted([*map(float, ids)] * 2)
+    first = [i for i in range(len(ids)) if i == 0 or commits[i] != commits[i - 1]]
+    assert [(tick.at, tick.text) for tick in chart.x.ticks] == [(ids[i], f"{ids[i]} · {commits[i]}") for i in first]
+    shades = [mark for mark in chart.marks if isinstance(mark, Shade)]
+    for k, start in enumerate(first):
+        runs = ids[start : (first[k + 1 :] or [len(ids)])[0]]
+        assert all(any(s.low < run < s.high for s in shades) is (k % 2 == 1) for run in runs)
 
 
 def test_commits_stand_side_by_side_with_their_runs_in_order_and_no_line_between_them() -> None:
     data = measured(5, commit=["a", "a+", "b", "a", "c"])
 
-    axis = history(data, TEST, "commit").axis
+    chart = history(data, TEST, "commit")[0]
 
-    assert axis.positions.round(2).tolist() == [-0.3, 0.0, 1.0, 0.3, 2.0]
-    assert [(b.low, b.high, b.label) for b in axis.bands] == [(-0.5, 0.5, "a"), (0.5, 1.5, "b"), (1.5, 2.5, "c")]
-    assert not axis.is_connected
+    assert [round(at, 2) for at in points(chart)[0].places] == [-0.3, 0.0, 0.3, 1.0, 2.0]
+    assert [(tick.at, tick.text) for tick in chart.x.ticks] == [(0, "a"), (1, "b"), (2, "c")]
+    assert not any(isinstance(mark, Line) for mark in chart.marks)
+
+
+def test_of_many_commits_some_are_named() -> None:
+    data = measured(250, commit=[f"v0.3-{i}" for i in range(250)])
+
+    assert all(80 <= len(history(data, TEST, axis)[0].x.ticks) <= 125 for axis in ("run", "commit"))
 
 
 def test_a_row_without_a_jitted_time_stands_with_those_of_its_machine() -> None:
@@ -152,27 +221,28 @@ def test_a_row_without_a_jitted_time_stands_with_those_of_its_machine() -> None:
 
     picture = history(data, TEST)
 
-    assert picture.lines.tolist() == [0, 0, 0]
-    assert not any("unknown" in note or "Not all rows" in note for note in picture.notes)
+    assert {mark.symbol for mark in points(picture[0])} == {"circle"}
+    assert "unknown" not in said(picture)
+    assert "Not all rows" not in said(picture)
 
 
 def test_a_row_of_an_unknown_machine_is_named_so() -> None:
     data = measured(3, timer=["in_graph", "", "in_graph"])
     data["environment"][1] = data["jax"][1] = ""
 
-    assert any("machine and timer unknown" in note for note in history(data, TEST).notes)
+    assert "machine and timer unknown" in said(history(data, TEST))
 
 
 def test_a_long_history_shows_its_end_and_says_so() -> None:
     picture = history(measured(30), TEST, most=10)
 
-    assert picture.axis.positions.tolist() == list(range(20, 30))
-    assert picture.notes[0] == "The last 10 of 30 runs, 1 commit."
+    assert points(picture[0])[0].places == tuple(range(20, 30))
+    assert "The last 10 of 30 runs, 1 commit." in said(picture)
 
 
 def test_without_git_there_is_no_commit_to_count() -> None:
-    assert history(measured(3, commit="unknown"), TEST).notes[0] == "3 runs, commit unknown."
-    assert history(measured(3, commit=["unknown", "a", "b+"]), TEST).notes[0] == "3 runs, 2 commits."
+    assert "3 runs, commit unknown." in said(history(measured(3, commit="unknown"), TEST))
+    assert "3 runs, 2 commits." in said(history(measured(3, commit=["unknown", "a", "b+"]), TEST))
 
 
 # ---- tags -------------------------------------------------------------------------------------------------------
@@ -181,34 +251,34 @@ def test_without_git_there_is_no_commit_to_count() -> None:
 def test_tags_share_a_picture_with_one_color_each() -> None:
     picture = history(in_runs(measured(3, tag="fft"), measured(3, tag="rfft")), TEST)
 
-    colors = {s.label: s.color for p in picture.panels for s in p.series}
-    assert list(colors) == ["fft", "rfft"]
-    assert len(set(colors.values())) == 2
-    assert "Hollow: eager" in " ".join(picture.notes)
+    assert list(values(picture, "run time")) == ["fft", "rfft"]
+    assert picture[0].has_series
+    assert "Hollow: eager" in said(picture)
 
 
-def test_dozens_of_tags_have_dozens_of_colors() -> None:
-    picture = history(in_runs(*(measured(1, tag=f"tag {i}") for i in range(60))), TEST)
+def test_more_tags_than_colors_have_other_symbols() -> None:
+    picture = history(in_runs(*(measured(1, tag=f"tag {i}") for i in range(20))), TEST)
 
-    assert len({s.color for s in picture.panels[0].series}) == 60
+    symbols = {mark.label: mark.symbol for mark in points(picture[0])}
+    assert len({(number % 8, symbol) for number, symbol in enumerate(symbols.values())}) == 20
 
 
 def test_of_which_tag_a_failure_is_stands_in_a_note() -> None:
     picture = history(in_runs(measured(2, tag="fft"), rows(2, tag="rfft", status=["ok", "timeout"])), TEST)
 
-    assert picture.notes[1] == "Failed: rfft (timeout)."
+    assert "Failed: rfft (timeout)." in said(picture)
 
 
 def test_tags_that_differ_after_ten_thousand_characters_are_told_apart() -> None:
     picture = by_tag(in_runs(*(measured(2, tag="x" * 10_000 + end) for end in ("a", "b"))), TEST)
 
-    assert len({text for _, text in picture.axis.ticks}) == 2
+    assert len(set(names(picture))) == 2
 
 
 def test_the_picture_of_tags_is_of_the_newest_run() -> None:
     data = np.concatenate([measured(1, tag="gone"), measured(1, run_id=1, tag="a"), measured(1, run_id=1, tag="b")])
 
-    assert [text for _, text in by_tag(data, TEST).axis.ticks] == ["a", "b"]
+    assert names(by_tag(data, TEST)) == ["a", "b"]
     assert (has_tags(data), has_tags(data[:2])) == (True, False)
 
 
@@ -224,21 +294,23 @@ def over(values_of_n: list[Any], name: str = "n") -> Picture:
     [([128, 170, 220, 270], False), ([128, 1024, 8192], True), ([0, 100], False), ([7], False)],
 )
 def test_numbers_are_an_axis_and_logarithmic_where_they_span_decades(given_values: list[int], is_log: bool) -> None:
-    axis = over(given_values).axis
+    chart = over(given_values)[0]
 
-    assert axis.positions.tolist() == given_values
-    assert (axis.is_log, axis.is_connected, axis.are_names) == (is_log, True, False)
+    assert points(chart)[0].places == tuple(given_values)
+    assert (chart.x.is_log, chart.x.are_names) == (is_log, False)
+    assert any(isinstance(mark, Line) for mark in chart.marks) is (len(given_values) > 1)
 
 
 @pytest.mark.parametrize("given_values", [["b", "a"], [1, "one"], [True, False], [None, 3], [float("nan"), 1.0]])
 def test_anything_else_is_names_without_a_line(given_values: list[Any]) -> None:
-    axis = over(given_values).axis
+    chart = over(given_values)[0]
 
-    assert (axis.is_connected, axis.are_names, len(axis.ticks)) == (False, True, 2)
+    assert (chart.y.are_names, len(chart.y.ticks)) == (True, 2)
+    assert not any(isinstance(mark, Line) for mark in chart.marks)
 
 
 def test_values_that_read_the_same_are_told_apart() -> None:
-    assert {text for _, text in over([None, "None", True, "True"]).axis.ticks} == {"None", "'None'", "True", "'True'"}
+    assert set(names(over([None, "None", True, "True"]))) == {"None", "'None'", "True", "'True'"}
 
 
 def test_over_a_parameter_stands_the_newest_run_of_each_value() -> None:
@@ -246,7 +318,7 @@ def test_over_a_parameter_stands_the_newest_run_of_each_value() -> None:
 
     picture = by_parameter(data, {"n": [1, 1, 1, 2, 2]}, "n", TEST)
 
-    assert values(picture, "run time")["jitted"] == pytest.approx([3e-3, 20e-3])
+    assert values(picture, "run time")["jitted"] == pytest.approx({1: 3e-3, 2: 20e-3})
 
 
 def test_another_parameter_and_the_tag_make_a_series_each() -> None:
@@ -256,16 +328,16 @@ def test_another_parameter_and_the_tag_make_a_series_each() -> None:
 
     picture = by_parameter(np.concatenate(parts), both, "n", TEST)
 
-    labels = dict.fromkeys(s.label for s in panel(picture, "run time").series)
-    assert list(labels) == ["fft, dtype=f32", "rfft, dtype=f32", "fft, dtype=f64", "rfft, dtype=f64"]
+    labels = ["fft, dtype=f32", "rfft, dtype=f32", "fft, dtype=f64", "rfft, dtype=f64"]
+    assert list(values(picture, "run time")) == labels
 
 
 def test_runs_that_are_not_of_one_commit_are_said_to_be_so() -> None:
     data = np.concatenate([measured(1, commit="aaa"), measured(1, commit="bbb+")])
 
-    assert by_parameter(data, {"n": [1, 2]}, "n", TEST).notes[0] == (
-        "The newest run of each, which are not all of one commit: aaa and bbb."
-    )
+    picture = by_parameter(data, {"n": [1, 2]}, "n", TEST)
+
+    assert "The newest run of each, which are not all of one commit: aaa and bbb." in said(picture)
 
 
 # ---- summary ----------------------------------------------------------------------------------------------------
@@ -274,14 +346,16 @@ def test_runs_that_are_not_of_one_commit_are_said_to_be_so() -> None:
 def test_the_summary_has_a_line_for_each_test_and_tag() -> None:
     tests = [("t.py::test_a", measured(2)), ("t.py::test_b", in_runs(measured(2, tag="x"), measured(2, tag="y")))]
 
-    (page,) = summary(tests)
+    picture = summary(tests)
 
-    assert [text for _, text in page.axis.ticks] == ["test_a", "test_b · x", "test_b · y"]
-    assert page.title == "Summary of 2 tests"
+    assert names(picture) == ["test_a", "test_b · x", "test_b · y"]
+    assert said(picture).startswith("Summary of 2 tests The newest run of each")
 
 
-def test_a_long_summary_has_pages() -> None:
-    pages = summary([(f"t.py::test_{i}", measured(1)) for i in range(PAGE + 1)])
+def test_where_names_stand_a_line_without_number_says_why() -> None:
+    tests = [("t.py::a", measured(1)), ("t.py::b", rows(1, status="timeout")), ("t.py::c", rows(1))]
 
-    assert [len(p.axis.ticks) for p in pages] == [PAGE, 1]
-    assert pages[1].title == f"Summary of {PAGE + 1} tests, page 2 of 2"
+    picture = summary(tests)
+
+    assert "Failed: b (timeout). Not measured: c." in said(picture)
+    assert failed(picture[0]) == [("failed: timeout", (1,))]

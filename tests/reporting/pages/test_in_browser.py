@@ -22,7 +22,7 @@ from benchax.model import CaseId, Failure, Samples
 from benchax.reporting import display
 from benchax.reporting.chart import Axis, Branch, Chart, Points, Tree, describe_value
 from benchax.reporting.document import Document, Heading
-from benchax.reporting.pages.saving import save_page
+from benchax.reporting.pages.page import save_page
 from benchax.store.load import Rows
 
 pytestmark = pytest.mark.slow

@@ -6,10 +6,11 @@ import errno
 import json
 import os
 import threading
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from comparisons_by_hand import CASE, commit_of, compared, series
+from comparisons_by_hand import CASE, commit_of, compared, series, stepping
 from html_reader import Reader
 from site_stores import (
     FFT,
@@ -18,6 +19,7 @@ from site_stores import (
     LONG,
     contents,
     failed,
+    make_store,
     page_of,
     row,
     script_of,
@@ -26,10 +28,10 @@ from site_stores import (
 
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId
-from benchax.reporting.pages import saving
+from benchax.reporting.pages import page as pages
 from benchax.reporting.site import lists, publishing
 from benchax.reporting.site.publishing import publish
-from benchax.reporting.site.versions import file_of
+from benchax.reporting.site.state import file_of
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore, open_store
 
@@ -259,7 +261,7 @@ def test_a_full_disk_leaves_whole_files_and_the_next_time_makes_it_good(
         rename(self, target)
 
     with monkeypatch.context() as full:
-        full.setattr(saving.Path, "replace", replace_while_there_is_room)
+        full.setattr(pages.Path, "replace", replace_while_there_is_room)
         with pytest.raises(UsageError, match="No space left on device"):
             publish(store, site)
     assert len([name for name in contents(site) if not name.startswith(".")]) == 7
@@ -322,3 +324,52 @@ def test_what_is_remembered_names_no_place(store: DatabaseStore, site: Path, tmp
     publish(store, site)
 
     assert str(tmp_path) not in json.dumps(json.loads((site / "site.json").read_text()))
+
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def entries(site: Path) -> list[ET.Element]:
+    return ET.parse(site / "feed.xml").getroot().findall(f"{ATOM}entry")
+
+
+def words(entry: ET.Element, tag: str) -> str:
+    return entry.findtext(f"{ATOM}{tag}") or ""
+
+
+def test_what_got_worse_is_an_entry_the_newest_first(tmp_path: Path) -> None:
+    publish(make_store(tmp_path / "store"), tmp_path / "site")
+
+    titles = [words(entry, "title") for entry in entries(tmp_path / "site")]
+
+    assert titles == [
+        f"matmul[n=256]: 12 % slower from {commit_of(12)[:8]} on",
+        f"fft: 2.00 MiB in place of 1.00 MiB from {commit_of(2)[:8]} on",
+    ]
+
+
+def test_an_entry_keeps_its_id_and_leads_to_its_page(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    publish(store, tmp_path / "site")
+    before = {words(entry, "id") for entry in entries(tmp_path / "site")}
+    comparisons.append(store, [compared(24, 1.12), compared(16, 0.8, case=FFT)])
+
+    publish(store, tmp_path / "site")
+
+    assert {words(entry, "id") for entry in entries(tmp_path / "site")} == before
+    assert len(before) == 2
+    for entry in entries(tmp_path / "site"):
+        link = entry.find(f"{ATOM}link")
+        assert link is not None
+        assert (tmp_path / "site" / link.attrib["href"]).is_file()
+        assert words(entry, "updated").startswith("2026-01-")
+
+
+def test_names_that_xml_cannot_hold_leave_a_feed_that_can_be_read(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store")
+    comparisons.append(store, series(stepping([(9, 1.0), (9, 1.3)], sd=0.005), case=HOSTILE))
+
+    publish(store, tmp_path / "site")
+
+    (title,) = [text for entry in entries(tmp_path / "site") if "alert" in (text := words(entry, "title"))]
+    assert title.startswith("</script><script>alert(1)</script>'\"&\\x00")

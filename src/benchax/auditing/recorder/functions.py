@@ -24,9 +24,8 @@ from benchax.auditing.recorder.log import Event, Log
 from benchax.case import Case, make_case
 from benchax.watching import frames
 from benchax.watching.compiles import KINDS, unregister
-from benchax.watching.frames import JaxCall
+from benchax.watching.frames import JaxCall, watch_lowering
 from benchax.watching.functions import FunctionLocation, place_of
-from benchax.watching.lowering import watch_lowering
 from benchax.watching.signatures import name_arguments
 from benchax.watching.transfers import reads_unseen
 

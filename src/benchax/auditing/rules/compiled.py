@@ -17,8 +17,7 @@ from benchax.auditing.syntax import jitted_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants.donate import Donate
 from benchax.inspecting.inspect import inspect_case
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Module, attributes, parse
+from benchax.program.hlo import Instruction, Module, attributes, parse
 from benchax.program.index import Value
 from benchax.results.audit import Finding
 from benchax.results.inspection import Buffers, Constants, Cost, Counts, Donation, Memory

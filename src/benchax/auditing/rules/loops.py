@@ -44,9 +44,8 @@ from benchax.auditing.syntax import (
 )
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
-from benchax.program.index import BACKWARD, ELEMENTWISE, TracedOp, TracedProgram, Value
+from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import equations, nested_in, scope_of
-from benchax.program.traced_work import COSTLY
 from benchax.results.audit import Finding, Where
 from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size

@@ -20,12 +20,10 @@ from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, whe
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import Rewritten, Without
 from benchax.measuring import program as programs
-from benchax.measuring.clock_reads import ClockRead, watch_clock_reads
-from benchax.measuring.diagnosis import diagnose, user_line
+from benchax.measuring.diagnosis import diagnose, explain, user_line
+from benchax.measuring.mutation import State, changes, state_of
 from benchax.measuring.program import program_of as call_of
-from benchax.measuring.purity import difference
-from benchax.measuring.surroundings import State, changes, state_of
-from benchax.measuring.tracer_errors import explain
+from benchax.measuring.purity import ClockRead, difference, watch_clock_reads
 from benchax.program.index import Body, TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of

@@ -34,10 +34,9 @@ from benchax.auditing.syntax import (
     scopes_around,
     where_of,
 )
-from benchax.program.index import CONVERTS, MOVES, Body, TracedOp, TracedProgram, Value
+from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
 from benchax.program.patterns import is_one_hot, unwrap_index
-from benchax.program.traced_work import COSTLY
 from benchax.results.audit import Finding, Where
 from benchax.results.inspection import Inspection
 from benchax.units import count, percent, size

@@ -21,7 +21,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from benchax.case import Case
-from benchax.comparing.judging import ComparisonContext, confirm, judge_times
+from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.lab import Lab
 from benchax.experiments.variant import Measure
@@ -32,7 +32,7 @@ from benchax.model import Absent, Block, Comparison, Failure, Version
 from benchax.results.experiment import VariantRow
 from benchax.stats.verdicts import ALPHA, CONFIRMING_ALPHA
 from benchax.units import seconds, seconds_range, size
-from benchax.watching.cache import watch_cache
+from benchax.watching.compiles import watch_cache
 from benchax.workers.task import Say, task
 
 USUAL_PAIRS = 6
@@ -121,7 +121,8 @@ def _start_process(case: Case, folder: str, lab: Lab) -> dict[str, float]:
 
 def _judge_starts(case: Case, pairs: Sequence[Pair], alpha: float = ALPHA) -> Comparison:
     blocks = [Block(i, (cold["build_s"],), (warm["build_s"],)) for i, (cold, warm) in enumerate(pairs)]
-    context = ComparisonContext(case.id, Version("empty cache"), Version("filled cache"), "process pairs")
+    versions = Version("empty cache"), Version("filled cache")
+    context = Comparison(case.id, "compile", *versions, "unclear", method="process pairs")
     return judge_times(context, "compile", blocks, alpha)
 
 

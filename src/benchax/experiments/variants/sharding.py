@@ -41,10 +41,10 @@ from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
 from benchax.model import Failure
 from benchax.numerics import compare
-from benchax.program import hlo_module
+from benchax.program import hlo
 from benchax.program.collectives import collectives
-from benchax.program.counts import counts
-from benchax.program.memory_plan import memory_plan
+from benchax.program.memory import memory_plan
+from benchax.program.work import counts
 from benchax.results.experiment import Curve, Facts, VariantRow
 from benchax.units import count, size
 from benchax.workers.task import Say, task
@@ -224,8 +224,8 @@ def _place_inputs(mesh: Mesh, plan: ShardingPlan, inputs: Inputs) -> tuple[tuple
 
 
 def _collective_facts(hlo_text: str) -> Facts:
-    module = hlo_module.parse(hlo_text)
-    found, counted = collectives(module), counts(hlo_text, module)
+    module = hlo.parse(hlo_text)
+    found, counted = collectives(module), counts(module)
     total = found.bytes_per_call
     work = _work(counted.flops if counted else None, total, is_exact=counted is not None and counted.is_exact)
     if not found.calls:

@@ -1,4 +1,4 @@
-"""The timers. A new one is one file here and one line in `_HOMES`.
+"""The timers. A new one is one file here and one line in `TIMERS`.
 
 Each is loaded at its first use. `in_graph` and `device` load the clock and the reader of profiles, which takes 0.1 s. A
 session of tests, which are timed by `wall`, need not wait for that.
@@ -8,47 +8,41 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
 import jax
 
 from benchax.errors import UsageError, one_of
-from benchax.measuring.timers.base import Timer
+from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.model import Samples
 from benchax.units import seconds
 
-_HOMES = {
-    "in_graph": "InGraphTimer",
-    "wall": "WallTimer",
-    "pipelined": "PipelinedTimer",
-    "loop": "LoopTimer",
-    "device": "DeviceTimer",
+
+@dataclass(frozen=True)
+class Timer:
+    """One way of reading time: the module of its name, which is loaded at the first use."""
+
+    name: str
+    answers: str
+    """The question that its number answers, in a few words; shown next to it."""
+
+    def prepare(self, subject: Subject) -> PreparedTimer:
+        """Raises `NotMeasured` if this timer cannot serve."""
+        return import_module(f"{__name__}.{self.name}").prepare(subject)
+
+
+TIMERS = {
+    timer.name: timer
+    for timer in (
+        Timer("in_graph", "inside a program"),
+        Timer("wall", "one call, dispatch and wait included"),
+        Timer("pipelined", "calls queued, one wait at the end"),
+        Timer("loop", "inside a program"),
+        Timer("device", "the device at work, without dispatch"),
+    )
 }
-"""Classes by the name of the timer, which is that of its module."""
-
-
-class _Timers(Mapping[str, Timer]):
-    def __init__(self) -> None:
-        self._loaded: dict[str, Timer] = {}
-
-    def __getitem__(self, name: str) -> Timer:
-        if name not in self._loaded:
-            self._loaded[name] = getattr(import_module(f"{__name__}.{name}"), _HOMES[name])()
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
-
-    def __len__(self) -> int:
-        return len(_HOMES)
-
-    def __contains__(self, name: object) -> bool:
-        return name in _HOMES
-
-
-TIMERS = _Timers()
 
 AUTO_LIMIT_S = 10e-3
 """Calls longer than this are timed by `wall` alone: dispatch is below 1 % of them."""

@@ -19,6 +19,7 @@ from jax import lax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.mutation import is_carried
+from benchax.measuring.state import data_of, is_key
 from benchax.measuring.timers.base import Subject
 from benchax.program.hlo import entry_uses_parameters
 
@@ -87,7 +88,7 @@ def arrays_of(outputs: Any) -> Leaves:
     they consist of. Other leaves, such as a function inside a module of equinox, are left out.
     """
     carried = [leaf for leaf in jax.tree.leaves(outputs) if is_carried(leaf)]
-    leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in carried]
+    leaves = [jnp.asarray(data_of(leaf)) for leaf in carried]
     return [lax.convert_element_type(leaf, leaf.dtype) for leaf in leaves]
 
 
@@ -106,11 +107,6 @@ def number_like(leaf: Any) -> Any:
     if is_key(leaf):
         return jax.random.key(0, impl=jax.random.key_impl(leaf))
     return jax.device_put(np.float32(0), leaf.sharding)
-
-
-def is_key(leaf: Any) -> bool:
-    """Is it a typed key of random numbers, or an array of them?"""
-    return jax.dtypes.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def like(value: Any, data: Any) -> Any:

@@ -30,8 +30,10 @@ from benchax.clock import handlers
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.tiers import Tier
 from benchax.errors import NotAvailable, NotMeasured
+from benchax.measuring.program import as_reason
+from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, is_key, like, number_like
+from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, number_like
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 from benchax.model import Form
 from benchax.program.census import timed_body
@@ -48,34 +50,30 @@ SPAN_S = {"prebuilt": 10e-6, "built": 10e-6, "python": 100e-6}
 """How long a reading should be at least, by tier: its own jitter is below 1 % of that."""
 
 
-class InGraphTimer:
-    name = "in_graph"
-    answers = "inside a program"
+def prepare(subject: Subject) -> PreparedTimer:
+    """Raises `NotMeasured` with the reason if there is no such clock, or the function cannot be repeated."""
+    function = embed(subject, MOST_ITERATIONS)
+    leaves = function.leaves
+    clock = _clock(leaves, subject.hlo)
+    run, empty, numbers = _compiled(clock, subject, function)
+    overheads: dict[int, list[int]] = {}
 
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason if there is no such clock, or the function cannot be repeated."""
-        function = embed(subject, MOST_ITERATIONS)
-        leaves = function.leaves
-        clock = _clock(leaves, subject.hlo)
-        run, empty, numbers = _compiled(clock, subject, function)
-        overheads: dict[int, list[int]] = {}
+    def take(iterations: int, count: int) -> list[int]:
+        # Beside readings so long that few are asked for, what the clock costs changes nothing.
+        if count >= EMPTY_READINGS or iterations not in overheads:
+            overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, numbers))
+        return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
 
-        def take(iterations: int, count: int) -> list[int]:
-            # Beside readings so long that few are asked for, what the clock costs changes nothing.
-            if count >= EMPTY_READINGS or iterations not in overheads:
-                overheads.setdefault(iterations, []).extend(_read(empty, EMPTY_READINGS, iterations, numbers))
-            return [ns for part in _parts(count) for ns in _read(run.call, part, iterations, leaves)]
-
-        return PreparedTimer(
-            sample=lambda n: round(median(take(n, 8))),
-            take=take,
-            overhead_s=lambda n: median(overheads[n]) / 1e9,
-            clock_tier=clock.name,
-            census=run.census,
-            regime=subject.regime,
-            most_iterations=function.most_calls,
-            sample_time_s=SPAN_S[clock.name],
-        )
+    return PreparedTimer(
+        sample=lambda n: round(median(take(n, 8))),
+        take=take,
+        overhead_s=lambda n: median(overheads[n]) / 1e9,
+        clock_tier=clock.name,
+        census=run.census,
+        regime=subject.regime,
+        most_iterations=function.most_calls,
+        sample_time_s=SPAN_S[clock.name],
+    )
 
 
 def _clock(leaves: Leaves, hlo: str) -> Tier:
@@ -107,7 +105,7 @@ def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven
     """(program around the function, the same without it, the arguments of the latter), run once. An error of tracing
     or compiling is a reason."""
     body, leaves = function.body, function.leaves
-    try:
+    with as_reason("it cannot be repeated inside a compiled program"):
         count = len(jax.eval_shape(body, leaves))
         if not count:
             raise NotMeasured("it returns no arrays, and a reading of the clock would not wait for it")
@@ -122,14 +120,7 @@ def _compiled(clock: Tier, subject: Subject, function: Embedded) -> tuple[Proven
         empty = _without_function(clock, run.form, count).lower(*arguments[:2], *numbers).compile()
         _read(run.call, 1, 1, leaves)
         _read(empty, 1, 1, numbers)
-    except NotMeasured:
-        raise
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(
-            f"it cannot be repeated inside a compiled program ({type(error).__name__}: {first_line})"
-        ) from error
-    return run, empty, numbers
+        return run, empty, numbers
 
 
 @lru_cache(maxsize=16)
@@ -206,7 +197,7 @@ def _through(
         passing_by: positions of values that the reading neither waits for nor holds.
     """
     is_weak = [getattr(value, "weak_type", False) for value in values]
-    plain = [_key_data(value) for i, value in enumerate(values) if not is_weak[i] and i not in passing_by]
+    plain = [data_of(value) for i, value in enumerate(values) if not is_weak[i] and i not in passing_by]
     passed, time = handlers.stamp(clock, plain, outputs)
     strong = iter(passed)
 
@@ -216,7 +207,3 @@ def _through(
         return lax.optimization_barrier((value, time))[0] if is_weak[i] else like(value, next(strong))
 
     return [new(i, value) for i, value in enumerate(values)], time
-
-
-def _key_data(value: Any) -> Any:
-    return jax.random.key_data(value) if is_key(value) else value

@@ -29,8 +29,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchax.errors import NotMeasured
+from benchax.measuring.program import as_reason
+from benchax.measuring.state import is_key
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, is_key, like, zeros_like_outputs
+from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, like, zeros_like_outputs
 from benchax.measuring.timers.regions import Proven, Run, census_alone, compile_proven
 from benchax.program.census import counted_body
 from benchax.program.hlo import has_small_call, is_shared_among_threads
@@ -39,35 +41,27 @@ MOST_ITERATIONS = 1_000_000
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
-class LoopTimer:
-    name = "loop"
-    answers = "inside a program"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` with the reason if no such loop can be built."""
-        function = embed(subject, MOST_ITERATIONS)
-        leaves = function.leaves
-        proven = _compiled(_barrier_loop, subject, function)
-        regime = _regime()
-        # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
-        # version by other rules.
-        if has_small_call(proven.text):
-            _check_single_kernel(leaves, zeros_like_outputs(function.body, leaves), subject)
-            proven, regime = _compiled(_data_loop, subject, function), "single kernel"
-        # The longer of the two loops of a sample has half as many trips again.
-        most = max(2, function.most_calls * 2 // 3)
-        return PreparedTimer(
-            _slope(proven.call, leaves),
-            regime=regime,
-            census=proven.census,
-            least_iterations=2,
-            most_iterations=most,
-            length=7.0,
-        )
-
-
-def _regime() -> str:
-    return "thunks" if jax.default_backend() == "cpu" else "kernels"
+def prepare(subject: Subject) -> PreparedTimer:
+    """Raises `NotMeasured` with the reason if no such loop can be built."""
+    function = embed(subject, MOST_ITERATIONS)
+    leaves = function.leaves
+    proven = _compiled(_barrier_loop, subject, function)
+    regime = "thunks" if jax.default_backend() == "cpu" else "kernels"
+    # Only the compiled program shows it: XLA decides by the size of the loop and of what it carries, in each
+    # version by other rules.
+    if has_small_call(proven.text):
+        _check_single_kernel(leaves, zeros_like_outputs(function.body, leaves), subject)
+        proven, regime = _compiled(_data_loop, subject, function), "single kernel"
+    # The longer of the two loops of a sample has half as many trips again.
+    most = max(2, function.most_calls * 2 // 3)
+    return PreparedTimer(
+        _slope(proven.call, leaves),
+        regime=regime,
+        census=proven.census,
+        least_iterations=2,
+        most_iterations=most,
+        length=7.0,
+    )
 
 
 def _barrier_loop(function: Embedded, run: Run) -> Callable[..., Any]:
@@ -156,7 +150,7 @@ def _check_single_kernel(leaves: Leaves, outputs: Leaves, subject: Subject) -> N
 def _compiled(make: Callable[[Embedded, Run], Callable[..., Any]], subject: Subject, function: Embedded) -> Proven:
     """The loop, run once. Whatever does not trace or compile inside a loop is a reason, not a crash."""
     body, leaves = function.body, function.leaves
-    try:
+    with as_reason("it cannot run inside a compiled loop"):
         if not jax.eval_shape(body, leaves):
             raise NotMeasured("it returns no arrays, and nothing would tie one trip to the next")
         # Trip count and zero are operands, not constants: XLA may unroll a known count, and would fold a known zero.
@@ -165,12 +159,7 @@ def _compiled(make: Callable[[Embedded, Run], Callable[..., Any]], subject: Subj
             lambda run: make(function, run), counted_body, arguments, census_alone(subject, body, leaves)
         )
         jax.block_until_ready(proven.call(*arguments))
-    except NotMeasured:
-        raise
-    except Exception as error:
-        first_line = (str(error).splitlines() or [""])[0]
-        raise NotMeasured(f"it cannot run inside a compiled loop ({type(error).__name__}: {first_line})") from error
-    return proven
+        return proven
 
 
 def _slope(run: Callable[..., Any], leaves: Leaves) -> Callable[[int], int]:

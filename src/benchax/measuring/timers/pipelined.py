@@ -3,7 +3,7 @@
 Includes the dispatch of n calls as far as it is not hidden behind the work, and any overlap of the calls with one
 another. Excludes transfers of the inputs, which `inputs.py` has finished before. Wrong when the calls depend on the
 host in between. All n outputs are alive at once, which bounds n. A donating function gets its outputs back as its next
-arguments where they fit (`feedback.py`).
+arguments where they fit (`base.Feedback`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -18,38 +18,33 @@ import jax
 
 from benchax.errors import NotMeasured
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.feedback import Feedback
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20
 LEAST_CALLS = 8
 
 
-class PipelinedTimer:
-    name = "pipelined"
-    answers = "calls queued, one wait at the end"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        """Raises `NotMeasured` if 8 calls' outputs would not fit in 512 MiB."""
-        per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
-        most = QUEUED_BYTES // max(1, per_call)
-        if most < LEAST_CALLS:
-            raise NotMeasured(
-                f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
-                f"{size(QUEUED_BYTES)}"
-            )
-        sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
-        most, feedback = min(most, 1000), subject.feedback
-        if feedback:
-            # One call of each sample is not timed.
-            sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
-        return PreparedTimer(
-            sample_on_fresh_stack(sample),
-            regime=subject.regime,
-            least_iterations=min(LEAST_CALLS, most),
-            most_iterations=most,
+def prepare(subject: Subject) -> PreparedTimer:
+    """Raises `NotMeasured` if 8 calls' outputs would not fit in 512 MiB."""
+    per_call = subject.output_bytes + (subject.input_bytes if subject.donates else 0)
+    most = QUEUED_BYTES // max(1, per_call)
+    if most < LEAST_CALLS:
+        raise NotMeasured(
+            f"{LEAST_CALLS} queued calls would hold {size(LEAST_CALLS * per_call)} at once, more than "
+            f"{size(QUEUED_BYTES)}"
         )
+    sample = _stateful(subject) if subject.inputs.is_stateful else _plain(subject)
+    most, feedback = min(most, 1000), subject.feedback
+    if feedback:
+        # One call of each sample is not timed.
+        sample, most = _fed_back(feedback), min(most, feedback.most_calls - 1)
+    return PreparedTimer(
+        sample_on_fresh_stack(sample),
+        regime=subject.regime,
+        least_iterations=min(LEAST_CALLS, most),
+        most_iterations=most,
+    )
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:

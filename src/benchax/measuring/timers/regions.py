@@ -32,9 +32,9 @@ from benchax.errors import NotMeasured
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import Body, Leaves
 from benchax.model import Census, Form
-from benchax.program import census, hlo_module
+from benchax.program import census, hlo
 from benchax.program.census import ProgramDifference, Tally
-from benchax.program.hlo_module import Computation, Module
+from benchax.program.hlo import Computation, Module
 
 Run = Callable[[Body, Leaves, Any], Leaves]
 """(function, its leaves, a number unknown to XLA, u32[]) -> its output arrays, in one repetition."""
@@ -79,7 +79,7 @@ def compile_proven(
     for form, run in FORMS.items():
         compiled = jax.jit(make(run)).lower(*arguments).compile()
         text = compiled.as_text() or ""
-        module = hlo_module.parse(text)
+        module = hlo.parse(text)
         region = find(module)
         if region is None:
             raise NotMeasured("its work cannot be found in the optimised program around it")
@@ -117,4 +117,4 @@ def census_alone(subject: Subject, body: Body, leaves: Leaves) -> Tally:
 
 @lru_cache(maxsize=1)  # `in_graph` and `loop` ask for the same
 def _read(text: str) -> Tally:
-    return census.take_census(hlo_module.parse(text))
+    return census.take_census(hlo.parse(text))

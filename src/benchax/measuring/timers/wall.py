@@ -3,7 +3,7 @@
 It includes argument handling, dispatch, the hand-over to XLA's thread pool, the work, output allocation, and the
 wait. (XLA:CPU runs programs under 1000 flops inline and hands others over, 20 to 100 µs.) It excludes transfers of the
 inputs, which `inputs.py` has finished. It also excludes the copies that renew donated buffers if outputs cannot be fed
-back (`feedback.py`). It is wrong for work far below the cost of a call (about 8 µs): there it shows the call.
+back (`base.Feedback`). It is wrong for work far below the cost of a call (about 8 µs): there it shows the call.
 
 In a row of calls, XLA's thread is awake for some and asleep for others. It takes about 45 µs to wake: calls of one
 function take 14 or 57 µs. A sample shows their mean, as a loop over calls does.
@@ -27,27 +27,22 @@ from typing import Any
 import jax
 
 from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.measuring.timers.feedback import Feedback
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
 
 RENEWED_BYTES = 256 * 2**20
 
 
-class WallTimer:
-    name = "wall"
-    answers = "one call, dispatch and wait included"
-
-    def prepare(self, subject: Subject) -> PreparedTimer:
-        if subject.inputs.is_stateful or subject.inputs.anew is not None:
-            return PreparedTimer(_one_by_one(subject))
-        if subject.feedback:
-            # One call of each sample is not timed.
-            most = subject.feedback.most_calls - 1
-            return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
-        if subject.donates:
-            most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
-            return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
-        return PreparedTimer(_plain(subject))
+def prepare(subject: Subject) -> PreparedTimer:
+    if subject.inputs.is_stateful or subject.inputs.anew is not None:
+        return PreparedTimer(_one_by_one(subject))
+    if subject.feedback:
+        # One call of each sample is not timed.
+        most = subject.feedback.most_calls - 1
+        return PreparedTimer(_fed_back(subject.feedback), regime=subject.regime, most_iterations=most)
+    if subject.donates:
+        most = max(1, RENEWED_BYTES // max(1, subject.input_bytes))
+        return PreparedTimer(_donating(subject), regime=subject.regime, most_iterations=min(most, 1000))
+    return PreparedTimer(_plain(subject))
 
 
 def _plain(subject: Subject) -> Callable[[int], int]:

@@ -4,6 +4,7 @@
                or a branch is a box that holds the boxes of its computations.
     an arrow   a value. Tuples and their elements are arrows, not boxes: they move nothing.
     in a box   the scalar constants that it reads, the operation of a reduction, the trip count of a loop.
+    a role     the kind of work that an operation does; it decides the color.
 
 A program of more than `limit` boxes is cut. The outermost computation comes first, in the order of its text, then the
 inner ones as far as the limit reaches. The omitted boxes are counted.
@@ -11,15 +12,62 @@ inner ones as far as the limit reaches. The omitted boxes are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from benchax.program import hlo, hlo_module
-from benchax.program.graph import labels
-from benchax.program.graph.labels import Role
-from benchax.program.hlo import Instruction
-from benchax.program.hlo_module import Computation, Module
+from benchax.program import hlo
+from benchax.program.hlo import Computation, Instruction, Module
+from benchax.units import plural
 
+TITLE, LINE, DETAILS = 30, 36, 400
+"""Longest texts, in characters."""
+
+_Called = Sequence[tuple[str, Computation]]
+"""(attribute, computation) as in `Module.called_computations`."""
+
+_LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
+_CUSTOM_FUSION = re.compile(r'"kind":"(\w+)"')
+# Steps of a path that every program has, and that tell nothing about this one.
+_COMMON_STEPS = re.compile(r"jit\(main\)|while|body|cond|closed_call|core_call|eval_jaxpr|checkpoint")
+_NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+_COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
+_PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
+
+Role = Literal[
+    "parameter",
+    "constant",
+    "matmul",
+    "reduction",
+    "elementwise",
+    "movement",
+    "communication",
+    "library",
+    "control",
+    "output",
+]
+_OPCODES: dict[Role, str] = {
+    "parameter": "parameter",
+    "constant": "constant",
+    "matmul": "dot convolution ragged-dot scaled-dot",
+    "reduction": "reduce reduce-window select-and-scatter sort topk scan",
+    "movement": "bitcast bitcast-convert broadcast concatenate copy copy-done copy-start domain dynamic-reshape "
+    "dynamic-slice dynamic-update-slice gather get-dimension-size iota opt-barrier optimization-barrier pad reshape "
+    "reverse scatter set-dimension-size slice transpose tuple get-tuple-element add-dependency after-all",
+    "communication": "all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all "
+    "recv reduce-scatter replica-id partition-id send all-gather-start all-gather-done all-reduce-start "
+    "all-reduce-done collective-permute-start collective-permute-done send-done recv-done",
+    "library": "custom-call fft cholesky triangular-solve rng rng-bit-generator rng-get-and-update-state infeed "
+    "outfeed",
+    "control": "while conditional call async-start async-update async-done",
+}
+_ROLE_OF: dict[str, Role] = {opcode: role for role, opcodes in _OPCODES.items() for opcode in opcodes.split()}
+# In the names of library routines: __cublas$gemm, __cudnn$convForward, __onednn$matmul
+_MATMULS = re.compile(r"gemm|matmul|conv(?!ert)|dot", re.IGNORECASE)
+# A fusion is named after the most costly thing in it.
+_WEIGHT: tuple[Role, ...] = ("matmul", "communication", "library", "control", "reduction", "elementwise")
 _HOLD_OTHERS = ("while", "conditional", "call", "async-start")
 _READ_WHOLE = ("tuple", *_HOLD_OTHERS)
 """Readers of a constant that have no place to show its value."""
@@ -68,7 +116,7 @@ class ProgramDrawing:
 
 def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     """Reads the text; an empty program where it has no ENTRY computation."""
-    module = hlo_module.parse(hlo_text)
+    module = hlo.parse(hlo_text)
     reader = _DataflowReader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
     flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
     instructions = sum(len(c.instructions) for c in module.computations.values())
@@ -99,25 +147,25 @@ class _DataflowReader:
         arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
         if has_output and wiring.root is not None:
             arrows |= {(place[s], len(boxes)): None for s in wiring.outputs() if s in place}
-            boxes.append(Box(first + len(taken), "output", "output", labels.shape_lines(wiring.root.shape)))
+            boxes.append(Box(first + len(taken), "output", "output", shape_lines(wiring.root.shape)))
         return Dataflow(tuple(boxes), tuple(arrows))
 
     def box(self, found: Instruction, number: int, wiring: _Wiring, around: frozenset[str], is_entry: bool) -> Box:
         called = [(key, c) for key, c in self.module.called_computations(found) if c.name not in around]
-        label = labels.label(found, called, is_entry=is_entry, constants=wiring.constants(found))
-        lines, parts = list(label.lines), ()
+        box = _label(found, called, is_entry=is_entry, constants=wiring.constants(found))
+        lines, parts = list(box.lines), ()
         if is_entry and found.opcode == "parameter" and found.operands in self.reused:
             lines.append("an output takes its memory")
         if found.opcode in self.holders and called:
             inside = sum(len(c.instructions) for _, c in called)
             if self.drawn < self.limit:
                 parts = tuple(
-                    NestedComputation(title, self.flow(c, around, is_entry=False)) for title, c in labels.parts(called)
+                    NestedComputation(title, self.flow(c, around, is_entry=False)) for title, c in titled_parts(called)
                 )
             else:
                 self.left_out += inside
                 lines.append(f"{inside} instructions inside, not drawn")
-        return Box(number, label.role, label.title, tuple(lines), label.details, parts)
+        return replace(box, number=number, lines=tuple(lines), parts=parts)
 
 
 class _Wiring:
@@ -135,7 +183,7 @@ class _Wiring:
         }
 
     def _described_in_readers(self) -> set[str]:
-        small = {i.name for i in self.computation.instructions if labels.is_scalar_constant(i)}
+        small = {i.name for i in self.computation.instructions if is_scalar_constant(i)}
         for reader in self.computation.instructions:
             if reader.opcode in _READ_WHOLE or reader.opcode == "get-tuple-element":
                 small -= {o.name for o in self.operands[reader.name]}
@@ -173,3 +221,161 @@ class _Wiring:
     def constants(self, reader: Instruction) -> list[str]:
         """The values of scalar constants that it reads."""
         return [o.operands[1:-1] for o in self.operands[reader.name] if o.name in self.plain]
+
+
+# ---- the texts in a box -----------------------------------------------------------------------------------------
+
+
+def _label(found: Instruction, called: _Called, *, is_entry: bool, constants: Sequence[str]) -> Box:
+    """The box of an instruction, with the texts in it, but for its number and what it holds.
+
+    Args:
+        called: the computations that it names.
+        is_entry: it is in the outermost computation, so that a parameter is an argument of the program.
+        constants: values of the scalar constants that it reads.
+    """
+    attributes = hlo.attributes(found)
+    source = hlo.op_name(found)
+    role, title, lines = _label_of(found, attributes, called, source, is_entry)
+    lines += shape_lines(found.shape)
+    if told := [*constants, *_arrays_inside(found, called)]:
+        lines += (truncate(f"with {', '.join(told)}", LINE),)
+    if where := short_source(source) if role not in ("parameter", "constant") else "":
+        lines += (where,)
+    return Box(0, role, truncate(title, TITLE), lines, _details(found, attributes, called, source))
+
+
+def _label_of(
+    found: Instruction, attributes: dict[str, str], called: _Called, source: str, is_entry: bool
+) -> tuple[Role, str, tuple[str, ...]]:
+    match found.opcode:
+        case "parameter" | "get-tuple-element":
+            return "parameter", _input_name(found, attributes, source, is_entry), ()
+        case "constant":
+            value = found.operands[1:-1]
+            return "constant", "constant" if value == "{...}" else f"constant {value}", ()
+        case "fusion" if called:
+            return _fusion(attributes, called[0][1])
+        case "custom-call":
+            return _role(found), hlo.custom_call_target(found) or "custom-call", ("library call",)
+        case "while":
+            known = hlo.KNOWN_TRIPS.search(attributes.get("backend_config", ""))
+            return "control", f"while, {known[1]} iterations" if known else "while", ()
+        case _:
+            return role_of(found.opcode), f"{found.opcode} {_operation(found, called)}".strip(), ()
+
+
+def _role(found: Instruction) -> Role:
+    return role_of(found.opcode, hlo.custom_call_target(found))
+
+
+def _input_name(found: Instruction, attributes: dict[str, str], source: str, is_entry: bool) -> str:
+    number = attributes.get("index", found.operands[1:-1])
+    return source if is_entry and source else f"{'argument' if is_entry else 'input'} {number}"
+
+
+def _fusion(attributes: dict[str, str], inside: Computation) -> tuple[Role, str, tuple[str, ...]]:
+    work = [i for i in inside.instructions if i.opcode not in _NOT_COUNTED]
+    custom = _CUSTOM_FUSION.search(attributes.get("backend_config", ""))
+    kind = (
+        custom[1].strip("_").removesuffix("_fusion") if custom else attributes.get("kind", "").removeprefix("k").lower()
+    )
+    role = role_of_fusion(map(_role, work))
+    operations = plural(len(work), "operation")
+    return role, _title_of_fusion(inside, role), (truncate(f"{kind} fusion, {operations}".strip(), LINE),)
+
+
+def _arrays_inside(found: Instruction, called: _Called) -> list[str]:
+    """Constant arrays that a fusion holds: memory that is not to be seen otherwise."""
+    inside = called[0][1].instructions if found.opcode == "fusion" and called else []
+    arrays = [i for i in inside if i.opcode == "constant" and not is_scalar_constant(i)]
+    return [f"constant {_plain(i.shape)}" for i in arrays]
+
+
+def _title_of_fusion(inside: Computation, role: Role) -> str:
+    """After what it computes last, `reduce → subtract` where its main work comes before that."""
+    if inside.root is None:
+        return "fusion"
+    last = list(dict.fromkeys(_through_bitcasts(inside, i).opcode for i in inside.results))
+    if role in ("elementwise", "movement") or role in map(role_of, last):
+        return ", ".join(last)
+    main = dict.fromkeys(i.opcode for i in inside.instructions if _role(i) == role)
+    return f"{', '.join(main)} → {', '.join(last)}" if main else ", ".join(last)
+
+
+def _through_bitcasts(inside: Computation, found: Instruction) -> Instruction:
+    for _ in inside.instructions:
+        if found.opcode != "bitcast" or not (operands := inside.operands(found)):
+            break
+        found = operands[0]
+    return found
+
+
+def _operation(found: Instruction, called: _Called) -> str:
+    """`add` for a reduction by addition: the one thing that its computation does."""
+    work = [i.opcode for _, c in called for i in c.instructions if i.opcode not in _NOT_COUNTED]
+    return work[0] if found.opcode in _COMBINE and len(work) == 1 else ""
+
+
+def titled_parts(called: _Called) -> list[tuple[str, Computation]]:
+    """Returns titles for the computations inside a box; the body of a loop comes first."""
+    branches = [c for key, c in called if key.endswith(("computation", "computations"))]
+    titled = [(f"branch {n}", c) for n, c in enumerate(branches)] if branches else []
+    titled += [(_PARTS.get(key, key), c) for key, c in called if c not in branches]
+    return sorted(titled, key=lambda part: part[0].startswith("condition"))
+
+
+def is_scalar_constant(found: Instruction) -> bool:
+    """Returns whether a constant is short enough to be shown inside its readers."""
+    return found.opcode == "constant" and "[]" in found.shape and not found.shape.startswith("(")
+
+
+def shape_lines(shape: str) -> tuple[str, ...]:
+    """Without layout; a tuple as the number of its arrays and the first of them."""
+    plain = _plain(shape)
+    if not plain.startswith("("):
+        return (truncate(plain, LINE),)
+    arrays = re.findall(r"[a-z]\w*\[[^\]]*\]", plain)
+    return (truncate(f"{plural(len(arrays), 'array')}: {', '.join(arrays)}" if arrays else "nothing", LINE),)
+
+
+def _plain(shape: str) -> str:
+    """Without layout and comments."""
+    return _LAYOUT.sub(r"\1", shape)
+
+
+def short_source(source: str) -> str:
+    """`jit(train)/jit(main)/jvp(layer0)/while/body/tanh` becomes `jvp(layer0)/tanh`."""
+    first = source.split(";")[0]
+    steps = first.split("/")
+    telling = [s for n, s in enumerate(steps) if not (_COMMON_STEPS.fullmatch(s) or (n == 0 and s.startswith("jit(")))]
+    return truncate("/".join(telling), LINE, keep_end=True)
+
+
+def truncate(text: str, length: int, *, keep_end: bool = False) -> str:
+    if len(text) <= length:
+        return text
+    return "…" + text[1 - length :] if keep_end else text[: length - 1] + "…"
+
+
+def _details(found: Instruction, attributes: dict[str, str], called: _Called, source: str) -> str:
+    inside = ""
+    if found.opcode == "fusion" and called:
+        counts = Counter(i.opcode for i in called[0][1].instructions if i.opcode not in _NOT_COUNTED)
+        inside = "inside: " + ", ".join(f"{n} × {opcode}" if n > 1 else opcode for opcode, n in counts.items())
+    told = [f"{k}={v}" for k, v in attributes.items() if k not in ("metadata", "calls", "backend_config")]
+    lines = [f"%{found.name} = {_plain(found.shape)} {found.opcode}", inside, ", ".join(told), source]
+    return "\n".join(truncate(line, DETAILS // 2) for line in lines if line)
+
+
+def role_of(opcode: str, target: str = "") -> Role:
+    """`target` is that of a custom call. An operation that is not listed computes each element for itself."""
+    if opcode == "custom-call" and _MATMULS.search(target):
+        return "matmul"
+    return _ROLE_OF.get(opcode, "elementwise")
+
+
+def role_of_fusion(inside: Iterable[Role]) -> Role:
+    """Movement only if nothing else is in it."""
+    weights = {_WEIGHT.index(role) for role in inside if role in _WEIGHT}
+    return _WEIGHT[min(weights)] if weights else "movement"

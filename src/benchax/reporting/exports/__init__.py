@@ -1,8 +1,6 @@
-"""Stored results in the formats of other tools. A new one is one file here and one line in FORMATS.
+"""Stored results in the formats of other tools. A new one is one function in `formats.py` and one line in FORMATS.
 
-Each format is a pure function of entries (`entries.py`). It omits a value that the format cannot express, and never
-makes one up. The page docs/how-to/exports.md lists for each format the fields that it fills, and the reader that read
-it.
+The page docs/how-to/exports.md lists for each format the fields that it fills, and the reader that read it.
 """
 
 from __future__ import annotations
@@ -10,26 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from benchax.errors import UsageError, one_of
-from benchax.reporting.exports import (
-    bencher,
-    csv_table,
-    documents,
-    github_action,
-    google_benchmark,
-    junit,
-    markdown,
-    pytest_benchmark,
-)
+from benchax.reporting.exports import formats, pytest_benchmark
 from benchax.reporting.exports.entries import ExportedCase
 
 FORMATS: dict[str, Callable[[Sequence[ExportedCase]], str]] = {
-    "bencher": bencher.text,
-    "csv": csv_table.text,
-    "github-action": github_action.text,
-    "google-benchmark": google_benchmark.text,
-    "json": documents.text,
-    "junit": junit.text,
-    "markdown": markdown.text,
+    "bencher": formats.to_bencher,
+    "csv": formats.to_csv,
+    "github-action": formats.to_github_action,
+    "google-benchmark": formats.to_google_benchmark,
+    "json": formats.to_json,
+    "junit": formats.to_junit,
+    "markdown": formats.to_markdown,
     "pytest-benchmark": pytest_benchmark.text,
 }
 ASV = "asv"

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
-from benchax.reporting.parallel import describe_devices
+from benchax.reporting.measurement import describe_devices
 from benchax.stats.summary import Summary
 from benchax.store.schema import case_key
 
@@ -109,16 +109,14 @@ def entries(
             f"no case was timed by {timer!r}", one_of(known, timer) if known else "no --timer: nothing was timed"
         )
     labels = unique([m.case for m in measurements])
-    labels = [label + _mark(m) for label, m in zip(labels, measurements, strict=True)]
+    labels = [
+        label + (f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else "")
+        for label, m in zip(labels, measurements, strict=True)
+    ]
     return [
         ExportedCase(label, m, *_times(m, timer), tuple(c for c in comparisons if c.case == m.case))
         for label, m in zip(labels, measurements, strict=True)
     ]
-
-
-def _mark(m: Measurement) -> str:
-    """A number of fake devices leaves the house under a name that says so: in most formats there is no other place."""
-    return f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else ""
 
 
 def unique(cases: Sequence[CaseId]) -> list[str]:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from benchax.model import Measurement, Samples
+from benchax.model import Samples
 from benchax.reporting.exports.entries import ExportedCase, common_environment, drop_unknown, plain, strict_json
 
 VERSION = "5.3.1"
@@ -82,12 +82,14 @@ def _extra(entry: ExportedCase) -> dict[str, Any]:
     m, s = entry.m, entry.summary
     times = {"median_low_95_s": s.low_s, "median_high_95_s": s.high_s} if s else {}
     what = {"case": m.case.name, "variant": m.case.variant or None, "signature": m.signature or None}
-    return drop_unknown(entry.rates | what | times | {"compile_s": entry.compile_s} | entry.counted | _where(m))
-
-
-def _where(m: Measurement) -> dict[str, Any]:
-    """Where this row was measured; `machine_info` holds only what is the same for all."""
-    return {"host": m.environment.host, "commit": m.environment.commit, "fingerprint": m.environment.fingerprint}
+    return drop_unknown(
+        entry.rates
+        | what
+        | times
+        | {"compile_s": entry.compile_s}
+        | entry.counted
+        | {"host": m.environment.host, "commit": m.environment.commit, "fingerprint": m.environment.fingerprint}
+    )
 
 
 def stats(values: Sequence[float]) -> dict[str, Any]:

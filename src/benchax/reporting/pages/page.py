@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib import resources
+from pathlib import Path
 
+from benchax.errors import UsageError
 from benchax.reporting.document import Document, Heading
-from benchax.reporting.markup import Markup, begin, element
-from benchax.reporting.pages.blocks import render_parts
+from benchax.reporting.html import BlockWriter, Markup, begin, element
+from benchax.reporting.tables import one_line
+from benchax.whole_files import write_whole
 
 STYLE = "page.css"
 LIBRARY = "echarts.js"
@@ -26,10 +30,21 @@ SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "outlines.js", "pa
 """Joined to one, in this order."""
 ASSETS = ("page.css", "echarts.js", "page.js")
 """The files that a site writes next to its pages, each with `asset_text`."""
-NO_SCRIPT = "Charts need JavaScript. All that a terminal says stands here without it."
-
-
+# Without an icon of its own a page on a server asks for a picture that nobody put there.
+TEMPLATE = """<!doctype html>
+<html lang='en'><head><meta charset='utf-8'>\
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_src}; \
+style-src {style_src}; img-src data:; base-uri 'none'; form-action 'none'">\
+<meta name='viewport' content='width=device-width, initial-scale=1'><meta name='color-scheme' content='light dark'>\
+<link rel='icon' href='data:,'>{title}{styles}</head>\
+<body><a class='skip' href='#content'>Skip to content</a>{above}<main id='content' tabindex='-1'>{body}{below}</main>\
+<noscript><p>Charts need JavaScript. All that a terminal says stands here without it.</p></noscript>{scripts}</body>\
+</html>
+"""
 EMPTY = Markup("")
+LONGEST_TITLE = 100
+MOST_OPEN = 6
+"""A page with more parts than this shows them closed at first."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +68,53 @@ def render_page(title: str, documents: Sequence[Document], shared: Shared | None
     documents: the first one is the page's own; see above.
     shared: None: everything is in the page.
     """
-    body = Markup(_head(title, documents) + render_parts(documents))
-    has_charts = "<figure" in body
-    head = (begin("meta", charset="utf-8"), _policy(has_charts, shared), *_describe_page(title), *_style(shared))
-    skip = element("a", "Skip to content", href="#content", css_class="skip")
-    above, below = (shared.above, shared.below) if shared else ("", "")
-    main = element("main", body, below, id="content", tabindex="-1")
-    parts = (skip, above, main, element("noscript", element("p", NO_SCRIPT)))
-    content = (element("head", *head), element("body", *parts, *_scripts(has_charts, shared)))
-    return f"<!doctype html>\n{element('html', *content, lang='en')}\n"
-
-
-def _head(title: str, documents: Sequence[Document]) -> str:
-    """A page has a heading of level 1, also where its document has none."""
     blocks = documents[0].blocks if documents else ()
-    has_one = any(isinstance(block, Heading) and block.level == 1 for block in blocks)
-    return "" if has_one else element("h1", title)
+    has_title = any(isinstance(block, Heading) and block.level == 1 for block in blocks)
+    body = ("" if has_title else element("h1", title)) + _render_parts(documents)
+    names = [LIBRARY, "page.js"] if "<figure" in body else ["page.js"]
+    if shared is None:  # scripts and styles by their hashes, and nothing else from anywhere
+        script_src = " ".join(_hash(asset_text(name)) for name in names)
+        style_src = _hash(asset_text(STYLE))
+        styles = [element("style", Markup(asset_text(STYLE)))]
+        scripts = [element("script", Markup(asset_text(name))) for name in names]
+    else:
+        script_src = style_src = "'self' file:"
+        styles = [begin("link", rel="stylesheet", href=file) for file in (f"{shared.folder}/{STYLE}", *shared.styles)]
+        files = (*(f"{shared.folder}/{name}" for name in names), *shared.scripts)
+        scripts = [element("script", src=file) for file in files]
+    return TEMPLATE.format(
+        script_src=script_src,
+        style_src=style_src,
+        title=element("title", title),
+        styles="".join(styles),
+        above=shared.above if shared else "",
+        body=body,
+        below=shared.below if shared else "",
+        scripts="".join(scripts),
+    )
+
+
+def _render_parts(documents: Sequence[Document]) -> Markup:
+    """Renders the first document, then each other one as a part that opens. The controls that filter the parts come
+    before the parts."""
+    if not documents:
+        return Markup("")
+    targets = {title: f"part-{n}" for n, part in enumerate(documents) if n and (title := part.title)}
+    first = BlockWriter(targets=targets).render(documents[0].blocks)
+    is_open = len(documents) - 1 <= MOST_OPEN
+    parts = [_render_part(part, f"part-{n}", is_open) for n, part in enumerate(documents) if n]
+    return Markup(first + "".join(parts))
+
+
+def _render_part(part: Document, id: str, is_open: bool) -> Markup:
+    """Its title is what opens it."""
+    head = next((block for block in part.blocks if isinstance(block, Heading)), Heading("…"))
+    rest = [block for block in part.blocks if block is not head]
+    writer = BlockWriter(level=2)
+    title = element("summary", element("h2", head.text, css_class=head.style))
+    # An attribute without a value: there is no other way to say that it is open.
+    opened = Markup(begin("details", css_class="part", id=id).removesuffix(">") + (" open>" if is_open else ">"))
+    return Markup(opened + title + "".join(writer.render_answers(head)) + writer.render(rest) + "</details>")
 
 
 def asset_text(name: str) -> str:
@@ -80,25 +126,7 @@ def asset_text(name: str) -> str:
 
 @cache
 def _read(name: str) -> str:
-    return (files("benchax.reporting.pages") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _describe_page(title: str) -> tuple[Markup, ...]:
-    view = begin("meta", name="viewport", content="width=device-width, initial-scale=1")
-    scheme = begin("meta", name="color-scheme", content="light dark")
-    # Without it a page on a server asks for a picture that nobody put there.
-    icon = begin("link", rel="icon", href="data:,")
-    return view, scheme, icon, element("title", title)
-
-
-def _policy(has_charts: bool, shared: Shared | None) -> Markup:
-    """Scripts and styles of this page by their hashes, or of the site's own files; nothing else from anywhere."""
-    names = [LIBRARY, "page.js"] if has_charts else ["page.js"]
-    scripts = " ".join(_hash(asset_text(name)) for name in names) if shared is None else "'self' file:"
-    styles = _hash(asset_text(STYLE)) if shared is None else "'self' file:"
-    closed = "base-uri 'none'; form-action 'none'"
-    policy = f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src data:; {closed}"
-    return Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
+    return (resources.files("benchax.reporting.pages") / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -106,18 +134,29 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _style(shared: Shared | None) -> tuple[Markup, ...]:
-    if shared is not None:
-        return tuple(
-            begin("link", rel="stylesheet", href=file) for file in (f"{shared.folder}/{STYLE}", *shared.styles)
-        )
-    return (element("style", Markup(asset_text(STYLE))),)
+def save_page(
+    file: str | os.PathLike[str], documents: Sequence[Document], title: str = "", shared: Shared | None = None
+) -> None:
+    """Writes one page.
+
+    Args:
+        title: title of the window; if empty, the title of the first document.
+
+    Raises:
+        UsageError: the file cannot be written; an existing file is unchanged.
+    """
+    named = one_line(title or (documents[0].title if documents else "")) or "benchax"
+    write_page(Path(file), render_page(named[:LONGEST_TITLE], documents, shared))
 
 
-def _scripts(has_charts: bool, shared: Shared | None) -> list[Markup]:
-    names = [LIBRARY, "page.js"] if has_charts else ["page.js"]
-    if shared is not None:
-        return [
-            element("script", src=file) for file in (*(f"{shared.folder}/{name}" for name in names), *shared.scripts)
-        ]
-    return [element("script", Markup(asset_text(name))) for name in names]
+def write_page(file: Path, text: str) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        UsageError: with the reason of the operating system.
+    """
+    try:
+        write_whole(file, text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write to {str(file)!r}: {why}", "a file that can be written") from error

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from benchax.comparing.gate import amount
 from benchax.comparing.history import History
-from benchax.model import CaseId
+from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
+from benchax.printable import cap, show_line
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
+from benchax.reporting.comparisons import interval, verdict
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Section, Table, TextRow, tabulate
-from benchax.reporting.history import NO_TIMES, document_with_chart, heading
-from benchax.reporting.site.environments import name_environment, split_common
-from benchax.reporting.site.versions import shorten_version, version_of_row
-from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn
-from benchax.store.timelines import TimelineRow
-from benchax.units import plural, seconds, seconds_range
+from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
+from benchax.reporting.site.state import CaseSummary, FoundChange, shorten_version, version_of_row
+from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, describe_date, describe_fact, join_time, one_line
+from benchax.stats.changepoints import LEAST, P
+from benchax.store.timelines import CaseActivity, TimelineRow
+from benchax.units import percent, plural, seconds, seconds_range
 
 MOST_POINTS = 3000
 """Rows in a chart, the newest ones."""
@@ -23,7 +28,7 @@ MOST_ROWS = 30
 MOST_SERIES = 8
 """Environments that have a separate colour; the page describes this many."""
 MOST_TICKS = 30
-NOT_COMPARED = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
+NO_COMPARISON = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
 ALONE = "Each time is that of its own session, with its 95 % interval, which knows nothing of other sessions."
 
 
@@ -51,7 +56,7 @@ def _part(h: History) -> Document:
 def _own(found: CaseTimeline) -> Document:
     blocks: list[Block] = [Heading(found.case.label, 1, _below(found))]
     if not found.histories:
-        blocks.append(Paragraph(NOT_COMPARED, "faint"))
+        blocks.append(Paragraph(NO_COMPARISON, "faint"))
     if found.rows:
         blocks += [Heading("Times"), Paragraph(f"{ALONE} So {NO_TIMES}.", "faint")]
         blocks += [_chart(found), _table(found), *_describe_environments(found)]
@@ -119,7 +124,7 @@ def _table(found: CaseTimeline) -> Table:
     )
     older = f"{len(found.rows) - len(rows)} older ones are not listed" if len(rows) < len(found.rows) else ""
     lines = [
-        (_when(row.started_at), shorten_version(version_of_row(row)), names[row.fingerprint], *_words(row))
+        (describe_date(row.started_at), shorten_version(version_of_row(row)), names[row.fingerprint], *_words(row))
         for row in rows
     ]
     return tabulate(columns, lines, ["" if row.status == "ok" else "bad" for row in rows], older)
@@ -131,10 +136,6 @@ def _words(row: TimelineRow) -> tuple[str, ...]:
         return row.timer or "", "", "", "", f"not measured: {why if why != 'ok' else 'no samples'}"
     between = "" if row.low_s is None or row.high_s is None else seconds_range(row.low_s, row.high_s)
     return row.timer or "", seconds(row.median_s), between, str(row.n or ""), "" if row.status == "ok" else row.status
-
-
-def _when(date: str) -> str:
-    return date[:16].replace("T", " ")
 
 
 def _describe_environments(found: CaseTimeline) -> tuple[Block, ...]:
@@ -154,3 +155,143 @@ def _describe_environments(found: CaseTimeline) -> tuple[Block, ...]:
 
 def _section(title: str, facts: Mapping[str, str]) -> Section:
     return Section(title, tuple(TextRow(name, text) for name, text in facts.items()))
+
+
+LONGEST_FACT = 400
+
+
+def describe_facts(env: Environment) -> dict[str, str]:
+    """By name: host, jax, memory, XLA_FLAGS. Unknown ones are left out."""
+    return {name: cap(show_line(text), LONGEST_FACT) for name, text in _facts(env) if text}
+
+
+def _facts(env: Environment) -> Iterator[tuple[str, str]]:
+    for f in dataclasses.fields(Environment):
+        value: Any = getattr(env, f.name)
+        if f.name in NOT_COMPARED or value is None:
+            continue
+        if isinstance(value, Mapping):
+            yield from ((str(key), str(setting)) for key, setting in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        else:
+            yield f.name.removesuffix("_bytes").replace("_", " "), describe_fact(f.name, value)
+
+
+def split_common(facts: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Returns the facts that all environments have in common, and the other facts of each."""
+    first: Mapping[str, str] = facts[0] if facts else {}
+    common = {name: text for name, text in first.items() if all(each.get(name) == text for each in facts)}
+    return common, [{name: text for name, text in each.items() if name not in common} for each in facts]
+
+
+def name_environment(fingerprint: str, facts: Mapping[str, str]) -> str:
+    """node-17 · cpu · AMD EPYC · jax 0.10.2 · 3f2a1b"""
+    backend = facts.get("backend", "")
+    device = facts.get("processor" if backend == "cpu" else "device kind", "")
+    jax = f"jax {facts['jax']}" if "jax" in facts else ""
+    parts = (facts.get("host", "host unknown"), backend, device, jax, fingerprint[:6])
+    return " · ".join(cap(part, 60) for part in parts if part)
+
+
+def name_briefly(facts: Mapping[str, str]) -> str:
+    """node-17, jax 0.10.2"""
+    jax = f"jax {facts['jax']}" if "jax" in facts else ""
+    return ", ".join(cap(part, 40) for part in (facts.get("host", ""), facts.get("backend", ""), jax) if part)
+
+
+RECENT = 30
+"""This many of the newest comparisons of each series count as "lately"."""
+LONGEST_LABEL = 100
+BARS = 16
+
+
+def shorten_label(case: CaseId) -> str:
+    return cap(show_line(one_line(case.label)), LONGEST_LABEL)
+
+
+def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: dict[str, int]) -> CaseSummary:
+    """Args:
+    places: of environments, by fingerprint.
+    """
+    newest = found.rows[-1] if found.rows else None
+    judged = _newest_run_history(found.histories)
+    dates = [row.started_at for row in found.rows[-1:]] + [h.points[-1].compared_at for h in found.histories]
+    return CaseSummary(
+        activity.id,
+        activity.seen,
+        page,
+        shorten_label(found.case),
+        newest_at=max(dates),
+        version=shorten_version(version_of_row(newest)) if newest else "",
+        time=_describe_time(found),
+        where=places.get(newest.fingerprint) if newest else None,
+        status="" if newest is None else newest.status,
+        bars=sparkline(judged, BARS) if judged else "",
+        verdict=verdict(judged.points[-1], has_reason=False) if judged else "",
+        ratio=interval(judged.points[-1]) if judged else "",
+        looks=sum(count_looks(h) for h in found.histories),
+        changes=sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at),
+    )
+
+
+def _newest_run_history(histories: Sequence[History]) -> History | None:
+    """The histories come in the order of their newest comparisons."""
+    by_run = [h for h in histories if h.metric == "run"] or list(histories)
+    return by_run[-1] if by_run else None
+
+
+def _describe_time(found: CaseTimeline) -> str:
+    if not found.rows:
+        return ""
+    row = found.rows[-1]
+    return "not measured" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
+
+
+def count_looks(h: History) -> int:
+    """Counts the newest comparisons in which a change can be found by mistake. They have a value and noise. The first
+    ones of a history do not count, because a change has `LEAST` comparisons on either side."""
+    known = [place for place, value in enumerate(h.values) if value is not None]
+    return 0 if h.is_counted else sum(place >= len(h.values) - RECENT for place in known[2 * LEAST - 1 :])
+
+
+# ---- changes ----------------------------------------------------------------------------------------------------
+
+
+def _list_changes(h: History) -> Iterator[FoundChange]:
+    for change in h.changes:
+        first, last = h.points[change.at], h.points[change.last]
+        sure = "counted, without noise" if change.p is None else f"p < {P}"
+        yield FoundChange(
+            first.compared_at,
+            commit(first),
+            commit(last),
+            size_of(change, h),
+            sure,
+            _describe_value(first, h),
+            _describe_value(h.points[-1], h),
+            NAMES[h.metric],
+            cap(show_line(one_line(h.baseline)), LONGEST_LABEL),
+            is_worse=change.after > change.before,
+            is_recent=change.at >= len(h.points) - RECENT,
+        )
+    if h.jump is not None:
+        newest = h.points[-1]
+        yield FoundChange(
+            newest.compared_at,
+            commit(newest),
+            "",
+            f"{percent(h.jump)} above the median before it",
+            "a first sign: the next comparisons will show",
+            _describe_value(newest, h),
+            _describe_value(newest, h),
+            NAMES[h.metric],
+            cap(show_line(one_line(h.baseline)), LONGEST_LABEL),
+            is_worse=True,
+            is_recent=True,
+            is_sign=True,
+        )
+
+
+def _describe_value(c: Comparison, h: History) -> str:
+    if h.is_counted:
+        return "" if c.candidate_value is None else amount(c.candidate_value, h.metric)
+    return interval(c)

@@ -14,18 +14,16 @@ from pathlib import Path
 from benchax.comparing.history import History, history
 from benchax.errors import UsageError
 from benchax.model import Comparison
-from benchax.reporting.pages.page import render_page
-from benchax.reporting.pages.saving import LONGEST_TITLE, write_page
+from benchax.reporting.pages.page import LONGEST_TITLE, render_page, write_page
 from benchax.reporting.site import case_page
-from benchax.reporting.site.case_page import CaseTimeline
-from benchax.reporting.site.environments import describe_facts
-from benchax.reporting.site.frame import frame
-from benchax.reporting.site.state import FILE, CaseSummary
-from benchax.reporting.site.summarizing import shorten_label, summarize
-from benchax.reporting.site.versions import (
+from benchax.reporting.site.case_page import CaseTimeline, describe_facts, shorten_label, summarize
+from benchax.reporting.site.lists import frame
+from benchax.reporting.site.state import (
+    FILE,
     RATIOS,
     TIMES,
     VERDICTS,
+    CaseSummary,
     Entries,
     Numbers,
     file_of,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from benchax.reporting.document import Block, Document, Heading, Paragraph, Style, Table, TableCell, TableColumn
-from benchax.reporting.site.state import CaseSummary, FoundChange
-from benchax.reporting.site.summarizing import RECENT
-from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN
+from benchax.reporting.html import Markup, element
+from benchax.reporting.pages.page import EMPTY, Shared
+from benchax.reporting.site.case_page import RECENT, name_environment, split_common
+from benchax.reporting.site.state import VERDICTS, CaseSummary, FoundChange, SiteState, file_of, shorten_version
+from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN, describe_date
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST
 from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, plural
@@ -29,7 +32,7 @@ Found = tuple[CaseSummary, FoundChange]
 def overview(cases: Sequence[CaseSummary]) -> Document:
     """Lists the recent changes, the newest first, then older changes."""
     newest = max(case.newest_at for case in cases)
-    below = (f"{plural(len(cases), 'case')} · newest row {newest[:16].replace('T', ' ')} UTC",)
+    below = (f"{plural(len(cases), 'case')} · newest row {describe_date(newest)} UTC",)
     blocks: list[Block] = [Heading("What changed lately", 1, below)]
     if not any(case.ratio or case.verdict for case in cases):
         return Document((*blocks, Paragraph(NOTHING_COMPARED, "warning"), *_describe_failures(cases)))
@@ -101,7 +104,7 @@ def _line(case: CaseSummary, change: FoundChange) -> tuple[TableCell, ...]:
     of = f"{change.metric} against {change.baseline}"
     plain = (change.commit, change.last, change.there, change.newest, change.sure)
     return (
-        TableCell(_when(change.at)),
+        TableCell(describe_date(change.at)),
         TableCell(case.label, link=f"cases/{case.page}"),
         TableCell(of),
         TableCell(change.size, "warning" if change.is_sign else style),
@@ -117,17 +120,13 @@ def _describe_failures(cases: Sequence[CaseSummary]) -> tuple[Block, ...]:
         (
             TableCell(case.label, link=f"cases/{case.page}"),
             TableCell(case.status, "bad"),
-            TableCell(_when(case.newest_at)),
+            TableCell(describe_date(case.newest_at)),
         )
         for case in failed
     )
     more = f"the first {MOST_CHANGES} of {len(failed)}" if len(failed) > MOST_CHANGES else ""
     columns = (CASE, TableColumn("", "words"), WHEN)
     return Heading("Without a time in their newest row"), Table(columns, rows[:MOST_CHANGES], more)
-
-
-def _when(date: str) -> str:
-    return date[:16].replace("T", " ")
 
 
 # ---- all cases --------------------------------------------------------------------------------------------------
@@ -178,5 +177,66 @@ def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCel
     where = "" if case.where is None else environments[case.where]
     # What is no verdict alone begins with the result, which differs.
     style = VERDICT_STYLES.get(cast("Verdict", case.verdict), "bad" if case.verdict else "")
-    plain = (_when(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
+    plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
     return TableCell(case.label, link=f"cases/{case.page}"), *map(TableCell, plain), TableCell(case.verdict, style)
+
+
+INDEX = "index.js"
+NOTE = (
+    "Times are those of their own sessions, which differ by 30 % and more for reasons that are not in the code. So the "
+    "ratio of two medians is not judged here: benchax compare measures both side by side. Ratios to a baseline were "
+    "taken that way, and their verdicts are those of the comparisons."
+)
+
+
+def comparing_page() -> Document:
+    return Document((Heading("Compare two versions, machines or JAX versions", 1), Paragraph(NOTE, "faint")))
+
+
+def comparing_placeholder() -> Markup:
+    return element(
+        "section", element("p", "Choosing what to compare needs JavaScript.", css_class="faint"), id="versions"
+    )
+
+
+def render_index(state: SiteState) -> str:
+    """The script that says which versions, environments and cases there are."""
+    ordered = sorted(state.versions.items(), key=lambda item: item[1], reverse=True)
+    comparing_page = {
+        "versions": [[shorten_version(name), date[:10], file_of(name)] for name, date in ordered],
+        "environments": _list_environments(state.environments),
+        "cases": _list_cases(list(state.cases.values())),
+        "baselines": state.baselines,
+        "timers": state.timers,
+        "verdicts": VERDICTS,
+    }
+    return f"benchaxIndex({json.dumps(comparing_page, separators=(',', ':'))});\n"
+
+
+def _list_environments(environments: Mapping[str, Mapping[str, str]]) -> dict[str, object]:
+    """Lists their names, what all have in common, and how each differs."""
+    common, own = split_common(list(environments.values()))
+    names = [name_environment(fingerprint, f) for fingerprint, f in environments.items()]
+    return {"names": names, "common": common, "own": own}
+
+
+def _list_cases(cases: Sequence[CaseSummary]) -> dict[str, list[str]]:
+    """By the number that files of versions name a case by."""
+    return {str(case.id): [case.label, case.page] for case in sorted(cases, key=lambda case: case.label)}
+
+
+PAGES = (("index.html", "Changes"), ("cases.html", "All cases"), ("compare.html", "Compare"), ("feed.xml", "Feed"))
+
+
+def frame(up: str = "", here: str = "", below: Markup = EMPTY, scripts: tuple[str, ...] = ()) -> Shared:
+    """Args:
+    up: the way from the page to the site's folder: "../".
+    here: the page's own name, where it is one of those that all pages lead to.
+    """
+    styles, own = (f"{up}assets/site.css",), f"{up}assets/site.js"
+    return Shared(f"{up}assets", _navigation(up, here), below, styles, (own, *scripts))
+
+
+def _navigation(up: str, here: str) -> Markup:
+    links = (element("a", text, href=up + file, aria_current="page" if file == here else "") for file, text in PAGES)
+    return element("nav", *links, aria_label="Site", css_class="site")

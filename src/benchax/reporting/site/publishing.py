@@ -18,22 +18,36 @@ from benchax.environment import count_cores
 from benchax.errors import UsageError
 from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
-from benchax.reporting.markup import Markup
-from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page
-from benchax.reporting.pages.saving import write_page
-from benchax.reporting.site import comparing_page
+from benchax.reporting.html import Markup
+from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page, write_page
+from benchax.reporting.site.case_page import name_briefly
 from benchax.reporting.site.case_writer import CaseTask, CaseWriter, VersionTask, WrittenCase
-from benchax.reporting.site.environments import name_briefly
-from benchax.reporting.site.frame import frame
-from benchax.reporting.site.lists import Found, describe_certainty, list_changes, lists_of_cases, name_list, overview
+from benchax.reporting.site.lists import (
+    INDEX,
+    Found,
+    comparing_page,
+    comparing_placeholder,
+    describe_certainty,
+    frame,
+    list_changes,
+    lists_of_cases,
+    name_list,
+    overview,
+    render_index,
+)
 from benchax.reporting.site.processes import Workers, open_workers
-from benchax.reporting.site.state import FILE, CaseSummary, SiteState, new_state, read_state, render_state
-from benchax.reporting.site.versions import (
+from benchax.reporting.site.state import (
+    FILE,
     RATIOS,
     TIMES,
+    CaseSummary,
     Entries,
     Numbers,
+    SiteState,
     file_of,
+    new_state,
+    read_state,
+    render_state,
     renumber,
     split_by_version,
 )
@@ -263,9 +277,9 @@ class _Publishing:
         for number, document in enumerate(lists_of_cases(cases, environments), 1):
             self.lists.add(name_list(number))
             self._write_page(name_list(number), "Benchmarks: all cases", document)
-        self._write_if_changed("data/" + comparing_page.INDEX, comparing_page.render_index(self.state))
-        below, scripts = comparing_page.placeholder(), ("data/" + comparing_page.INDEX,)
-        self._write_page("compare.html", "Benchmarks: compare", comparing_page.document(), below, scripts)
+        self._write_if_changed("data/" + INDEX, render_index(self.state))
+        below, scripts = comparing_placeholder(), ("data/" + INDEX,)
+        self._write_page("compare.html", "Benchmarks: compare", comparing_page(), below, scripts)
         self._write_if_changed("feed.xml", render_feed(cases, self.state.store))
 
     def _write_page(
@@ -297,7 +311,7 @@ class _Publishing:
     def _remove_old(self) -> None:
         """Files of a store, or of a time, that this one does not have."""
         wanted = {case.page for case in self.state.cases.values()}
-        data = {comparing_page.INDEX, *map(file_of, self.state.versions)}
+        data = {INDEX, *map(file_of, self.state.versions)}
         for file in (self.folder / "cases").glob("*.html"):
             if file.name not in wanted:
                 file.unlink(missing_ok=True)

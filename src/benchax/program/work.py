@@ -1,0 +1,664 @@
+"""The work of an optimised program: operations, transcendentals, and bytes of one call. From its text, without JAX.
+
+`counts` adds up the program, `work_by_line` sorts the same work by the user's lines and scopes, and `operations` lists
+the instructions one by one. All of them use one fold (`Fold`) over the computations of a module:
+
+    loops         body times trip count, condition one more time than that; nested ones multiply. If the program decides
+                  the trip count while it runs, the body is counted once, and the result says so.
+    conditionals  the most that any branch does, and the result says so if the branches differ.
+    custom calls  are work that benchax can't inspect (LAPACK, Python callbacks), but for products by cuBLAS and
+                  convolutions by cuDNN, which say what they do. An incomplete sum is not a count: it becomes None, and
+                  the restriction has the part that was counted.
+
+XLA's own cost analysis counts a loop body once, however often it runs. It makes no difference between a scan of 1, 10
+and 100 matmuls. The count here is still a static count for one device, taken from the program and never from a run.
+
+The rules for one instruction are the rules of XLA's cost analysis (xla/service/hlo_cost_analysis.cc), so that the two
+agree whenever both are right. An elementwise operation is 1 per element of the result, including integers, comparisons
+and complex numbers. A multiply-add is 2; exp, log, sqrt, tanh and similar operations are transcendentals and nothing
+else.
+
+Two rules differ from XLA. Sorting n rows of m is n·m·log2(m) comparisons (XLA: n·m·log2(n·m)). An FFT of N points is
+5·N·log2(N) operations, and an FFT of real numbers is half of that, as in FFTW's benchmarks (Frigo and Johnson, The
+Design and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
+not, and the product of the logarithms of several axes.
+
+Bytes are read once per operand and written once. Slices, gathers and updates in place touch the elements that they
+move, not the whole array. This module does not know what caches keep.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+from benchax.program import hlo
+from benchax.program.hlo import Computation, Instruction, Module, shape_bytes
+from benchax.results.inspection import Counts, LineWork
+from benchax.results.operations import HloOperation, HloOperations
+from benchax.units import count as counted_text
+from benchax.units import plural
+from benchax.units import size as size_text
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TRANSCENDENTAL = _names(
+    "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
+    "logistic power rsqrt sine sinh sqrt tan tanh"
+)
+ELEMENTWISE = _names(
+    "abs add and ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite maximum minimum "
+    "multiply negate not or popcnt real reduce-precision remainder round-nearest-afz round-nearest-even select "
+    "shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract xor"
+)
+# They name or group values, or wait for something; nothing is moved.
+FREE = _names(
+    "add-dependency after-all all-gather-done all-reduce-done async-done async-update bitcast collective-permute-done "
+    "constant copy-done domain get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done "
+    "replica-id send-done tuple"
+)
+
+_SHAPE = re.compile(r"\b[a-z]\w*\[([^\]]*)\]")
+_CONTRACTED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
+_WINDOW = re.compile(r"(\w+)=([\w\-]+)")
+
+
+class Work(NamedTuple):
+    """The work of one instruction or of many."""
+
+    flops: float = 0.0
+    transcendentals: float = 0.0
+    bytes: float = 0.0
+
+    def plus(self, other: Work) -> Work:
+        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> Work:
+        return Work(*(factor * each for each in self))
+
+    def most(self, other: Work) -> Work:
+        return Work(*map(max, self, other))
+
+
+Applied = Callable[[Instruction], Work]
+"""The work of the computation that an instruction applies, once."""
+
+
+def arithmetic(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    """Operations of one instruction; bytes are left at 0. Control flow, fusions and custom calls have none here."""
+    opcode, size = instruction.opcode, elements(instruction.shape)
+    if opcode in ELEMENTWISE:
+        return Work(flops=size)
+    if opcode in TRANSCENDENTAL:
+        return Work(transcendentals=size)
+    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
+        return _library_product(computation, instruction)
+    rule = _RULES.get(opcode)
+    return rule(computation, instruction, applied) if rule else Work()
+
+
+def dimensions(shape: str) -> list[int]:
+    """Returns the dimensions of the first array in `shape`; a bound on a dynamic size counts as its size."""
+    found = _SHAPE.search(shape)
+    return [int(size) for size in re.findall(r"\d+", found[1])] if found else []
+
+
+def elements(shape: str) -> int:
+    """Counts the elements of the first array in `shape`; 1 for a scalar."""
+    return math.prod(dimensions(shape))
+
+
+def _dot(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    contracted = _parse_list(instruction, "lhs_contracting_dims")
+    left = _operand_dimensions(computation, instruction, 0)
+    reduced = math.prod(left[d] for d in contracted if d < len(left))
+    return Work(flops=2.0 * reduced * elements(instruction.shape))
+
+
+def _library_product(computation: Computation, instruction: Instruction) -> Work:
+    """Counts a product by cuBLAS or cuDNN.
+
+    cuBLAS: `(f32[m,n], s8[workspace]) custom-call(f32[m,k], f32[k,n], ...)`, whose configuration names the axes to sum
+    over. cuDNN has the attributes of a convolution. Their additions to the product are not counted.
+
+    Seen in programs of jax 0.11.2 for an H100.
+    """
+    if "dim_labels" in hlo.attributes(instruction):
+        return _convolution(computation, instruction, lambda _: Work())
+    written = _CONTRACTED.search(instruction.attributes)
+    left = _operand_dimensions(computation, instruction, 0)
+    axes = [int(axis) for axis in re.findall(r"\d+", written[1])] if written else []
+    return Work(flops=2.0 * math.prod(left[d] for d in axes if d < len(left)) * elements(instruction.shape))
+
+
+def _convolution(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    """Products with padding are not counted, as XLA does not."""
+    labels = re.fullmatch(r"(\w+)_(\w+)->(\w+)", hlo.attributes(instruction).get("dim_labels", ""))
+    kernel, image = (_operand_dimensions(computation, instruction, i) for i in (1, 0))
+    result = dimensions(instruction.shape)
+    if not labels or not kernel:
+        return Work()
+    places = 1
+    for axis, window in enumerate(_windows(instruction, len(kernel) - 2)):
+        place = str(axis)
+        places *= _valid(image[labels[1].index(place)], result[labels[3].index(place)], window)
+    channels = result[labels[3].index("b")] * result[labels[3].index("f")] * kernel[labels[2].index("i")]
+    return Work(flops=2.0 * channels * places)
+
+
+def _valid(image: int, result: int, window: dict[str, int]) -> int:
+    """(place of the result, place of the window) pairs along one axis that meet an element of the image."""
+    dilated = (image - 1) * window["lhs_dilate"] + 1
+    first = np.arange(result, dtype=np.int64) * window["stride"] - window["pad"]
+    count = 0
+    for k in range(window["size"]):
+        at = first + k * window["rhs_dilate"]
+        count += int(((at >= 0) & (at < dilated) & (at % window["lhs_dilate"] == 0)).sum())
+    return count
+
+
+def _windows(instruction: Instruction, axes: int) -> list[dict[str, int]]:
+    """`{size=3x3 pad=1_1x1_1 stride=2x2}` by axis; of the padding the low side, which decides where windows begin."""
+    written = dict(_WINDOW.findall(hlo.attributes(instruction).get("window", "")))
+    defaults = {"size": 1, "stride": 1, "pad": 0, "lhs_dilate": 1, "rhs_dilate": 1}
+    return [
+        {
+            key: int(written[key].split("x")[axis].partition("_")[0]) if key in written else default
+            for key, default in defaults.items()
+        }
+        for axis in range(axes)
+    ]
+
+
+def _reduce(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    before = math.prod(_operand_dimensions(computation, instruction, 0))
+    return applied(instruction).times(before - elements(instruction.shape))  # n numbers are joined n - 1 times
+
+
+def _reduce_window(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    windows = _windows(instruction, len(dimensions(instruction.shape)))
+    window = math.prod(each["size"] for each in windows)
+    return applied(instruction).times((window - 1) * elements(instruction.shape))
+
+
+def _scatter(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    operands = computation.operands(instruction)
+    return applied(instruction).times(elements(operands[-1].shape)) if operands else Work()
+
+
+def _each_element(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    return applied(instruction).times(elements(instruction.shape))
+
+
+def _sort(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    sizes, along = dimensions(instruction.shape), _parse_list(instruction, "dimensions")
+    length = sizes[along[0]] if along and along[0] < len(sizes) else 1
+    return Work(flops=math.prod(sizes) * math.ceil(math.log2(max(length, 1))))
+
+
+def _fft(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    """Counts the operations for N points, several axes together: 5·N·log2(N) real operations, and 2.5·N·log2(N) of real
+    numbers."""
+    kind = hlo.attributes(instruction).get("fft_type", "")
+    points = _operand_dimensions(computation, instruction, 0) if kind == "RFFT" else dimensions(instruction.shape)
+    halvings = math.log2(max(math.prod(_parse_list(instruction, "fft_length")), 1))
+    return Work(flops=(2.5 if kind in ("RFFT", "IRFFT") else 5.0) * halvings * math.prod(points))
+
+
+def xla_fft_flops(computation: Computation, instruction: Instruction) -> float:
+    """Returns the count of XLA's own analysis: 8 per input number, times the halvings of one axis times the halvings of
+    the next (jax 0.10.2)."""
+    halvings = math.prod(max(length, 1).bit_length() - 1 for length in _parse_list(instruction, "fft_length"))
+    return 8.0 * halvings * math.prod(_operand_dimensions(computation, instruction, 0))
+
+
+def _random(computation: Computation, instruction: Instruction, applied: Applied) -> Work:
+    return Work(transcendentals=elements(instruction.shape))
+
+
+_RULES: dict[str, Callable[[Computation, Instruction, Applied], Work]] = {
+    "dot": _dot,
+    "convolution": _convolution,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "scatter": _scatter,
+    "map": _each_element,
+    "all-reduce": _each_element,
+    "all-reduce-start": _each_element,
+    "reduce-scatter": _each_element,
+    "sort": _sort,
+    "fft": _fft,
+    "rng": _random,
+    "rng-bit-generator": _random,
+}
+
+
+def _operand_dimensions(computation: Computation, instruction: Instruction, index: int) -> list[int]:
+    operands = computation.operands(instruction)
+    return dimensions(operands[index].shape) if index < len(operands) else []
+
+
+def _parse_list(instruction: Instruction, key: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", hlo.attributes(instruction).get(key, ""))]
+
+
+def moved_bytes(computation: Computation, instruction: Instruction) -> int:
+    """Bytes that one instruction outside of a fusion reads and writes."""
+    opcode, operands = instruction.opcode, computation.operands(instruction)
+    result = shape_bytes(instruction.shape)
+    if opcode in FREE:
+        return 0
+    if opcode in ("slice", "dynamic-slice", "gather"):
+        return 2 * result + sum(shape_bytes(each.shape) for each in operands[1:])
+    if opcode == "dynamic-update-slice" and len(operands) > 1:
+        # In place: the update and its indices are read, the update is written; the array around them stays.
+        return sum(shape_bytes(each.shape) for each in operands[1:]) + shape_bytes(operands[1].shape)
+    if opcode == "custom-call" and hlo.is_library_product(hlo.custom_call_target(instruction)):
+        # The second result is room to work in.
+        result = elements(instruction.shape) * shape_bytes(instruction.shape.lstrip("(").partition("[")[0] + "[]")
+    if opcode == "scatter" and operands:
+        # Per element of the updates: the update and the old value are read, the new value is written.
+        return 3 * shape_bytes(operands[-1].shape) + shape_bytes(operands[len(operands) // 2].shape)
+    return result + sum(shape_bytes(each.shape) for each in operands)
+
+
+def fusion_bytes(inside: Computation) -> int:
+    """Bytes that a fusion reads from its operands and writes to its results; what is between them stays inside."""
+    parameters = [each for each in inside.instructions if each.opcode == "parameter"]
+    written = sum(_written_bytes(inside, each) for each in inside.results)
+    return written + sum(_read(inside, each) for each in parameters)
+
+
+def _written_bytes(inside: Computation, result: Instruction) -> int:
+    """An update in place writes the update."""
+    while result.opcode == "bitcast" and inside.operands(result):
+        result = inside.operands(result)[0]
+    operands = inside.operands(result)
+    if result.opcode == "dynamic-update-slice" and len(operands) > 1:
+        return shape_bytes(operands[1].shape)
+    return shape_bytes(result.shape)
+
+
+def _read(inside: Computation, value: Instruction) -> int:
+    """Returns how much of a parameter is read: all of it, unless every use takes a slice; nothing where it is only
+    updated in place."""
+    total = shape_bytes(value.shape)
+    read = 0
+    for user in inside.instructions:
+        operands = inside.operands(user)
+        if not any(each is value for each in operands):
+            continue
+        if user.opcode in ("slice", "dynamic-slice", "gather") and operands[0] is value:
+            read += shape_bytes(user.shape)
+        elif user.opcode == "bitcast":
+            read += _read(inside, user)
+        # An update in place leaves the array around it where it is, so this use reads nothing of it.
+        elif not (user.opcode == "dynamic-update-slice" and operands[0] is value):
+            return total
+    return min(read, total)
+
+
+# ---- the fold ---------------------------------------------------------------------------------------------------
+
+
+class Amount(Protocol):
+    """What a fold adds up."""
+
+    def plus(self, other: Self) -> Self: ...
+
+    def times(self, factor: float) -> Self: ...
+
+    def most(self, other: Self) -> Self:
+        """Of each part the greater number."""
+        ...
+
+
+A = TypeVar("A", bound=Amount)
+CALLS = ("call", "async-start")
+"""Opcodes whose work is done by the computation that they call."""
+
+
+class Fold(Generic[A]):
+    """Adds up what computations do in one run, each once, with everything that they call."""
+
+    parts = ("body", "condition")
+    """The computations of a loop that count."""
+
+    def __init__(self, module: Module, nothing: A) -> None:
+        self.module, self.nothing = module, nothing
+        self.known: dict[tuple[str, bool], A] = {}
+
+    def computation(self, computation: Computation, *, is_fused: bool = False) -> A:
+        key = computation.name, is_fused
+        if key not in self.known:
+            self.known[key] = self.total(
+                self.instruction(computation, each, is_fused) for each in computation.instructions
+            )
+        return self.known[key]
+
+    def instruction(self, computation: Computation, one: Instruction, is_fused: bool) -> A:
+        if one.opcode == "while":
+            return self.loop(one)
+        if one.opcode == "conditional":
+            return self.branches(one)
+        if one.opcode == "fusion" or one.opcode in CALLS:
+            return self.held(one, is_fused)
+        return self.operation(computation, one, is_fused)
+
+    def loop(self, one: Instruction) -> A:
+        runs = [run for run in self.module.runs(one) if run[0] in self.parts]
+        total = self.total(self.computation(inside).times(1 if n is None else n) for _, inside, n in runs)
+        return self.unknown(one, total) if self.module.loops[one.name].trips is None else total
+
+    def branches(self, one: Instruction) -> A:
+        most = self.nothing
+        for _, inside in self.module.called_computations(one):
+            most = most.most(self.computation(inside))
+        return most
+
+    def called(self, one: Instruction, *, is_fused: bool = False) -> A:
+        """One run of each computation that an instruction names."""
+        return self.total(
+            self.computation(inside, is_fused=is_fused) for _, inside in self.module.called_computations(one)
+        )
+
+    def total(self, amounts: Iterable[A]) -> A:
+        total = self.nothing
+        for each in amounts:
+            total = total.plus(each)
+        return total
+
+    def unknown(self, one: Instruction, once: A) -> A:
+        """The work of a loop whose trip count is unknown, from the work of one iteration."""
+        raise NotImplementedError
+
+    def held(self, one: Instruction, is_fused: bool) -> A:
+        """The work of a fusion or a call."""
+        raise NotImplementedError
+
+    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> A:
+        """The work of an instruction that is no control flow."""
+        raise NotImplementedError
+
+
+class Adder(Fold[Work]):
+    """Adds up the work, and notes what restricts the sum.
+
+    `is_fused`: operations only; what moves inside of a fusion moves in registers.
+    """
+
+    def __init__(self, module: Module, *, is_least: bool = False) -> None:
+        super().__init__(module, Work())
+        self.is_least = is_least
+        self.restrictions: dict[str, None] = {}  # ordered, each once
+
+    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> Work:
+        if one.opcode == "reduce-window" and self.is_least:
+            return self.applied(one).times(elements(one.shape))
+        done = arithmetic(computation, one, self.applied)
+        return done if is_fused else done._replace(bytes=moved_bytes(computation, one))
+
+    def applied(self, one: Instruction) -> Work:
+        return self.called(one, is_fused=True)
+
+    def held(self, one: Instruction, is_fused: bool) -> Work:
+        if one.opcode in CALLS:
+            return self.called(one)
+        moved = 0 if is_fused else sum(fusion_bytes(inside) for _, inside in self.module.called_computations(one))
+        return self.called(one, is_fused=True)._replace(bytes=moved)
+
+    def unknown(self, one: Instruction, once: Work) -> Work:
+        loop = self.module.loops[one.name]
+        where = f" ({loop.op_name})" if loop.op_name else ""
+        self.restrictions[f"the body of the loop {loop.name}{where} is counted once: {loop.trips_from}"] = None
+        return once
+
+    def branches(self, one: Instruction) -> Work:
+        most = super().branches(one)
+        if self.differ(one):
+            why = f"the branches of the conditional {one.name} differ: the most that any of them does is counted"
+            self.restrictions[why] = None
+        return most
+
+    def differ(self, one: Instruction) -> bool:
+        return len({self.computation(inside) for _, inside in self.module.called_computations(one)}) > 1
+
+
+# ---- the whole program ------------------------------------------------------------------------------------------
+
+# XLA's own instructions for what it usually turns into a custom call: no rule of ours counts them.
+_UNCOUNTED = ("cholesky", "triangular-solve", "select-and-scatter", "infeed", "outfeed", "send", "recv")
+
+
+def counts(module: Module) -> Counts | None:
+    """The work of one call; None where the text has no entry computation."""
+    if module.entry is None:
+        return None
+    adder = Adder(module)
+    work = adder.computation(module.entry)
+    opaque = Counter(hlo.custom_call_target(each) or each.opcode for each in module.instructions if is_opaque(each))
+    opcodes = Counter(each.opcode for each in module.instructions)
+    hole = [_hole(opaque, work)] if opaque else []
+    return Counts(
+        flops=None if opaque else work.flops,
+        transcendentals=None if opaque else work.transcendentals,
+        bytes_accessed=None if opaque else work.bytes,
+        is_exact=not opaque and not adder.restrictions,
+        restrictions=(*hole, *adder.restrictions),
+        loops=tuple(module.loops.values()),
+        fusions=opcodes["fusion"],
+        instructions=_most_first(opcodes),
+        opaque_calls=_most_first(opaque),
+    )
+
+
+def least_operations(hlo_text: str) -> float | None:
+    """Counts the operations that a program needs, however it computes its windows; each transcendental counts as one.
+
+    A cumulative sum is written as a reduce-window of n windows with n elements. Computed from left to right, it is n
+    operations. So each element of a reduce-window's result counts as one here. Custom calls count as nothing. Returns
+    None if the text has no entry computation.
+    """
+    module = hlo.parse(hlo_text)
+    if module.entry is None:
+        return None
+    work = Adder(module, is_least=True).computation(module.entry)
+    return work.flops + work.transcendentals
+
+
+def is_opaque(one: Instruction) -> bool:
+    """No rule of ours counts its work: a custom call, or what XLA usually turns into one."""
+    target = hlo.custom_call_target(one)
+    is_hidden = bool(target) and not hlo.is_annotation(target) and not hlo.is_library_product(target)
+    return is_hidden or one.opcode in _UNCOUNTED
+
+
+def _hole(opaque: Counter[str], work: Work) -> str:
+    names = ", ".join(repr(name) for name, _ in _most_first(opaque))
+    counted = f"{counted_text(work.flops, 'FLOP')} and {size_text(work.bytes)}"
+    return f"{counted} were counted, but nobody can look into {names}: a sum with a hole in it is no count"
+
+
+def _most_first(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+# ---- by line ----------------------------------------------------------------------------------------------------
+
+HOLDERS = ("fusion", "while", "conditional", *CALLS)
+"""Opcodes of instructions that other instructions run inside of."""
+
+
+def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
+    """Returns the work by the user's lines and named scopes, most operations first, or None if the text has no entry
+    computation.
+
+    The sum over lines equals the sum of `counts`. Operations inside a fusion belong to the line that each came from.
+    The bytes that a fusion reads and writes belong to the fusion's own line. Operations in libraries belong to the
+    user's line that called the library. Operations that the compiler added belong to no line.
+
+    An operation that benchax cannot inspect, such as a custom call, has a row without its own kind of operations or
+    bytes: see `Counts.restrictions`.
+    """
+    if module.entry is None:
+        return None
+    rows: dict[tuple[str, str], Work] = {}
+    kernels: dict[tuple[str, str], float | None] = {}
+    for one, work, kernel_flops in _work_of_each(Adder(module), module.entry, 1.0, is_fused=False):
+        key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
+        rows[key] = rows.get(key, Work()).plus(work)
+        before = kernels.setdefault(key, 0.0)
+        kernels[key] = None if before is None or kernel_flops is None else before + kernel_flops
+    found = [LineWork(*key, *work, kernels[key]) for key, work in rows.items() if any(work)]
+    return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
+
+
+def _work_of_each(
+    adder: Adder, where: Computation, times: float, *, is_fused: bool
+) -> Iterator[tuple[Instruction, Work, float | None]]:
+    """Yields for each instruction its work in one call, and the FLOPs of the kernel whose bytes those are. The FLOPs
+    are 0 for an instruction fused into a kernel, and None for a kernel that benchax cannot inspect."""
+    for one in where.instructions:
+        runs = adder.module.runs(one) if one.opcode in HOLDERS else []
+        if one.opcode == "conditional" and runs:
+            # The branch with most operations, as far as one is the most of all; `counts` takes each maximum.
+            runs = [max(runs, key=lambda run: adder.computation(run[1]))]
+        if one.opcode == "fusion":
+            fused = adder.held(one, is_fused).times(times)
+            yield one, Work(bytes=fused.bytes), 0.0 if is_fused else fused.flops
+        elif one.opcode not in HOLDERS:
+            work = adder.instruction(where, one, is_fused).times(times)
+            yield one, work, None if is_opaque(one) else 0.0 if is_fused else work.flops
+        for _, inside, n in runs:
+            often = times * (1 if n is None else n)
+            yield from _work_of_each(adder, inside, often, is_fused=one.opcode == "fusion")
+
+
+# ---- one by one -------------------------------------------------------------------------------------------------
+
+MOST_OPERATIONS = 20_000
+BRANCHES = ("branch_computations", "true_computation", "false_computation")
+OPAQUE = "nobody can look into it"
+
+
+def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | None:
+    """Lists operations in the order of the text, outermost first. Returns None if the text has no entry computation.
+
+    Instructions that name or group values, or wait for something, do no work and are omitted. Their readers read the
+    original values directly. The insides of reductions and sorts belong to these. The insides of fusions, loops,
+    branches and calls are listed inside them.
+
+    Args:
+        most: maximum number to list; further operations are only counted.
+    """
+    if module.entry is None:
+        return None
+    lister = _OperationLister(module, most)
+    # Level by level, so that a limit omits the deepest operations.
+    waiting = deque([_Listed(module.entry, None, "", 1.0, False)])
+    while waiting:
+        waiting += lister.list_computation(waiting.popleft())
+    return HloOperations(tuple(lister.found), lister.left_out)
+
+
+class _Listed(NamedTuple):
+    """A computation to list."""
+
+    where: Computation
+    inside: int | None
+    """The number of the operation that runs it."""
+    part: str
+    times: float
+    is_fused: bool
+
+
+class _OperationLister:
+    def __init__(self, module: Module, most: int) -> None:
+        self.module, self.most = module, most
+        self.adder = Adder(module)
+        self.holes: dict[str, bool] = {}
+        self.found: list[HloOperation] = []
+        self.left_out = 0
+
+    def list_computation(self, listed: _Listed) -> Iterator[_Listed]:
+        """Lists its operations. Yields the computations inside them."""
+        working = [each for each in listed.where.instructions if each.opcode not in FREE]
+        taken = working[: max(self.most - len(self.found), 0)]
+        self.left_out += len(working) - len(taken)
+        numbers = {each.name: number for number, each in enumerate(taken, len(self.found))}
+        makers = _Makers(listed.where)
+        for each in taken:
+            reads = tuple(numbers[name] for name in makers.read_by(each) if name in numbers)
+            self.found.append(self.operation(listed, each, reads))
+            is_fused = listed.is_fused or each.opcode == "fusion"
+            for part, inside, often in self.parts(each):
+                yield _Listed(inside, numbers[each.name], part, listed.times * often, is_fused)
+
+    def operation(self, listed: _Listed, one: Instruction, reads: tuple[int, ...]) -> HloOperation:
+        done = None if self.is_hole(one) else self.adder.instruction(listed.where, one, listed.is_fused)
+        return HloOperation(
+            one.name,
+            hlo.custom_call_target(one) or one.opcode,
+            one.shape,
+            self.module.user_line(one),
+            hlo.scope_of(hlo.op_name(one)),
+            listed.inside,
+            listed.part,
+            *(done.times(listed.times) if done else (None, None, None)),
+            self.describe(one),
+            reads,
+        )
+
+    def describe(self, one: Instruction) -> str:
+        """Returns the restriction of its numbers."""
+        if is_opaque(one):
+            return OPAQUE
+        if one.opcode == "while":
+            loop = self.module.loops[one.name]
+            return f"counted once: {loop.trips_from}" if loop.trips is None else plural(loop.trips, "iteration")
+        return "the most that any branch does" if one.opcode == "conditional" and self.adder.differ(one) else ""
+
+    def parts(self, one: Instruction) -> Iterator[tuple[str, Computation, float]]:
+        """(title, computation, how often it runs each time that the operation does)"""
+        runs = self.module.runs(one) if one.opcode in HOLDERS else []
+        branches = [inside for key, inside, _ in runs if key in BRANCHES]
+        for key, inside, n in runs:
+            title = f"branch {branches.index(inside)}" if inside in branches else ""
+            yield key if one.opcode == "while" else title, inside, 1 if n is None else n
+
+    def is_hole(self, one: Instruction) -> bool:
+        """Returns whether benchax cannot inspect it, or something inside it."""
+        return is_opaque(one) or any(self.has_hole(inside) for _, inside in self.module.called_computations(one))
+
+    def has_hole(self, computation: Computation) -> bool:
+        if computation.name not in self.holes:
+            self.holes[computation.name] = any(map(self.is_hole, computation.instructions))
+        return self.holes[computation.name]
+
+
+class _Makers:
+    """The instructions that made the values of a computation, without those that only name and group values."""
+
+    def __init__(self, where: Computation) -> None:
+        self.where = where
+        self.known: dict[str, tuple[str, ...]] = {}
+
+    def read_by(self, one: Instruction) -> tuple[str, ...]:
+        """Each once."""
+        made = (name for each in self.where.operands(one) for name in self.makers(each))
+        return tuple(dict.fromkeys(made))
+
+    def makers(self, value: Instruction) -> tuple[str, ...]:
+        if value.opcode not in FREE:
+            return (value.name,)
+        if value.name not in self.known:
+            self.known[value.name] = self.read_by(value)
+        return self.known[value.name]
