@@ -8,22 +8,17 @@ from typing import Any
 from comparisons_by_hand import compared
 
 from benchax.case import Case, make_case
-from benchax.comparing.sequential import Effort
-from benchax.experiments.counting import Counted
-from benchax.experiments.lab import WorkerLab
-from benchax.experiments.pair_timing import Pair
-from benchax.experiments.processes import Condition
-from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import MeasuringVariant
+from benchax.experiments.lab import Condition, Failed, Pair, WorkerLab
+from benchax.experiments.variant import Variant
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.model import Block, Comparison, Measurement, Options, Version
+from benchax.model import Block, Comparison, Failure, Measurement, Options, Version
 from benchax.options import resolve
 from benchax.results.experiment import Curve, VariantRow
 from benchax.workers.task import Task
 
 
-class ScriptedLab:
+class ScriptedLab(WorkerLab):
     """Comparisons come out with these ratios, by the name of the pair; `usual` for others. Keeps what was compared.
 
     Args:
@@ -39,22 +34,13 @@ class ScriptedLab:
         alone: Measurement | None = None,
         answers: Mapping[Any, Any] | None = None,
     ) -> None:
-        self.options, self.effort = resolve(), Effort()
+        super().__init__(resolve())
         self.ratios, self.usual, self.alone, self.answers = ratios or {}, usual, alone, answers or {}
         self.pairs: dict[str, Pair] = {}
         self.conditions: list[tuple[Condition, Condition]] = []
         """Of the pairs of processes."""
         self.looks: tuple[int, ...] | None = None
         """Of the last comparisons that were given any."""
-
-    def tell(self, text: str) -> None:
-        """No progress."""
-
-    def study(self, sides: Sequence[StudySide], condition: Condition | None = None) -> Study:
-        return WorkerLab(self.options).study(sides, condition)
-
-    def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
-        return WorkerLab(self.options).count_programs(ways)
 
     def time_pairs(self, pairs: Sequence[Pair], looks: tuple[int, ...] | None = None) -> dict[str, Comparison]:
         self.pairs |= {pair.name: pair for pair in pairs}
@@ -72,8 +58,11 @@ class ScriptedLab:
     def call_alone(self, task: Any, argument: Any, **more: Any) -> Any:
         answer = self.answers.get(task, task)
         if isinstance(answer, Task):
-            return WorkerLab(self.options).call_alone(answer, argument, **more)
-        return answer(argument)
+            return super().call_alone(answer, argument, **more)
+        found = answer(argument)
+        if isinstance(found, Failure):
+            raise Failed(found)
+        return found
 
     def outputs(self, name: str) -> tuple[Any, Any]:
         """Of both sides of a pair."""
@@ -92,7 +81,7 @@ def outputs(case: Case) -> Any:
 
 
 def swept(
-    variant: MeasuringVariant, given: Any, fn: Any, *args: Any, lab: Any = None, static: Sequence[str] = ()
+    variant: Variant, given: Any, fn: Any, *args: Any, lab: Any = None, static: Sequence[str] = ()
 ) -> tuple[dict[str, VariantRow], dict[str, Curve]]:
     """(rows by name, curves by name) of a variant that measures by itself."""
     found = variant.plan(make_case(fn, args, static=static), given)(lab or ScriptedLab())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.experiments.variants import sharding
+from benchax.experiments.variants import devices
+from benchax.experiments.variants.devices import DeviceSweep
 from benchax.workers.task import Say, task
 
 
 @task
-def try_recorded(argument: Any, say: Say) -> sharding.MeshReadings:
+def try_recorded(argument: Any, say: Say) -> DeviceSweep:
     """In the worker."""
-    tried = sharding._try_mesh
-    sharding.time_calls = lambda call: (1.0, 0.5, 2.0)
-    sharding._try_mesh = lambda *given, is_timed: tried(*given, is_timed=True)
-    return sharding.try_meshes(argument, say)
+    tried = devices._try_mesh
+    devices.time_calls = lambda call: (1.0, 0.5, 2.0)
+    devices._try_mesh = lambda *given, is_timed: tried(*given, is_timed=True)
+    return devices.try_meshes(argument, say)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchax.experiments import pipes
+from benchax.experiments.variants import devices
+from benchax.experiments.variants.devices import DeviceSweep
 from benchax.workers.task import Say, task
 
 
 @task
-def try_unhindered(argument: Any, say: Say) -> pipes.PipelineReadings:
+def try_unhindered(argument: Any, say: Say) -> DeviceSweep:
     """In the worker."""
-    pipes.skip_reason_of = lambda devices, cores, slowdown: ""
-    return pipes.try_pipeline(argument, say)
+    devices.skip_reason_of = lambda devices, cores, slowdown: ""
+    return devices.try_pipeline(argument, say)

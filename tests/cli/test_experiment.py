@@ -31,7 +31,7 @@ def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def instant(pairs, *_):
         return {pair.name: compared(1, 0.5) for pair in pairs}
 
-    monkeypatch.setattr(lab.WorkerLab, "time_pairs", lambda self, pairs: instant(pairs))
+    monkeypatch.setattr(lab.WorkerLab, "time_pairs", lambda self, pairs, looks: instant(pairs))
     (project / "code.py").write_text(FILE)
     return project
 

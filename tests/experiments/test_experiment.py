@@ -16,8 +16,9 @@ import benchax
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.experiment import run_experiment
-from benchax.experiments.sweeping import LOOKS
+from benchax.experiments.variant import Variant
 from benchax.experiments.variants import VARIANTS
+from benchax.experiments.variants.sweeps import LOOKS
 from benchax.results.experiment import Curve, Experiment, Point
 
 
@@ -192,31 +193,25 @@ def test_where_the_settings_of_a_variant_change_the_baseline_the_row_says_so() -
     assert "timed beside" not in dict(unchanged.row("f64").facts)
 
 
-class Sweep:
-    name, title, needs, only_by_name = "sweep", "a sweep", "", False
+def sweep(outcome: Any, *, only_by_name: bool = False) -> Variant:
+    def measure(lab: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return (outcome,)
 
-    def __init__(self, outcome: Any) -> None:
-        self.outcome = outcome
-
-    def plan(self, case: Any, given: Any = None, seed: int = 0) -> Any:
-        def measure(lab: Any) -> Any:
-            if isinstance(self.outcome, Exception):
-                raise self.outcome
-            return (self.outcome,)
-
-        return measure
+    return Variant("sweep", "a sweep", measures=lambda asked: measure, only_by_name=only_by_name)
 
 
 def test_a_variant_that_measures_by_itself_gives_its_own_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
-    monkeypatch.setitem(VARIANTS, "sweep", Sweep(curve))
+    monkeypatch.setitem(VARIANTS, "sweep", sweep(curve))
 
     assert tried(abs, "f32[8]", variants=["sweep"]).curves == (curve,)
 
 
 def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
-    monkeypatch.setitem(VARIANTS, "sweep", Sweep(curve))
+    monkeypatch.setitem(VARIANTS, "sweep", sweep(curve))
 
     found = tried(lambda x: jnp.reshape(x, (7,)), "f32[64]", variants=["sweep"])
 
@@ -227,11 +222,9 @@ def test_a_variant_that_measures_by_itself_may_help_a_function_that_fails(monkey
 @pytest.mark.parametrize(("names", "expected"), [(None, 0), (["sweep"], 1)])
 def test_what_takes_many_processes_has_to_be_asked_for_by_name(names, expected: int, monkeypatch) -> None:
     curve = Curve("sweep", "a sweep", "n", (Point(1.0, "1", 1e-3),))
-    sweep = Sweep(curve)
-    sweep.only_by_name = True
     for name in list(VARIANTS):
         monkeypatch.delitem(VARIANTS, name)
-    monkeypatch.setitem(VARIANTS, "sweep", sweep)
+    monkeypatch.setitem(VARIANTS, "sweep", sweep(curve, only_by_name=True))
 
     assert len(tried(abs, "f32[8]", variants=names).curves) == expected
 
@@ -248,7 +241,7 @@ def test_the_processes_of_a_sweep_are_few() -> None:
     ("error", "status"), [(NotAvailable("there is one device"), "not_available"), (ValueError("oh"), "failed")]
 )
 def test_a_variant_that_fails_to_measure_is_a_row(error, status, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(VARIANTS, "sweep", Sweep(error))
+    monkeypatch.setitem(VARIANTS, "sweep", sweep(error))
 
     assert tried(abs, "f32[8]", variants=["sweep"]).row("sweep").status == status
 

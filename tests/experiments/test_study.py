@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchax.case import make_case
-from benchax.experiments.study import StudySide, look_at_all
+from benchax.errors import NotMeasured
+from benchax.experiments.study import StudySide, look_at_all, measure_errors, to_host
 
 KEY = jax.random.key(0)
 
@@ -43,7 +49,90 @@ def test_a_side_that_draws_other_numbers_is_compared_with_nothing() -> None:
     assert absent.why == "it draws other random numbers than what it would be compared with"
 
 
+def test_a_side_that_draws_other_numbers_leaves_the_others_their_reference() -> None:
+    def draw(x: Any, dtype: Any) -> Any:
+        return x + jax.random.normal(KEY, x.shape, dtype).astype(x.dtype)
+
+    case, half = (make_case(lambda x, t=t: draw(x, t), (jnp.ones(100),)) for t in (jnp.float32, jnp.bfloat16))
+
+    found = looked_at(StudySide("as it is", case), StudySide("half", half), StudySide("same", case))
+
+    assert found.seen["half"].errors is None
+    assert found.seen["same"].errors.reference == "float64"
+
+
 def test_what_draws_nothing_is_compared_with_a_run_in_float64() -> None:
     found = looked_at(StudySide("as it is", make_case(jnp.sin, (jnp.ones(100),))))
 
     assert found.seen["as it is"].errors.reference == "float64"
+
+
+# ---- Errors of outputs against a reference: what is counted, and that no number is made up ----
+
+
+ANY_FLOAT = st.floats(width=32)
+
+
+def test_the_largest_error_is_by_the_largest_value_and_the_median_by_each_value() -> None:
+    reference = [np.array([100.0, 1.0, 2.0])]
+
+    found = measure_errors(jnp.array([100.0, 1.5, 2.0]), reference, "float64")
+
+    assert (found.max_rel, found.median_rel) == (0.005, 0.0)
+
+
+def test_a_median_is_of_elements_that_are_not_zero() -> None:
+    found = measure_errors(jnp.array([1.0, 1.1, 0.5, 0.5]), [np.array([1.0, 1.0, 0.0, 0.0])], "float64")
+
+    assert found.median_rel == pytest.approx(0.05, rel=1e-5)
+
+
+def test_overflows_and_nans_are_counted_and_do_not_enter_the_errors() -> None:
+    found = measure_errors(jnp.array([jnp.inf, jnp.nan, 3.0]), [np.array([1e9, 2.0, 3.0])], "float64")
+
+    assert (found.overflows, found.nans, found.max_rel) == (1, 1, 0.0)
+
+
+def test_an_infinity_that_the_reference_has_too_is_none_of_ours() -> None:
+    found = measure_errors(jnp.array([jnp.inf, 3.0]), [np.array([np.inf, 3.0])], "float64")
+
+    assert (found.overflows, found.nans, found.max_rel) == (0, 0, 0.0)
+
+
+def test_where_nothing_is_finite_there_is_no_error() -> None:
+    assert measure_errors(jnp.array([jnp.nan]), [np.array([1.0])], "float64").max_rel is None
+
+
+def test_of_a_reference_of_zeros_all_of_the_output_is_error() -> None:
+    assert measure_errors(jnp.array([0.0, 1e-3]), [np.zeros(2)], "float64").max_rel == 1.0
+
+
+def test_functions_among_outputs_are_no_numbers() -> None:
+    outputs = {"activation": jax.nn.relu, "weights": jnp.ones(3)}
+
+    assert measure_errors(outputs, to_host(outputs), "baseline").max_rel == 0.0
+
+
+def test_the_worst_leaf_is_named_and_one_that_is_not_finite_is_worse_than_all() -> None:
+    ours = {"a": jnp.array([1.0]), "b": jnp.array([2.0])}
+
+    assert measure_errors(ours, [np.array([1.0]), np.array([4.0])], "float64").worst == "['b']"
+    with_nan = ours | {"a": jnp.array([jnp.nan])}
+    assert measure_errors(with_nan, [np.array([1.0]), np.array([4.0])], "float64").worst == "['a']"
+
+
+@pytest.mark.parametrize(("outputs", "reference"), [(jnp.ones(3), [np.ones(2)]), ((), [])])
+def test_what_cannot_be_compared_says_why(outputs, reference) -> None:
+    with pytest.raises(NotMeasured):
+        measure_errors(outputs, reference, "float64")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ANY_FLOAT, ANY_FLOAT), min_size=1, max_size=20))
+def test_no_input_gives_a_number_that_is_none(pairs) -> None:
+    ours, theirs = (np.array(column, np.float32) for column in zip(*pairs, strict=True))
+
+    found = measure_errors(jnp.asarray(ours), [theirs.astype(np.float64)], "float64")
+
+    for value in (found.max_rel, found.median_rel):
+        assert value is None or (math.isfinite(value) and value >= 0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from comparisons_by_hand import compared as by_hand
 
-from benchax.experiments import ablation, variant_rows
+from benchax.experiments import experiment, variant_rows
 from benchax.experiments.study import Observation
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
@@ -109,7 +109,7 @@ def test_a_result_that_differs_and_has_no_errors_to_be_judged_by_is_wrong() -> N
     [(2.0, "saves 10.0 µs (9.80 – 10.2 µs)"), (0.5, "costs 5.00 µs (4.95 – 5.05 µs)"), (1.0, "makes no difference")],
 )
 def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expected) -> None:
-    found = ablation.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
+    found = experiment.contribution("donate", by_hand(1, ratio), row(1 * MIB), row(3 * MIB))
 
     assert found.sentence == f"{expected}; saves 2.00 MiB"
     assert found.saved_bytes == 2 * MIB
@@ -118,6 +118,6 @@ def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expec
 def test_a_contribution_that_was_not_measured_has_no_number() -> None:
     failed = variant_rows.refused_row("all but f16", "", "not_available", "the others cannot be on without it")
 
-    found = ablation.contribution("f16", None, row(1 * MIB), failed)
+    found = experiment.contribution("f16", None, row(1 * MIB), failed)
 
     assert (found.saved_s, found.saved_bytes, found.sentence) == (None, None, "the others cannot be on without it")

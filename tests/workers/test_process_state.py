@@ -105,9 +105,9 @@ CHANGES_ITS_OWN_PROCESS = {
     "clusters/ray_places.py": "in the agent, where Ray has set a number of threads",
     "clusters/ray_session.py": "before Ray is imported, which reads its settings then",
     "workers/process_state.py": "in the worker",
-    "experiments/processes.py": "in the process of a pair",
+    "experiments/lab.py": "in the process of a pair",
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
-    "experiments/variants/persistent_cache.py": "in the worker",
+    "experiments/variants/process_settings.py": "in the worker",
     "measuring/exported.py": "while this process lowers a program",
     "measuring/jax_settings.py": "in the worker, or while this process compiles what it measures",
 }

@@ -32,8 +32,7 @@ from benchax.case import Case
 from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, NotAvailable, NotMeasured
 from benchax.experiments.functions import plain
-from benchax.experiments.lab import WorkerLab
-from benchax.experiments.pair_timing import Pair
+from benchax.experiments.lab import Pair, WorkerLab
 from benchax.inspecting.inspect import abstract_inputs, inspect_prepared
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import measure

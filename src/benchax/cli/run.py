@@ -395,7 +395,7 @@ def _in_turns(
     if not chosen:
         return {}
     from benchax.comparing.sequential import Effort
-    from benchax.experiments.pair_timing import Pair, time_pairs
+    from benchax.experiments.lab import Pair, time_pairs
     from benchax.options import resolve
     from benchax.progress import show_progress
 

@@ -6,13 +6,14 @@
 Variants that measure by themselves are planned with the changes and measured after the look.
 
 Each variant has its own paired run, because each ends at another time: a clear verdict needs few processes, a close one
-many. All paired runs share their processes. Combinations and the ablation go the same way afterwards (`ablation.py`).
+many. All paired runs share their processes. Combinations and the ablation go the same way afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,28 +22,24 @@ from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments import variant_rows
-from benchax.experiments.ablation import add_combination
-from benchax.experiments.batches import BATCH, CutsBatch
-from benchax.experiments.lab import BASELINE, Lab, WorkerLab
-from benchax.experiments.pure_calls import make_pure
-from benchax.experiments.study import Study, StudySide
-from benchax.experiments.variant import AnyVariant, ChangedCase, Measure, MeasuringVariant, Variant
-from benchax.experiments.variant_rows import judge_variants
+from benchax.experiments.functions import BATCH, make_pure
+from benchax.experiments.lab import BASELINE, Pair, WorkerLab
+from benchax.experiments.study import Study, StudySide, under
+from benchax.experiments.variant import ChangedCase, Variant, failed_row, refused_row
+from benchax.experiments.variant_rows import Candidate, VariantWay, compare_group, judge_candidates, prepare_ways
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.model import Remark
+from benchax.model import Comparison, Remark
 from benchax.options import NAMES, resolve, split_names
 from benchax.progress import Progress, show_progress
-from benchax.results.experiment import Curve, Errors, Experiment, VariantRow
-from benchax.units import percent, read_duration
+from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
+from benchax.units import percent, read_duration, seconds, seconds_range
 
 MAX_TIME_S = 60.0
 """The limit for an experiment with all variants that apply, if no limit is given."""
 CHAOTIC = 0.5
 """Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing."""
-Own = tuple[list[VariantRow], list[Curve]]
-"""The results of a variant that measures by itself."""
 
 
 @guard_keywords(NAMES)
@@ -105,7 +102,7 @@ def time_limit(asked_s: float | None, names: Sequence[str] | None) -> float | No
     return MAX_TIME_S if asked_s is None and names is None else asked_s
 
 
-def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant], bool]:
+def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, Variant], bool]:
     """(variants by name, were they asked for?); in the order of `VARIANTS`, else the most promising first.
 
     Raises:
@@ -122,7 +119,7 @@ def choose_variants(names: Sequence[str] | None) -> tuple[dict[str, AnyVariant],
 def run_experiment(
     case: Case,
     names: Sequence[str] | None,
-    lab: Lab,
+    lab: WorkerLab,
     given: Mapping[str, Any] | None = None,
     *,
     combine: bool = False,
@@ -139,26 +136,30 @@ def run_experiment(
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
-    ready = _prepare_variants(case, variants, given, lab.options.seed, was_asked)
-    looked = lab.study([StudySide(BASELINE, case), *_sides(ready.changed), *_baselines(case, ready.changed)])
-    if BASELINE in looked.failures or BASELINE not in looked.seen:
-        # Also where the function fails as it is: a variant such as static may be what helps.
-        return _without_baseline(case, looked, ready.refused, _measure_plans(variants, ready, lab), was_asked)
-    baseline = variant_rows.seen_row(BASELINE, "as it is", looked.seen[BASELINE])
-    titles = {name: variant.title for name, variant in variants.items()}
-    rows = {**ready.refused, **judge_variants(case, titles, ready.changed, looked, baseline, lab)}
-    # Last, because each takes as long as all the others together, and there may be a limit of time.
-    own = _measure_plans(variants, ready, lab)
-    listed = [*(rows[name] for name in variants if name in rows), *(row for found, _ in own for row in found)]
-    found = Experiment(
-        case.id.label,
-        looked.seen[BASELINE].signature,
-        baseline,
-        tuple(listed),
-        _curves(own),
-        remarks=(*about_wrapper, *_of_chaos(baseline.errors), *_of_nothing(listed, ready.left_out)),
-        environment=looked.environment,
-    )
+    ways = {
+        # One that can do both measures by itself, and changes the case among others (`_apply_all`).
+        name: VariantWay(v.title, partial(v.plan if v.measures else v.change, case, given.get(name), lab.options.seed))
+        for name, v in variants.items()
+    }
+    made, refused = prepare_ways(ways)
+    changed = {name: Candidate(ways[name].title, one) for name, one in made.items() if isinstance(one, ChangedCase)}
+    group = compare_group(BASELINE, "as it is", case, changed, lab)
+    # Where all were to be tried, what would show nothing is left out.
+    unasked = {} if was_asked else {name: row for name, row in refused.items() if row.status == "not_available"}
+    rows = {name: row for name, row in {**refused, **group.rows}.items() if name not in unasked}
+    # Last, because each takes as long as all the others together, and there may be a limit of time. Also where the
+    # function fails as it is: a variant such as static may be what helps.
+    own = [one for plan in made.values() if not isinstance(plan, ChangedCase) for one in plan(lab)]
+    curves = tuple(one for one in own if isinstance(one, Curve))
+    listed = (*(rows[name] for name in variants if name in rows), *(one for one in own if isinstance(one, VariantRow)))
+    found = Experiment(case.id.label, "", group.baseline, listed, curves, environment=group.looked.environment)
+    if group.baseline.status == "failed":
+        if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
+            found = replace(found, rows=tuple(row for row in listed if row.status == "ok"))
+        advice = group.looked.failures[BASELINE].advice
+        return replace(found, remarks=(Remark("advice", "info", advice),) if advice else ())
+    remarks = (*about_wrapper, *_of_chaos(group.baseline.errors), *_of_nothing(listed, unasked))
+    found = replace(found, signature=group.looked.seen[BASELINE].signature, remarks=remarks)
     if not combine and not ablation:
         return found
     try:
@@ -173,9 +174,8 @@ def _open_wrapper(case: Case, seed: int) -> tuple[Case, tuple[Remark, ...]]:
     try:
         pure, wrapper = make_pure(case, seed)
     except NotAvailable as error:
-        return case, (
-            Remark("wrapper-stays", "warning", f"Nothing that changes the function is tried: {error.problem}."),
-        )
+        text = f"Nothing that changes the function is tried: {error.problem}."
+        return case, (Remark("wrapper-stays", "warning", text),)
     except Exception:  # of the user's function, mostly: the row of the function as it is says it
         return case, ()
     if not wrapper:
@@ -198,25 +198,23 @@ def _of_chaos(errors: Errors | None) -> tuple[Remark, ...]:
     return (Remark("chaotic", "warning", text),)
 
 
-def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, str]) -> tuple[Remark, ...]:
+def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) -> tuple[Remark, ...]:
     """A table of nothing but the baseline says why."""
     if rows or not left_out:
         return ()
     by_reason: dict[str, list[str]] = {}
-    to_be_told: list[str] = []
-    for name, why in left_out.items():
-        if why.startswith(("it has to be told", "it needs")):  # the user's to know, and nothing about the function
-            to_be_told.append(name)
-        else:
-            by_reason.setdefault(why, []).append(name)
+    for name, row in left_out.items():
+        # What it has to be told is the user's to know, and nothing about the function.
+        by_reason.setdefault("" if row.reason == VARIANTS[name].untold else row.reason, []).append(name)
+    untold = by_reason.pop("", [])
     reasons = "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
-    text = f"No variant can be made of this function by itself: {reasons}." if reasons else ""
-    more = f"These have to be told something, see benchax experiment --list: {', '.join(to_be_told)}."
-    told = " ".join([text, *([more] if to_be_told else [])]).strip()
-    return (Remark("nothing-tried", "warning", told),)
+    texts = [f"No variant can be made of this function by itself: {reasons}."] if reasons else []
+    if untold:
+        texts.append(f"These have to be told something, see benchax experiment --list: {', '.join(untold)}.")
+    return (Remark("nothing-tried", "warning", " ".join(texts)),)
 
 
-def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, AnyVariant]:
+def _with_batch(variants: Mapping[str, Variant], batch: Any) -> dict[str, Variant]:
     """Passes the names of the batch arguments to the variants that split a batch.
 
     Raises:
@@ -224,89 +222,161 @@ def _with_batch(variants: Mapping[str, AnyVariant], batch: Any) -> dict[str, Any
     """
     if batch is None:
         return dict(variants)
-    told = {name: v.with_batch(str(batch)) for name, v in variants.items() if isinstance(v, CutsBatch)}
+    told = {name: replace(v, batch=str(batch)) for name, v in variants.items() if v.cuts_batch}
     if not told:
-        able = ", ".join(name for name, variant in VARIANTS.items() if isinstance(variant, CutsBatch))
+        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
         raise UsageError(
             f"batch={batch!r} is given, and no variant that is tried takes a batch apart", f"one of: {able}"
         )
     return {**variants, **told}
 
 
-@dataclass(frozen=True)
-class ReadyVariants:
-    """The variants to try, and the unavailable ones, by the names of the variants."""
+# ---- all variants at once, and the contribution of each: all but one against all -----------------------------------
+#
+# The combination has the variants whose row has no failure, and only the fastest of each family. It also has variants
+# that only apply once others are on (accumulating in float32, after bf16). They are applied in the order of `VARIANTS`.
 
-    changed: dict[str, ChangedCase] = field(default_factory=dict[str, ChangedCase])
-    plans: dict[str, Measure] = field(default_factory=dict[str, Measure])
-    refused: dict[str, VariantRow] = field(default_factory=dict[str, VariantRow])
-    left_out: dict[str, str] = field(default_factory=dict[str, str])
-    """The reasons why variants that the user did not request have no row."""
+ALL = "all"
 
 
-def _prepare_variants(
-    case: Case, variants: Mapping[str, AnyVariant], given: Mapping[str, Any], seed: int, was_asked: bool
-) -> ReadyVariants:
-    """Where all were to be tried, what would show nothing is left out."""
-    ready = ReadyVariants()
-    for name, variant in variants.items():
-        try:
-            # One that can do both measures by itself, and changes the case among others (`ablation.py`).
-            if not isinstance(variant, MeasuringVariant):
-                ready.changed[name] = variant.change(case, given.get(name), seed)
-            elif was_asked or not variant.only_by_name:
-                ready.plans[name] = variant.plan(case, given.get(name), seed)
-        except (NotAvailable, NotMeasured) as error:
-            if was_asked:
-                ready.refused[name] = variant_rows.refused_row(name, variant.title, "not_available", error.problem)
-            else:
-                ready.left_out[name] = error.problem
-        # A mistake in what was asked for, which is no finding about the function.
-        except UsageError:
-            raise
-        except Exception as error:  # of the user's function, mostly: a row says it, and the others go on
-            ready.refused[name] = variant_rows.failed_row(name, variant.title, diagnose(error, "preparing"))
-    return ready
-
-
-def _sides(changed: Mapping[str, ChangedCase]) -> list[StudySide]:
-    return [one.as_side(name) for name, one in changed.items()]
-
-
-def _baselines(case: Case, changed: Mapping[str, ChangedCase]) -> list[StudySide]:
-    """The function as it is under the settings that some variants need for both sides."""
-    return [StudySide(f"{BASELINE} beside {name}", case, one.settings) for name, one in changed.items() if one.settings]
-
-
-def _curves(own: Sequence[Own]) -> tuple[Curve, ...]:
-    return tuple(curve for _, curves in own for curve in curves)
-
-
-def _without_baseline(
-    case: Case, looked: Study, refused: Mapping[str, VariantRow], own: Sequence[Own], was_asked: bool
+def add_combination(
+    found: Experiment,
+    case: Case,
+    variants: Mapping[str, Variant],
+    lab: WorkerLab,
+    given: Mapping[str, Any],
+    *,
+    is_ablation: bool,
 ) -> Experiment:
-    """Handles a function that itself fails: nothing can be compared with it. Variants that measure by themselves can
-    still show what would help, such as a static argument."""
-    failure = looked.failures[BASELINE]
-    row = variant_rows.failed_row(BASELINE, "as it is", failure)
-    advice = (Remark("advice", "info", failure.advice),) if failure.advice else ()
-    rows = (*refused.values(), *(row for found, _ in own for row in found))
-    if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
-        rows = tuple(row for row in rows if row.status == "ok")
-    return Experiment(case.id.label, "", row, rows, _curves(own), remarks=advice, environment=looked.environment)
+    """Returns the experiment with a row "all", and each variant's contribution to it if that was requested."""
+    seed = lab.options.seed
+    candidates = _choose_candidates(found, variants)
+    one, on, why = _apply_all(case, candidates, given, seed)
+    remarks = (*found.remarks, *why)
+    if len(on) < 2:
+        text = "there is no combination: " + (f"only {on[0]} can be on" if on else "no variant can be on")
+        return replace(found, remarks=(*remarks, Remark("no-combination", "info", text)))
+    less: dict[str, ChangedCase] = {}
+    for name in on if is_ablation else ():
+        # Applied anew: what only applies after the one left out (float32 sums after bf16) goes with it.
+        others = [each for each in candidates if each.name in on and each.name != name]
+        changed, still_on, _ = _apply_all(case, others, given, seed)
+        if still_on:
+            less[name] = changed
+    sides = [each.as_side(f"all but {name}") for name, each in less.items()]
+    looked = lab.study([StudySide(BASELINE, case), one.as_side(ALL), *sides])
+    if BASELINE not in looked.seen:
+        text = f"there is no combination: {looked.failures[BASELINE].message}"
+        return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
+    row = judge_candidates(case, {ALL: Candidate(" + ".join(on), one)}, looked, found.baseline, lab)[ALL]
+    found = replace(found, rows=(*found.rows, row), remarks=remarks)
+    if not is_ablation:
+        return found
+    if row.status != "ok":
+        text = f"there is no ablation: all together, {row.reason}"
+        return replace(found, remarks=(*remarks, Remark("no-ablation", "warning", text)))
+    return replace(found, ablation=_contributions(on, one, less, row, looked, lab))
 
 
-def _measure_plans(variants: Mapping[str, AnyVariant], ready: ReadyVariants, lab: Lab) -> list[Own]:
-    return [_measure_by_itself(variants[name], measure, lab) for name, measure in ready.plans.items()]
+def _choose_candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Variant]:
+    """Those that change a case, but for what failed, or gave wrong results. Of a family, whose members exclude one
+    another, the first of the fastest ones that are indistinguishable."""
+    rows = {row.name: row for row in found.rows}
+    bad = {name for name, row in rows.items() if row.status in ("failed", "wrong_result")}
+    # The kinds of one variant, as remat:dots_saveable, have rows of their own.
+    kinds = {name: [row for row in rows if row.startswith(f"{name}:")] for name in variants}
+    bad |= {name for name, listed in kinds.items() if listed and bad.issuperset(listed)}
+    best: dict[str, tuple[float, str]] = {}
+    for name, variant in variants.items():
+        # A member that does not apply by itself stands for nothing.
+        if variant.family and name in rows and rows[name].status == "ok":
+            c, first = rows[name].comparison, best.get(variant.family)
+            ratio = (c.ratio or 1.0) if c and c.verdict in ("faster", "slower") else 1.0
+            if first is None or ratio < first[0]:
+                best[variant.family] = ratio, name
+    chosen = {name for _, name in best.values()}
+    able = [each for name, each in variants.items() if each.changes and each.combines and name not in bad]
+    return [each for each in able if not each.family or each.name in chosen]
 
 
-def _measure_by_itself(variant: Variant, measure: Measure, lab: Lab) -> Own:
-    """Returns the results of a variant that measures by itself."""
-    try:
-        found = measure(lab)
-    except (NotAvailable, NotMeasured) as error:
-        return [variant_rows.refused_row(variant.name, variant.title, "not_available", error.problem)], []
-    except Exception as error:  # as in `_prepare_variants`
-        return [variant_rows.failed_row(variant.name, variant.title, diagnose(error, variant.name))], []
-    rows = [one for one in found if isinstance(one, VariantRow)]
-    return rows, [one for one in found if isinstance(one, Curve)]
+def _apply_all(
+    case: Case, candidates: Sequence[Variant], given: Mapping[str, Any], seed: int
+) -> tuple[ChangedCase, list[str], tuple[Remark, ...]]:
+    """Returns (a case with all variants that can be on, their names, remarks on the others)."""
+    whole = ChangedCase(case)
+    on: list[str] = []
+    notes: list[Remark] = []
+    for variant in candidates:
+        try:
+            with under(whole.settings):
+                one = variant.change(whole.case, given.get(variant.name), seed)
+        except (NotAvailable, NotMeasured):
+            continue  # alone it has a row that says why
+        except Exception as error:  # the user's function, changed by those before: they go on without this one
+            why = diagnose(error, "preparing").message
+            notes.append(Remark("not-combined", "warning", f"{variant.name} is off among all: {why}"))
+            continue
+        tolerances = [t for t in (whole.tolerance, one.tolerance) if t is not None]
+        whole = ChangedCase(
+            one.case,
+            max(tolerances, default=None),
+            settings={**whole.settings, **one.settings},
+            # Of those that convert, a combination has one at most.
+            rounds_to=whole.rounds_to or one.rounds_to,
+        )
+        on.append(variant.name)
+    return whole, on, tuple(notes)
+
+
+def _contributions(
+    on: Sequence[str],
+    everything: ChangedCase,
+    less: Mapping[str, ChangedCase],
+    row: VariantRow,
+    looked: Study,
+    lab: WorkerLab,
+) -> tuple[Contribution, ...]:
+    rows: dict[str, VariantRow] = {}
+    pairs: list[Pair] = []
+    for name in on:
+        label = f"all but {name}"
+        if label in looked.failures:
+            rows[name] = failed_row(label, "", looked.failures[label])
+        elif name not in less:
+            why = "the others cannot be on without it"
+            rows[name] = refused_row(label, "", "not_available", why)
+        elif looked.seen[ALL].is_same_program(looked.seen[label]):
+            same = variant_rows.seen_row(label, "", looked.seen[label])
+            rows[name] = replace(same, sentence="does nothing here: the program is the same without it")
+        else:
+            rows[name] = variant_rows.seen_row(label, "", looked.seen[label])
+            settings = {**everything.settings, **less[name].settings}
+            pairs.append(Pair(name, ALL, everything.case, label, less[name].case, settings))
+    comparisons = lab.time_pairs(pairs)
+    return tuple(contribution(name, comparisons.get(name), row, rows[name]) for name in on)
+
+
+def contribution(name: str, comparison: Comparison | None, everything: VariantRow, without: VariantRow) -> Contribution:
+    """Returns the loss without one variant. `comparison`: the others against all."""
+    both = None not in (everything.peak_bytes, without.peak_bytes)
+    saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
+    memory = variant_rows.memory_change(everything.peak_bytes, without.peak_bytes)
+    if comparison is None or comparison.ratio is None:
+        why = comparison.why if comparison else without.reason or without.sentence
+        text = "; ".join(filter(None, (memory, why)))
+        return Contribution(name, comparison, None, saved_bytes=saved_bytes, sentence=text)
+    ratios = comparison.ratio, comparison.low, comparison.high
+    middle, low, high = (None if ratio is None else -variant_rows.saved_s(comparison, ratio) for ratio in ratios)
+    text = "; ".join(filter(None, (_describe_time(comparison, middle, low, high), memory)))
+    return Contribution(name, comparison, middle, low, high, saved_bytes, text)
+
+
+def _describe_time(c: Comparison, saved_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    if c.verdict in ("slower", "faster") and saved_s is not None:
+        around = ""
+        if low_s is not None and high_s is not None:
+            around = f" ({seconds_range(min(abs(low_s), abs(high_s)), max(abs(low_s), abs(high_s)))})"
+        return f"{'saves' if c.verdict == 'slower' else 'costs'} {seconds(abs(saved_s))}{around}"
+    if c.verdict == "unclear":
+        return f"unclear: {c.why}" if c.why else "unclear"
+    return f"makes no difference ({c.why})" if c.why else "makes no difference"

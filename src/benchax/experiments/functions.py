@@ -6,20 +6,24 @@ Traces the function in this process, where a variant has to know its arguments; 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations
 from types import MethodType
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
 from benchax.case import Case, Positions
-from benchax.errors import NotAvailable
+from benchax.errors import NotAvailable, UsageError
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.measuring.inputs import Inputs, make_inputs, static_arguments
 from benchax.measuring.prepare import prepare
-from benchax.measuring.state import is_stateful
-from benchax.static_leaves import find_hidden, hide, reveal
+from benchax.measuring.program import unwrapped
+from benchax.measuring.state import CallOutcome, holds_objects, is_ref, is_stateful, take_apart, without_objects
+from benchax.static_leaves import as_function_of_arrays, find_hidden, hide, hide_all, hide_argument, reveal
 
 CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """(args, kwargs) of one call."""
@@ -89,25 +93,18 @@ def _find_donated(infos: Any, count: int, static: Positions) -> Positions:
     """Returns the arguments whose leaves are all donated, by position or name."""
     positions = [i for i in range(count) if i not in static]
     by_position = dict(zip(positions, infos[0], strict=True))
-    return tuple(name for name, tree in {**by_position, **infos[1]}.items() if _is_donated(tree))
+    donations = {key: _donations(tree) for key, tree in {**by_position, **infos[1]}.items()}
+    return tuple(key for key, found in donations.items() if found and all(found))
 
 
-def _is_donated(tree: Any) -> bool:
-    leaves = jax.tree.leaves(tree, is_leaf=lambda leaf: hasattr(leaf, "donated"))
-    return bool(leaves) and all(leaf.donated for leaf in leaves)
+def _donations(infos: Any) -> list[bool]:
+    """Whether each leaf is donated, by JAX's description of a program's arguments."""
+    return [leaf.donated for leaf in jax.tree.leaves(infos, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
 
 
-@dataclass(frozen=True)
-class Converted:
-    """An input factory: the inputs of `case`, float arrays in another precision; complex ones stay as they are."""
-
-    case: Case
-    seed: int
-    dtype: str
-
-    def __call__(self) -> CallArguments:
-        made = make_inputs(self.case, self.seed)
-        return change_arrays(made, lambda _, leaf: leaf.astype(self.dtype) if is_float(leaf) else leaf)
+def converted(case: Case, seed: int, dtype: str) -> CallArguments:
+    """The inputs of `case`, float arrays in another precision; complex ones stay as they are."""
+    return change_arrays(make_inputs(case, seed), lambda _, leaf: leaf.astype(dtype) if is_float(leaf) else leaf)
 
 
 def change_arrays(inputs: Inputs, change: Callable[[int | str, Any], Any]) -> CallArguments:
@@ -132,32 +129,43 @@ def is_float(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
 
 
-@dataclass(frozen=True)
-class SharedArguments:
-    """A function of the arguments of two, which takes its own of them."""
+def every_argument(inputs: Inputs) -> dict[int | str, Any]:
+    """All arguments of the call, by position or name."""
+    return {**dict(enumerate(inputs.args)), **inputs.kwargs}
+
+
+def dynamic_arguments(inputs: Inputs) -> dict[int | str, Any]:
+    """Those that are not static."""
+    return {key: value for key, value in every_argument(inputs).items() if key not in inputs.static}
+
+
+@dataclass(frozen=True, eq=False)
+class ByPosition:
+    """A function whose arguments all come by position, among those of others, as `vmap` and paired runs want them."""
 
     fn: Callable[..., Any]
-    start: int
-    count: int
-    names: tuple[str, ...]
-    """The names of the arguments that are given by name; they come after the others."""
+    keys: tuple[int | str, ...]
+    """What its own arguments are for `fn`: their positions and names."""
+    start: int = 0
+    """Where its own arguments begin."""
+    fixed: tuple[tuple[int | str, Any], ...] = ()
+    """Arguments that are always the same."""
 
     def __call__(self, *everything: Any) -> Any:
-        own = everything[self.start : self.start + self.count]
-        first = len(own) - len(self.names)
-        return self.fn(*own[:first], **dict(zip(self.names, own[first:], strict=True)))
+        own = everything[self.start : self.start + len(self.keys)]
+        whole = {**dict(self.fixed), **dict(zip(self.keys, own, strict=True))}
+        args = [whole[i] for i in range(sum(isinstance(key, int) for key in whole))]
+        return self.fn(*args, **{key: value for key, value in whole.items() if isinstance(key, str)})
 
 
-@dataclass(frozen=True)
-class Both:
-    """An input factory: the arguments of two cases, one behind the other, all by position."""
+def by_position(*factories: InputsOf) -> tuple[Any, ...]:
+    """The arguments that these make, one behind the other, all by position."""
+    calls = [make() for make in factories]
+    return tuple(value for args, kwargs in calls for value in (*args, *kwargs.values()))
 
-    one: InputsOf
-    other: InputsOf
 
-    def __call__(self) -> CallArguments:
-        (args, kwargs), (more, named) = self.one(), self.other()
-        return (*args, *kwargs.values(), *more, *named.values()), {}
+def _both(one: InputsOf, other: InputsOf) -> CallArguments:
+    return by_position(one, other), {}
 
 
 def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
@@ -170,32 +178,23 @@ def side_by_side(one: Case, other: Case, seed: int = 0) -> tuple[Case, Case]:
         return one, other
     # Not one set of inputs, converted inside: that would time the conversion.
     one, other = plain(one, seed), plain(other, seed)
+    both = partial(_both, one.inputs, other.inputs)
     first, second = make_inputs(one, seed), make_inputs(other, seed)
-    start = len(first.args) + len(first.kwargs)
-    both = Both(one.inputs, other.inputs)
-    static = (*positions_among(one, first, one.static, 0), *positions_among(other, second, other.static, start))
-    return (
-        _part(one, first, 0, both, static),
-        _part(other, second, start, both, static),
-    )
+    start = len(every_argument(first))
+    static = positions_among(one, first, one.static, 0) + positions_among(other, second, other.static, start)
+    return _part(one, first, 0, both, static), _part(other, second, start, both, static)
 
 
-def _part(case: Case, inputs: Inputs, start: int, both: Both, static: Positions) -> Case:
-    names = tuple(inputs.kwargs)
-    fn = SharedArguments(case.fn, start, len(inputs.args) + len(names), names)
+def _part(case: Case, inputs: Inputs, start: int, both: InputsOf, static: Positions) -> Case:
+    fn = ByPosition(case.fn, tuple(every_argument(inputs)), start)
     return replace(case, fn=fn, inputs=both, static=static, donate=positions_among(case, inputs, case.donate, start))
 
 
-def positions_among(case: Case, inputs: Inputs, arguments: Positions, start: int) -> Positions:
+def positions_among(case: Case, inputs: Inputs, arguments: Positions, start: int) -> tuple[int, ...]:
     """Arguments that may be named, as positions among all; those of the case begin at `start`."""
     found = static_arguments(replace(case, static=arguments), inputs.args, inputs.kwargs)
-    names = tuple(inputs.kwargs)
-    own = [
-        argument if isinstance(argument, int) else len(inputs.args) + names.index(argument)
-        for argument in found
-        if (isinstance(argument, int) and argument < len(inputs.args)) or argument in names
-    ]
-    return tuple(start + position for position in dict.fromkeys(own))
+    places = {key: start + place for place, key in enumerate(every_argument(inputs))}
+    return tuple(dict.fromkeys(places[argument] for argument in found if argument in places))
 
 
 def argument_name(fn: Callable[..., Any], argument: int | str) -> str:
@@ -207,3 +206,257 @@ def argument_name(fn: Callable[..., Any], argument: int | str) -> str:
     except (TypeError, ValueError):  # builtins have none
         names = []
     return names[argument] if argument < len(names) else f"argument {argument}"
+
+
+def arguments(case: Case, inputs: Inputs) -> dict[str, int | str]:
+    """The dynamic arguments of the call: as their author calls them → position or name."""
+    return {argument_name(case.fn, key): key for key in dynamic_arguments(inputs)}
+
+
+def find_argument(variant: str, word: str, permitted: Mapping[str, int | str]) -> int | str:
+    """The argument of that name, or at that position.
+
+    Raises:
+        UsageError: it is none of `permitted`.
+    """
+    by_position = {str(key): key for key in permitted.values()}
+    key = permitted.get(word.strip(), by_position.get(word.strip()))
+    if key is None:
+        raise UsageError(f"{variant} is given the argument {word!r}", f"one of: {', '.join(permitted)}")
+    return key
+
+
+# ---- the arguments that hold a batch ------------------------------------------------------------------------------
+#
+# Leading rows that can be cut, doubled, or taken one by one. The author can name the arguments (batch=x, batch=x+y, as
+# `in_axes` does for `jax.vmap`). Otherwise benchax guesses them from the shapes of the outputs. It traces the function
+# again with twice the rows of some arguments:
+#
+#     the outputs grow with them     x of x @ w, and not w
+#     the outputs stay as they are   x and y of a loss, whose weights cannot have twice the rows
+#
+# A guess can be wrong, so code that uses it must report it, in the words of `Batch.how`. Nothing is run.
+
+BATCH = "batch"
+"""The word under which it is given, for all variants together: --given batch=x."""
+MOST_TOGETHER = 5
+"""Where more arguments have as many rows, not every choice is tried."""
+
+Arguments = tuple[int | str, ...]
+Basis = Literal["given", "outputs", "loss", "last"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The arguments that hold the batch, and how that is known."""
+
+    rows: int
+    arguments: Arguments
+    names: tuple[str, ...]
+    """As their author calls them."""
+    basis: Basis
+
+    @property
+    def how(self) -> str:
+        """The rows of x, guessed: the outputs grow with them (say it with batch=...)."""
+        rows = f"the {self.rows} rows of {', '.join(self.names)}"
+        return f"{rows}, as given" if self.basis == "given" else f"{rows}, guessed: {_REASONS[self.basis]}"
+
+
+_REASONS: Mapping[Basis, str] = {
+    "outputs": "the outputs grow with them (else: batch=NAME)",
+    "loss": "with more of them the outputs keep their shapes (else: batch=NAME)",
+    "last": "the last argument with rows, for the outputs do not tell (else: batch=NAME)",
+}
+
+
+def find_batch(case: Case, inputs: Inputs, given: str = "", *, without: Arguments = ()) -> Batch:
+    """Which arguments hold the batch of an eager function.
+
+    Args:
+        given: "x" or "x+y"; empty: it is guessed.
+        without: these are no batch, such as the weights of a loss.
+
+    Raises:
+        NotAvailable: no argument has rows.
+        UsageError: `given` names what is no argument with rows, or arguments with several numbers of rows.
+    """
+    counts = {key: count_rows(tree) for key, tree in dynamic_arguments(inputs).items() if key not in without}
+    rows = {key: count for key, count in counts.items() if count}
+    chosen, basis = (_read(case, inputs, given, rows), "given") if given else _guess(case, inputs, rows)
+    names = tuple(argument_name(case.fn, key) for key in chosen)
+    return Batch(rows[chosen[0]], chosen, names, basis)
+
+
+def _read(case: Case, inputs: Inputs, given: str, rows: Mapping[int | str, int]) -> Arguments:
+    permitted = arguments(case, inputs)
+    chosen = tuple(dict.fromkeys(find_argument(BATCH, word, permitted) for word in given.split("+")))
+    if without := [argument_name(case.fn, key) for key in chosen if key not in rows]:
+        raise UsageError(f"batch={given!r}: {without[0]!r} is no batch", "arrays, or trees of arrays with as many rows")
+    if len({rows[key] for key in chosen}) > 1:
+        counts = ", ".join(f"{argument_name(case.fn, key)} has {rows[key]}" for key in chosen)
+        raise UsageError(f"batch={given!r} names arguments with several numbers of rows: {counts}", "one number")
+    return chosen
+
+
+def _guess(case: Case, inputs: Inputs, rows: Mapping[int | str, int]) -> tuple[Arguments, Basis]:
+    if not rows:
+        raise NotAvailable("no argument is a batch: an array, or a tree of arrays with as many rows")
+    before = _output_shapes(case, inputs, ())
+    after = {chosen: _output_shapes(case, inputs, chosen) for chosen in _choices(rows)} if before is not None else {}
+    # The fewest that make the outputs grow: x of x @ w, though w may have as many rows. Of a loss the most: x and y.
+    if grown := [chosen for chosen, shapes in after.items() if _grows(before, shapes)]:
+        return grown[0], "outputs"
+    if kept := [chosen for chosen, shapes in after.items() if shapes == before]:
+        return max(kept, key=lambda chosen: (len(chosen), list(rows).index(chosen[-1]))), "loss"
+    last = list(rows.values())[-1]
+    return tuple(key for key, count in rows.items() if count == last), "last"
+
+
+def _choices(rows: Mapping[int | str, int]) -> Iterator[Arguments]:
+    """Arguments with as many rows, first each by itself."""
+    groups = [[key for key in rows if rows[key] == count] for count in dict.fromkeys(rows.values())]
+    for together in range(1, max(map(len, groups)) + 1):
+        for group in groups:
+            if together in (1, len(group)) or len(group) <= MOST_TOGETHER:
+                # Fewest first, since the first choice that makes the outputs grow is taken.
+                yield from combinations(group, together)
+
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def _grows(before: Shapes | None, after: Shapes | None) -> bool:
+    """Some outputs have twice the rows, and the others are as they were, such as a loss or a state."""
+    if before is None or after is None:
+        return False
+    pairs = list(zip(before, after, strict=True))
+    return any(a != b for a, b in pairs) and all(a == b or (a and b == (2 * a[0], *a[1:])) for a, b in pairs)
+
+
+def _output_shapes(case: Case, inputs: Inputs, doubled: Arguments) -> Shapes | None:
+    """Returns the shapes of the outputs, where these arguments have twice the rows; None: it does not trace so."""
+    call, arrays = as_function_of_arrays(case.fn, inputs.args, inputs.kwargs)
+    everything = every_argument(inputs)
+    # As `as_function_of_arrays` lists them: by position, then by name in the order of a dict's leaves.
+    keys = [*range(len(inputs.args)), *sorted(inputs.kwargs)]
+    owners = [key for key in keys for _ in jax.tree.leaves(hide_all(everything[key]))]
+    shapes = [
+        jax.ShapeDtypeStruct((2 * a.shape[0], *a.shape[1:]) if owner in doubled else a.shape, a.dtype)
+        for owner, a in zip(owners, arrays, strict=True)
+    ]
+    try:
+        return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(call, *shapes))]
+    except Exception:  # harmless: the shapes do not fit, so it is another argument that holds the batch
+        return None
+
+
+# ---- steps under `equinox.filter_jit` and `flax.nnx.jit` -----------------------------------------------------------
+#
+# Variants are made of functions that `jax.jit` takes. Leaves that are not arrays are static (`static_leaves`). Objects
+# of Flax NNX become a first argument `state`, and the new state is an output. Neither library is imported here: a case
+# needs one only if the user has imported it.
+
+
+def make_pure(case: Case, seed: int) -> tuple[Case, str]:
+    """Returns (a case of a plain function that computes the same, its former wrapper), or the case itself and "" if
+    there was no wrapper.
+
+    Raises:
+        NotAvailable: it is unknown which arguments the wrapper donates, or the function holds arrays itself.
+    """
+    wrapper = _name_wrapper(case)
+    if not wrapper:
+        return case, ""
+    call = _call(case, seed)
+    if any(map(is_ref, jax.tree.leaves(without_objects(call)))):
+        return case, ""
+    if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(_under(case))):
+        raise NotAvailable(
+            f"the function under {wrapper} holds arrays itself, which would become constants of its variants",
+            "a function that takes them as an argument",
+        )
+    if holds_objects(call):
+        fn = StateFirst(case, seed)
+        changed = replace(case, fn=fn, inputs=fn.inputs)
+    else:
+        changed = replace(case, fn=OfArrays(_under(case), hide_all), inputs=partial(_hidden_call, case, seed))
+    return replace(changed, donate=_donated_by(wrapper, case, call, changed.inputs())), wrapper
+
+
+def _call(case: Case, seed: int) -> CallArguments:
+    made = make_inputs(case, seed)
+    return made.args, made.kwargs
+
+
+def _hidden_call(case: Case, seed: int) -> CallArguments:
+    return hide_all(_call(case, seed))
+
+
+def _name_wrapper(case: Case) -> str:
+    fn = case.fn
+    is_wrapper = hasattr(fn, "lower") and hasattr(fn, "__wrapped__") and not hasattr(fn, "clear_cache")
+    if not case.jit or isinstance(fn, MethodType) or not is_wrapper:
+        return ""
+    package = type(fn).__module__.partition(".")[0]
+    return {"equinox": "equinox.filter_jit", "flax": "flax.nnx.jit"}.get(package, "")
+
+
+def _under(case: Case) -> Callable[..., Any]:
+    return case.fn.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _donated_by(wrapper: str, case: Case, call: CallArguments, pure: CallArguments) -> Positions:
+    """Arguments that the wrapper donates. Libraries do not publish them; how many arrays are donated, JAX does."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # told by the plan
+        lowered = unwrapped(case.fn.lower(*call[0], **call[1]), jax.stages.Lowered)  # pyright: ignore[reportFunctionMemberAccess]
+    if lowered is None:
+        raise NotAvailable(f"the program of {wrapper} cannot be reached, and so not what it donates")
+    donated = sum(_donations(lowered.args_info))
+    sizes = {key: len(jax.tree.leaves(value)) for key, value in {**dict(enumerate(pure[0])), **pure[1]}.items()}
+    everything = tuple(sizes)
+    for choice in ((), everything, everything[:1], everything[1:]):
+        if sum(sizes[key] for key in choice) == donated:
+            return choice
+    raise NotAvailable(f"{wrapper} donates some of its arguments, and which cannot be told")
+
+
+@dataclass(frozen=True, eq=False)
+class StateFirst:
+    """The function inside `flax.nnx.jit`, as a function of the state of the Flax NNX objects and of the other
+    arguments. It returns the new state as well."""
+
+    case: Case
+    seed: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"case": self.case, "seed": self.seed}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        own = list(inspect.signature(_under(self.case)).parameters.values())
+        name = "nnx_state" if any(p.name == "state" for p in own) else "state"
+        kind = (
+            own[0].kind
+            if own and own[0].kind == inspect.Parameter.POSITIONAL_ONLY
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+        return inspect.Signature([inspect.Parameter(name, kind), *own])
+
+    def inputs(self) -> CallArguments:
+        call = _call(self.case, self.seed)
+        args, kwargs = without_objects(call)
+        held = take_apart(call).leaves[len(jax.tree.leaves((args, kwargs))) :]
+        return (held, *map(hide_argument, args)), {name: hide_argument(value) for name, value in kwargs.items()}
+
+    @cached_property
+    def merge(self) -> Callable[[list[Any]], Any]:
+        """Makes the user's arguments of leaves, on new objects."""
+        return take_apart(_call(self.case, self.seed)).merge
+
+    def __call__(self, state: list[Any], *args: Any, **kwargs: Any) -> CallOutcome:
+        call = self.merge([*jax.tree.leaves(reveal((args, kwargs))), *state])
+        outputs = _under(self.case)(*call[0], **call[1])
+        # What it returns may be, or hold, such objects.
+        return CallOutcome(take_apart(outputs).leaves, take_apart(call).values)

@@ -6,15 +6,17 @@ computes again, are rewritten, too. They must give the same shapes and types; ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.core import eval_jaxpr
 from jax.extend import core
 
 from benchax.program.evaluate import bind, interpret
-from benchax.program.jaxpr import open_program
+from benchax.program.jaxpr import open_program, split_operands
 from benchax.static_leaves import as_function_of_arrays
 
 Evaluate = Callable[[Any], list[Any]]
@@ -44,6 +46,13 @@ class WithParameters:
         return evaluate(equation.replace(params={**equation.params, **changed}) if changed else equation)
 
 
+def run_traced(fn: Callable[..., Any], args: Any, kwargs: Any, run: Callable[[Any, list[Any]], list[Any]]) -> Any:
+    """Calls `fn` by `run`, which is given its traced program and the arrays, and returns the outputs of the program."""
+    call, arrays = as_function_of_arrays(fn, args, kwargs)
+    closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
+    return jax.tree.unflatten(jax.tree.structure(shapes), run(closed, arrays))
+
+
 @dataclass(frozen=True)
 class Rewritten:
     """`fn`, with each of its equations passed through `change`."""
@@ -53,33 +62,27 @@ class Rewritten:
     enters_loops: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
-        closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
-        return jax.tree.unflatten(jax.tree.structure(shapes), interpret(closed, arrays, self._apply))
+        return run_traced(self.fn, args, kwargs, lambda closed, arrays: interpret(closed, arrays, self._apply))
 
     def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
         if self.enters_loops and equation.primitive.name in WITH_BODIES:
-            equation = self._rewrite_bodies(equation)
+            params = {key: self._rewrite_value(value) for key, value in equation.params.items()}
+            equation = equation.replace(params=params)
         if (inner := inner_program(equation)) is not None:
             return interpret(inner, operands, self._apply)
         return self.change(equation, operands, lambda changed: bind(changed, operands))
-
-    def _rewrite_bodies(self, equation: Any) -> Any:
-        changed = {key: self._rewrite_value(value) for key, value in equation.params.items()}
-        return equation.replace(params=changed)
 
     def _rewrite_value(self, value: Any) -> Any:
         """A parameter of an equation, each program in it rewritten."""
         if isinstance(value, tuple):
             return tuple(map(self._rewrite_value, value))
-        if isinstance(value, core.ClosedJaxpr):
-            found = self._rewrite_program(value)
-            return value if found is None else found
-        if isinstance(value, core.Jaxpr):
-            found = self._rewrite_program(value)
-            # `jax.checkpoint` has nowhere to keep constants.
-            return value if found is None or found.consts else found.jaxpr
-        return value
+        if not isinstance(value, core.ClosedJaxpr | core.Jaxpr):
+            return value
+        found = self._rewrite_program(value)
+        if found is None or isinstance(value, core.ClosedJaxpr):
+            return found or value
+        # `jax.checkpoint` has nowhere to keep constants.
+        return value if found.consts else found.jaxpr
 
     def _rewrite_program(self, program: Any) -> Any:
         """None where it would no longer fit into its place."""
@@ -106,3 +109,177 @@ def _shape(aval: Any) -> jax.ShapeDtypeStruct | None:
 def inner_program(equation: Any) -> Any:
     """The program of an inner jit; None of other equations."""
     return equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
+
+
+# ---- running sums of bf16 and f16 in loops, carried in float32 ------------------------------------------------------
+#
+# A carry is a running sum where the body returns it with something added to it and nothing else: `carry + x`. Only that
+# sum is wide; whatever else the body computes of the carry, it computes of the rounded one, as before. Without this,
+# 10,000 ones add up to 256 in bf16: from there on 1 is less than half a digit.
+
+LOW = ("bfloat16", "float16")
+ADDITIONS = ("add", "add_any")
+
+
+@dataclass(frozen=True)
+class RunningSum:
+    """A carry of a loop to which something is added in each iteration."""
+
+    position: int
+    """Among the carries."""
+    total: Any
+    """The variable of the body that is the new carry."""
+    added: Any
+    """The added value, a variable or a literal."""
+
+
+def find_running_sums(equation: Any) -> list[RunningSum]:
+    """Finds those of a loop; any other equation has none."""
+    body, consts, carries = _body(equation)
+    if body is None:
+        return []
+    makers = {out: eqn for eqn in body.jaxpr.eqns for out in eqn.outvars}
+    found: list[RunningSum] = []
+    for i in range(carries):
+        carry, total = body.jaxpr.invars[consts + i], body.jaxpr.outvars[i]
+        made = None if isinstance(total, core.Literal) else makers.get(total)
+        if made is None or made.primitive.name not in ADDITIONS or str(getattr(carry.aval, "dtype", "")) not in LOW:
+            continue
+        others = [v for v in made.invars if v is not carry]
+        if len(others) == 1:
+            found.append(RunningSum(i, total, others[0]))
+    return found
+
+
+def run_wide(equation: Any, operands: list[Any]) -> list[Any]:
+    """The loop on these operands, its running sums in float32; what it returns is rounded once."""
+    sums, params = find_running_sums(equation), equation.params
+    body, consts, _ = _body(equation)
+    changed, first = {"jaxpr": _widen(body, consts, sums)}, consts
+    if equation.primitive.name == "while":
+        before = params["cond_nconsts"]
+        condition = _widen(params["cond_jaxpr"], before, sums, is_body=False)
+        changed, first = {"body_jaxpr": changed["jaxpr"], "cond_jaxpr": condition}, before + consts
+    given = list(operands)
+    for each in sums:
+        given[first + each.position] = given[first + each.position].astype(jnp.float32)
+    results = list(equation.primitive.bind(*given, **{**params, **changed}))
+    for each in sums:
+        results[each.position] = results[each.position].astype(each.total.aval.dtype)
+    return results
+
+
+def _body(equation: Any) -> tuple[Any, int, int]:
+    """(the body, how many constants it takes first, how many carries then)"""
+    body = {"scan": "jaxpr", "while": "body_jaxpr"}.get(equation.primitive.name)
+    if body is None:
+        return None, 0, 0
+    consts, carry, _ = split_operands(equation, equation.invars)
+    return equation.params[body], len(consts), len(carry)
+
+
+def _widen(program: Any, first: int, sums: list[RunningSum], is_body: bool = True) -> Any:
+    """The body or the condition of a loop that is given `sums` in float32; a body returns them so, too.
+
+    Args:
+        first: where the carries begin among what the program takes.
+    """
+    jaxpr, places = program.jaxpr, [first + each.position for each in sums]
+    # What is added is asked for beside what the body returns.
+    added = [each.added for each in sums] if is_body else []
+    asking, count = jaxpr.replace(outvars=[*jaxpr.outvars, *added]), len(jaxpr.outvars)
+
+    def run(*values: Any) -> list[Any]:
+        rounded = list(values)
+        for place in places:
+            rounded[place] = values[place].astype(jaxpr.invars[place].aval.dtype)
+        results = eval_jaxpr(asking, program.consts, *rounded)
+        returned = results[:count]
+        for each, place, what in zip(sums, places, results[count:], strict=False):
+            wide = values[place] + jnp.asarray(what).astype(jnp.float32)
+            for i, variable in enumerate(jaxpr.outvars):
+                if variable is each.total:  # the sum so far can be returned in each iteration as well
+                    returned[i] = wide.astype(returned[i].dtype)
+            returned[each.position] = wide
+        return returned
+
+    avals = [v.aval for v in jaxpr.invars]
+    dtypes = [jnp.float32 if i in places else aval.dtype for i, aval in enumerate(avals)]
+    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(a.shape, t) for a, t in zip(avals, dtypes, strict=True)))
+
+
+# ---- what a scan computes of its inputs alone, before it ------------------------------------------------------------
+#
+# An equation of the body that depends on no carry can run before the loop: once if it depends only on constants, or as
+# one batch for all iterations if it depends on the scanned inputs. The products `x_t @ W` of a recurrent network then
+# become one large product. The loop scans over these results instead of their inputs.
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+KEPT = ("random_bits", "random_split", "debug_callback", "debug_print", "io_callback", "pure_callback")
+"""Effects stay where they are; and so do random numbers, which other shapes would change."""
+
+
+@dataclass(frozen=True)
+class SplitScan:
+    """The body of a scan, in two."""
+
+    before: Any
+    """A jaxpr of (constants, what is scanned over) that gives `passed`."""
+    loop: Any
+    """A jaxpr of (constants, carries, what is scanned over, `passed`) that gives what the body gives."""
+    taken: int
+    """Products that are no longer in the loop."""
+
+
+def hoist(equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    """A change for `Rewritten`: a scan, with what needs no carry computed before it."""
+    parts = split_scan(equation) if equation.primitive.name == "scan" else None
+    if parts is None:
+        return evaluate(equation)
+    params = equation.params
+    consts, carry, xs = split_operands(equation, operands)
+    n_carry = len(carry)
+    body_consts = params["jaxpr"].consts
+    passed = jax.vmap(lambda *x: eval_jaxpr(parts.before, body_consts, *consts, *x))(*xs)
+
+    def step(state: list[Any], x: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+        results = eval_jaxpr(parts.loop, body_consts, *consts, *state, *x[0], *x[1])
+        return results[:n_carry], results[n_carry:]
+
+    carry, ys = jax.lax.scan(
+        step, carry, (xs, passed), length=params["length"], reverse=params["reverse"], unroll=params.get("unroll", 1)
+    )
+    return [*carry, *ys]
+
+
+def split_scan(equation: Any) -> SplitScan | None:
+    """Returns None if no product can be taken out: XLA does as well by itself then, and the batch costs memory."""
+    body = equation.params["jaxpr"].jaxpr
+    consts, carries, xs = split_operands(equation, body.invars)
+    if not xs:
+        return None
+    bound = set(carries)
+    early: list[Any] = []
+    late: list[Any] = []
+    for eqn in body.eqns:
+        needs_carry = any(v in bound for v in eqn.invars if not isinstance(v, core.Literal))
+        if needs_carry or eqn.primitive.name in KEPT or eqn.effects:
+            late.append(eqn)
+            bound.update(eqn.outvars)
+        else:
+            early.append(eqn)
+    taken = sum(eqn.primitive.name in PRODUCTS for eqn in early)
+    if not taken:
+        return None
+    _, passed = crossing(early, [*(v for eqn in late for v in eqn.invars), *body.outvars])
+    before = body.replace(invars=[*consts, *xs], outvars=passed, eqns=early)
+    loop = body.replace(invars=[*body.invars, *passed], eqns=late)
+    return SplitScan(before, loop, taken)
+
+
+def crossing(inside: Sequence[Any], later: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """(what these equations take, what they make that is among `later`)"""
+    made = dict.fromkeys(v for eqn in inside for v in eqn.outvars)
+    taken = dict.fromkeys(v for eqn in inside for v in eqn.invars if not isinstance(v, core.Literal) and v not in made)
+    wanted = {v for v in later if not isinstance(v, core.Literal)}
+    return list(taken), [v for v in made if v in wanted]

@@ -12,31 +12,33 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property, partial
+from time import perf_counter_ns
+from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.experiments.functions import Converted, change_arrays, is_float, plain
+from benchax.experiments.functions import change_arrays, converted, is_float, plain
 from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.memory import observed_bytes
-from benchax.measuring.prepare import prepare
+from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.state import is_key
 from benchax.model import Absent, Environment, Failure, Memory, Options
-from benchax.numerics import tolerance
+from benchax.numerics import as_doubles, compare, tolerance
 from benchax.program import normalized
 from benchax.program.cost import cost
-from benchax.program.jaxpr import equations
+from benchax.program.jaxpr import every_equation
 from benchax.program.memory import memory_plan
 from benchax.results.experiment import Errors
+from benchax.watching.watch import watch
 from benchax.workers.call_limits import limits_of
 from benchax.workers.pool import Pool
 from benchax.workers.task import Say, task
@@ -74,25 +76,32 @@ def measure_errors(outputs: Any, reference: list[np.ndarray], against: Literal["
     if not ours:
         raise NotMeasured("it returns no numbers")
     with np.errstate(all="ignore"):  # overflow and NaN are what is looked for
-        found = [_leaf(_doubles(a), _doubles(b)) for a, b in zip(ours, reference, strict=True)]
-    largest = [worst for worst, *_ in found if worst is not None]
-    relative = np.concatenate([each for _, each, *_ in found])
+        found = [_leaf(as_doubles(a).ravel(), as_doubles(b).ravel()) for a, b in zip(ours, reference, strict=True)]
+    largest = [each.largest for each in found if each.largest is not None]
+    relative = np.concatenate([each.relative for each in found])
     return Errors(
         against,
         max_rel=max(largest, default=None),
         median_rel=float(np.median(relative)) if relative.size else None,
-        overflows=sum(overflows for *_, overflows, _ in found),
-        nans=sum(nans for *_, nans in found),
-        worst=max(zip(leaves(outputs), found, strict=True), key=lambda pair: _badness(*pair[1]))[0],
+        overflows=sum(each.overflows for each in found),
+        nans=sum(each.nans for each in found),
+        worst=max(zip(leaves(outputs), found, strict=True), key=lambda pair: pair[1].badness)[0],
     )
 
 
-def _badness(worst: float | None, relative: np.ndarray, overflows: int, nans: int) -> tuple[int, float]:
-    return overflows + nans, worst or 0.0
+class _LeafErrors(NamedTuple):
+    largest: float | None
+    relative: np.ndarray
+    """Each element's."""
+    overflows: int
+    nans: int
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        return self.overflows + self.nans, self.largest or 0.0
 
 
-def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, int]:
-    """(largest relative error, each element's, overflows, NaNs)"""
+def _leaf(a: np.ndarray, b: np.ndarray) -> _LeafErrors:
     finite = np.isfinite(a) & np.isfinite(b)
     distance = np.abs(np.where(finite, a - b, 0.0))
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
@@ -103,15 +112,8 @@ def _leaf(a: np.ndarray, b: np.ndarray) -> tuple[float | None, np.ndarray, int, 
     step = max(1, a.size // MOST_IN_MEDIAN)
     counted = finite[::step] & (b[::step] != 0)
     each = distance[::step][counted] / np.abs(b[::step][counted])
-    overflows = int((np.isinf(a) & ~np.isinf(b)).sum())
-    return largest, each, overflows, int((np.isnan(a) & ~np.isnan(b)).sum())
-
-
-def _doubles(x: np.ndarray) -> np.ndarray:
-    """Flat; a complex number as its two parts."""
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return np.stack([np.real(x), np.imag(x)]).ravel().astype(np.float64)
-    return x.ravel().astype(np.float64)
+    overflows, nans = (int((test(a) & ~test(b)).sum()) for test in (np.isinf, np.isnan))
+    return _LeafErrors(largest, each, overflows, nans)
 
 
 REFERENCE = "run in float64"
@@ -161,11 +163,16 @@ class Observation:
 
 @dataclass(frozen=True)
 class Study:
-    """The result of a study: for each side either its observation or its failure."""
+    """The result of a study: for each side that was reached, either its observation or its failure."""
 
-    seen: Mapping[str, Observation]
-    failures: Mapping[str, Failure]
-    environment: Environment | None
+    seen: dict[str, Observation]
+    failures: dict[str, Failure]
+    jax: Json | None = None
+    """As `environment.jax_facts` has it."""
+
+    @cached_property
+    def environment(self) -> Environment | None:
+        return None if self.jax is None else replace(capture(with_jax=False), **self.jax)
 
 
 def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callable[[str], None]) -> Study:
@@ -180,8 +187,7 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
             on_message=lambda message: tell(message["stage"]),
         )
         if not isinstance(found, Failure):
-            environment = replace(capture(with_jax=False), **found.jax)
-            return Study(found.seen, failures | found.failures, environment)
+            return replace(found, failures=failures | found.failures)
         # The run in float64 took the worker with it: the sides are looked at again, without it.
         if found.stage == REFERENCE:
             no_reference = f"the run in float64 failed ({found.kind.replace('_', ' ')}: {found.message})"
@@ -190,24 +196,14 @@ def study(pool: Pool, sides: Sequence[StudySide], options: Options, tell: Callab
         guilty = next((side for side in left if found.stage == f"check of {side.name}"), sides[0])
         failures[guilty.name] = found
         left.remove(guilty)
-    return Study({}, failures, None)
+    return Study({}, failures)
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StudyAnswer:
-    """A worker's answer: for each side that it reached, an observation or a failure."""
-
-    seen: dict[str, Observation]
-    failures: dict[str, Failure]
-    jax: Json
-    """As `environment.jax_facts` has it."""
-
-
 @task
-def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> StudyAnswer:
+def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> Study:
     """A failure of the first side, the baseline, is the end."""
     sides, seed, no_reference = argument
     seen, failures = dict[str, Observation](), dict[str, Failure]()
@@ -228,7 +224,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
                 # Without the baseline there is nothing that the others could be beside.
                 if side is sides[0]:
                     break
-    return StudyAnswer(seen, failures, Json(jax_facts()))
+    return Study(seen, failures, Json(jax_facts()))
 
 
 @contextmanager
@@ -283,54 +279,51 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
 
 
 class _Reference:
-    """The reference of outputs: the outputs in float64, or the baseline's if `why` explains that there are no float64
-    outputs."""
+    """What outputs are compared with: the function's in float64, or the baseline's, where `why` says why not."""
 
     def __init__(self, why: str) -> None:
-        self.float64: list[np.ndarray] | None = None
-        self.baseline: list[np.ndarray] | None = None
         self.why = why
+        self.expected: list[np.ndarray] | None = None
+        self.against: Literal["float64", "baseline"] = "float64"
         self._draws: frozenset[int] | None = None
         """The random bits that the reference draws."""
         self._run: Callable[[str], list[np.ndarray]] | None = None
         self._rounding: dict[str, float | None] = {}
-
-    def rounding_error(self, dtype: str) -> float | None:
-        """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
-        if self._run is None or self.float64 is None:
-            return None
-        if dtype not in self._rounding:
-            # The reference as arrays of one structure: the same function made both.
-            found = measure_errors(self._run(dtype), self.float64, "float64")
-            self._rounding[dtype] = found.max_rel
-        return self._rounding[dtype]
-
-    def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
-        """The first call is about the baseline. Raises `NotMeasured` if there is nothing to compare with."""
-        if self.baseline is None and self.float64 is not None and self._draws_others(draws):
-            self.float64 = self._run = None
-            self.why = "in float64 it draws other random numbers"
-        if (self.baseline is not None or self.float64 is not None) and self._draws_others(draws):
-            raise NotMeasured("it draws other random numbers than what it would be compared with")
-        if self.float64 is not None:
-            return measure_errors(outputs, self.float64, "float64")
-        if self.baseline is not None:
-            return measure_errors(outputs, self.baseline, "baseline")
-        self.baseline, self._draws = to_host(outputs), draws
-        raise NotMeasured(self.why)
-
-    def _draws_others(self, draws: frozenset[int] | None) -> bool:
-        # What cannot be traced, such as a loop of Python's, is compared: its numbers are looked at for what they are.
-        return draws is not None and self._draws is not None and draws != self._draws
+        self._is_unused = True
 
     def make(self, case: Case, seed: int) -> None:
+        """Runs the function in float64."""
         try:
-            self._run, self._draws = _float64_run(case, seed)
-            self.float64 = self._run("")
+            run, self._draws = _float64_run(case, seed)
+            self.expected, self._run = run(""), run
         except Exception as error:  # whatever the function has to say to float64; the rows say so
             first = (str(error).splitlines() or [""])[0]
             kind = "" if isinstance(error, BenchaxError) else f"{type(error).__name__}: "
             self.why = f"the run in float64 failed ({kind}{first})"
+
+    def rounding_error(self, dtype: str) -> float | None:
+        """The largest relative error that rounding the inputs makes in float64; None where it cannot be had."""
+        if self._run is None or self.expected is None:
+            return None
+        if dtype not in self._rounding:
+            # The reference as arrays of one structure: the same function made both.
+            self._rounding[dtype] = measure_errors(self._run(dtype), self.expected, "float64").max_rel
+        return self._rounding[dtype]
+
+    def errors(self, outputs: Any, draws: frozenset[int] | None) -> Errors:
+        """The first call is about the baseline. Raises `NotMeasured` if there is nothing to compare with."""
+        # What cannot be traced, such as a loop of Python's, is compared: its numbers are looked at for what they are.
+        draws_others = None not in (draws, self._draws) and draws != self._draws
+        if self._is_unused and draws_others and self.expected is not None:
+            self.expected = self._run = None
+            self.why = "in float64 it draws other random numbers"
+        self._is_unused = False
+        if self.expected is None:
+            self.expected, self.against, self._draws = to_host(outputs), "baseline", draws
+            raise NotMeasured(self.why)
+        if draws_others:
+            raise NotMeasured("it draws other random numbers than what it would be compared with")
+        return measure_errors(outputs, self.expected, self.against)
 
 
 def random_draws(built: BuiltProgram) -> frozenset[int] | None:
@@ -338,8 +331,8 @@ def random_draws(built: BuiltProgram) -> frozenset[int] | None:
     other numbers. None where its trace cannot be reached."""
     if built.traced is None:
         return None
-    drawn = (each.equation for each in equations(built.traced.jaxpr) if each.equation.primitive.name == "random_bits")
-    return frozenset(one.params["bit_width"] for one in drawn)
+    drawn = (each for each in every_equation(built.traced.jaxpr) if each.primitive.name == "random_bits")
+    return frozenset(each.params["bit_width"] for each in drawn)
 
 
 def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray]], frozenset[int] | None]:
@@ -349,7 +342,7 @@ def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray
     made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
     fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))
     with under({"jax_enable_x64": True}):
-        wide = prepare(replace(fixed, inputs=Converted(fixed, seed, "float64")), seed)
+        wide = prepare(replace(fixed, inputs=partial(converted, fixed, seed, "float64")), seed)
         draws = random_draws(wide.built)
 
     def run(rounds_to: str) -> list[np.ndarray]:
@@ -364,3 +357,117 @@ def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray
 
 def _round(leaf: Any, dtype: str) -> Any:
     return leaf.astype(dtype).astype(leaf.dtype) if is_float(leaf) else leaf
+
+
+# ---- how many programs a jitted function needs for a list of calls -------------------------------------------------
+#
+# In a worker, where the function is new. Each call is made twice: what the first takes beyond the second is lost to
+# tracing, lowering and compiling. Outputs of all ways to make a call are compared with those of the first way.
+
+
+@dataclass(frozen=True)
+class CountedCall:
+    """One call, as it went."""
+
+    programs: int
+    """That XLA was asked for, eager operations apart."""
+    lost_s: float
+    """What the first call took beyond the same one again."""
+    flops: float | None
+    """By XLA's estimate; None: it does not say, or the program has loops, whose bodies it counts once."""
+    disagreement: str = ""
+    """With the first way's outputs, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Calls of one function, or the reason why it has none."""
+
+    calls: tuple[CountedCall, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def programs(self) -> int:
+        return sum(call.programs for call in self.calls)
+
+    @property
+    def lost_s(self) -> float:
+        """In the calls that needed a program."""
+        return sum(call.lost_s for call in self.calls if call.programs)
+
+    @property
+    def disagreement(self) -> str:
+        return next((call.disagreement for call in self.calls if call.disagreement), "")
+
+
+def count_ways(
+    pool: Pool, ways: Mapping[str, Sequence[Case]], options: Options, tell: Callable[[str], None]
+) -> dict[str, Counted]:
+    """By way; the cases of one are calls of one jitted function, in order. The first way gives the right outputs."""
+    name = next(iter(ways.values()))[0].id.label
+    counted = pool.call(
+        count_all,
+        ({way: tuple(cases) for way, cases in ways.items()}, options.seed),
+        limits_of(options),
+        name=f"the calls of {name!r}",
+        on_message=lambda message: tell(message["stage"]),
+    )
+    return {way: Counted(failure=counted) for way in ways} if isinstance(counted, Failure) else counted
+
+
+@task
+def count_all(argument: tuple[dict[str, tuple[Case, ...]], int], say: Say) -> dict[str, Counted]:
+    ways, seed = argument
+    found: dict[str, Counted] = {}
+    right: list[Any] = []
+    with without_cache():
+        for way, cases in ways.items():
+            say(f"calls, {way}")
+            outputs: list[Any] = []
+            try:
+                # Its programs are what is counted: none of them is forgotten on the way.
+                first = replace(prepare(cases[0], seed), forgets=False)
+                calls = [_count_call(first.on_inputs_of(case, seed), outputs, right) for case in cases]
+                found[way] = Counted(tuple(calls))
+            except (Exception, SystemExit) as error:
+                found[way] = Counted(failure=diagnose(error, "calls"))
+            else:
+                right = right or outputs
+    return found
+
+
+def _count_call(prepared: Prepared, outputs: list[Any], right: Sequence[Any]) -> CountedCall:
+    program, inputs = prepared.program, prepared.inputs
+
+    def call() -> tuple[Any, float]:
+        begun = perf_counter_ns()
+        result = jax.block_until_ready(program.call(*inputs.args, **inputs.kwargs))
+        return result, (perf_counter_ns() - begun) / 1e9
+
+    with watch() as watched:
+        result, first_s = call()
+    # The same call again, warm: what the first took beyond it was tracing, lowering and compiling.
+    _, again_s = call()
+    outputs.append(result)
+    # What JAX compiles for operations outside of jit, and inside of another program, is none of the function's own.
+    programs = sum(not c.is_eager and not c.is_nested for c in watched.compiles)
+    compiled = prepared.built.compiled if programs else None
+    found = cost(compiled, prepared.hlo) if compiled else None
+    flops = None if found is None or found.has_loops else found.flops
+    wrong = ""
+    if right:
+        expected = right[len(outputs) - 1]
+        wrong = compare(_crop(result, expected), expected, against="baseline").why
+    return CountedCall(programs, max(0.0, first_s - again_s), flops, wrong)
+
+
+def _crop(result: Any, right: Any) -> Any:
+    """The part of each array that the right result has too: the rest is padding."""
+    if jax.tree.structure(result) != jax.tree.structure(right):
+        return result
+
+    def part(leaf: Any, wanted: Any) -> Any:
+        fits = getattr(leaf, "ndim", 0) == getattr(wanted, "ndim", 0)
+        return leaf[tuple(slice(0, n) for n in wanted.shape)] if fits and getattr(leaf, "ndim", 0) else leaf
+
+    return jax.tree.map(part, result, right)

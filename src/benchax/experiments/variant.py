@@ -1,26 +1,51 @@
-"""The definition of a variant: a way to change a case, or to measure around it, under a name. Also of a changed case.
+"""What a variant is, and how it reads what the user gives it.
 
-A `ChangingVariant` gives another case, which does the same in another way; `experiments/experiment.py` compares the
-two. A `MeasuringVariant` is not a comparison of two functions (a sweep, starts of fresh processes). It first announces
-its plan, so that mistakes of the user show early, and then measures in a `Lab`.
+A `Variant` is a way to change a case, or to measure around it, under a name. One that changes a case gives another
+case, which does the same in another way; `experiments/experiment.py` compares the two. One that measures is not a
+comparison of two functions (a sweep, starts of fresh processes). It first announces its plan, so that mistakes of the
+user show early, and then measures in a lab.
 
-A new variant is one class in a file of `experiments/variants/`, and one line there.
+A new variant is one function and one line of the table in its file of `experiments/variants/`. The function gets an
+`Asked`, which reads values in one grammar:
+
+    unroll   8                   one whole number
+    devices  1,2,4               whole numbers
+    static   n=1,2,3             values of an argument
+    vmap     x=1..256            sizes for an argument; 1..256 doubles from 1 on
+    shapes   x.0+w.1=100,130     sizes of axes that have one size together
+    vmap     1..256              no arguments named: all of them, or the first, depending on the variant
+    loop     model.py:unfinished an object of a module or file, as for the command line
+
+Lists and mappings work, too: {"n": [1, 2, 3]}.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jax
 
 from benchax.case import Case
-from benchax.experiments.lab import Lab
+from benchax.discovery import MODULE_PREFIX, literal, resolve_target
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.functions import arguments, every_argument, find_argument, plain
+from benchax.experiments.lab import Failed, WorkerLab
 from benchax.experiments.study import Observation, StudySide
-from benchax.model import Comparison
-from benchax.results.experiment import Curve, Facts, VariantRow
+from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.prepare import prepare
+from benchax.model import Absent, Comparison, Failure
+from benchax.results.experiment import Curve, Facts, Status, VariantRow
 
-Measure: TypeAlias = Callable[[Lab], tuple[VariantRow | Curve, ...]]
+Measure: TypeAlias = Callable[[WorkerLab], Sequence[VariantRow | Curve]]
 """Measures in a lab. Raises `NotAvailable` where that shows it cannot work here."""
+FactsOf: TypeAlias = Callable[[Observation, Observation, Comparison | None], Facts]
+MOST_VALUES = 64
 
 
 @dataclass(frozen=True)
@@ -31,44 +56,50 @@ class ChangedCase:
     """With the inputs of the original (the same `inputs` object), or its own."""
     tolerance: float | None = None
     """Permitted relative error; None: the tolerance of the outputs' own dtype (`numerics.tolerance`)."""
-    facts: Callable[[Observation, Observation, Comparison | None], Facts] | None = None
+    facts: FactsOf = field(default_factory=lambda: always())
     """Extra facts, given the baseline, this variant, and the comparison of their run times if there is one."""
-    family: str = ""
-    """The family of the variant, of which only one can be on in a combination."""
-    combines: bool = True
-    """False: it is never part of a combination."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of JAX under which both sides run, as jax_enable_x64."""
     rounds_to: str = ""
     """The dtype in which it computes, if that is another one: its errors may be what rounding to it makes."""
+    has_loop: bool = False
+    """The variant made a loop in it, so XLA's count of operations is not usable."""
 
     def as_side(self, name: str) -> StudySide:
         """To be looked at."""
         return StudySide(name, self.case, self.settings, self.rounds_to)
 
 
-class Variant(Protocol):
-    """The description that every variant gives of itself."""
-
-    @property
-    def name(self) -> str:
-        """The word on the command line."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Describes the variant in a line."""
-        ...
-
-    @property
-    def needs(self) -> str:
-        """The variant's requirements that might be missing ("a GPU"); empty: no requirements."""
-        ...
+def always(*facts: tuple[str, str]) -> FactsOf:
+    """The same facts, whatever is seen."""
+    return lambda before, now, comparison: facts
 
 
-@runtime_checkable
-class ChangingVariant(Variant, Protocol):
-    """One way to change a case."""
+@dataclass(frozen=True)
+class Variant:
+    """One way to change a case, to measure around it, or both: alone it measures then, among others it changes."""
+
+    name: str
+    """The word on the command line."""
+    title: str
+    """Describes the variant in a line."""
+    changes: Callable[[Asked], ChangedCase] | None = None
+    measures: Callable[[Asked], Measure] | None = None
+    needs: str = ""
+    """The variant's requirements that might be missing ("a GPU"); empty: no requirements."""
+    only_by_name: bool = False
+    """It is left out where none is named: it takes many processes, other devices, or is slower on every backend."""
+    untold: str = ""
+    """Why it shows nothing where nothing is given; empty: it works without."""
+    unjitted: str = ""
+    """Why it does nothing for a function that is not jitted; empty: it does."""
+    family: str = ""
+    """Of a family, only one can be on in a combination."""
+    combines: bool = True
+    """False: it is never part of a combination."""
+    cuts_batch: bool = False
+    """Does it split a batch? Then `batch` can name the arguments that hold it."""
+    batch: str = ""
 
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         """The variant of `case`.
@@ -82,21 +113,226 @@ class ChangingVariant(Variant, Protocol):
             NotMeasured: it could, but there would be nothing to see.
             UsageError: `given` cannot be understood.
         """
-        ...
-
-
-@runtime_checkable
-class MeasuringVariant(Variant, Protocol):
-    """One way to measure a case and what is around it."""
-
-    @property
-    def only_by_name(self) -> bool:
-        """Where everything is to be tried: it takes many processes, or other devices, so it has to be named."""
-        ...
+        if self.changes is None:
+            raise NotAvailable(f"{self.name} does not change a case")
+        return self.changes(self._ask(case, given, seed))
 
     def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
-        """How it will measure. Nothing is measured yet; arguments and errors are those of `ChangingVariant.change`."""
-        ...
+        """How it will measure. Nothing is measured yet; arguments and errors are those of `change`."""
+        if self.measures is None:
+            raise NotAvailable(f"{self.name} does not measure by itself")
+        return partial(self._measure, self.measures(self._ask(case, given, seed)))
+
+    def _measure(self, measure: Measure, lab: WorkerLab) -> Sequence[VariantRow | Curve]:
+        """What fails or cannot work here is a row with the reason."""
+        try:
+            return measure(lab)
+        except (NotAvailable, NotMeasured) as error:
+            return [refused_row(self.name, self.title, "not_available", error.problem)]
+        except Failed as error:
+            return [failed_row(self.name, self.title, error.failure)]
+        except Exception as error:  # of the user's function, mostly
+            return [failed_row(self.name, self.title, diagnose(error, self.name))]
+
+    def _ask(self, case: Case, given: Any, seed: int) -> Asked:
+        if given is None and self.untold:
+            raise NotMeasured(self.untold)
+        if not case.jit and self.unjitted:
+            raise NotAvailable(self.unjitted)
+        return Asked(self, case, given, seed)
 
 
-AnyVariant: TypeAlias = ChangingVariant | MeasuringVariant
+@dataclass(frozen=True)
+class Asked:
+    """What a variant is asked: what to do with this case, and what the user gives it."""
+
+    variant: Variant
+    case: Case
+    given: Any = None
+    seed: int = 0
+
+    @cached_property
+    def plain(self) -> Case:
+        """The eager function. Raises `NotAvailable` where it cannot be reached."""
+        return plain(self.case, self.seed)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """Those of the eager function."""
+        return make_inputs(self.plain, self.seed)
+
+    @cached_property
+    def program(self) -> Any:
+        """The traced program. Raises `NotAvailable` where there is none."""
+        return prepare(replace(self.plain, jit=True), self.seed).trace().reach_trace().jaxpr
+
+    @property
+    def text(self) -> str:
+        """What is given, in the user's words: unroll='3'."""
+        return f"{self.variant.name}={self.given!r}"
+
+    def numbers(
+        self, usual: Sequence[int], expected: str, least: int = 1, most: int = 2**31, several: bool = True
+    ) -> tuple[int, ...]:
+        """Whole numbers: 1,2,4.
+
+        Args:
+            usual: where nothing is given.
+            expected: what a refusal asks for.
+
+        Raises:
+            UsageError: they are none, or outside of `least` to `most`.
+        """
+        if self.given is None:
+            return tuple(usual)
+        words = str(self.given).split(",") if several else [str(self.given)]
+        found = [whole_number(word) for word in words]
+        if any(not least <= number <= most for number in found):
+            raise UsageError(self.text, expected)
+        return tuple(found)
+
+    def number(self, usual: int, expected: str, least: int = 1, most: int = 2**31) -> int:
+        """One whole number; otherwise as `numbers`."""
+        return self.numbers((usual,), expected, least, most, several=False)[0]
+
+    def halves(self) -> tuple[str, Any]:
+        """Returns (arguments, values). Without arguments the first is empty; without values the second is None.
+
+        Raises:
+            UsageError: a mapping of more or less than one argument.
+        """
+        raw = self.given
+        if isinstance(raw, Mapping):
+            if len(raw) != 1:
+                raise self.refusal(repr(raw), "one entry: arguments and their values")
+            ((arguments, values),) = raw.items()
+            return str(arguments), values
+        if not isinstance(raw, str):
+            return "", raw
+        before, equals, after = raw.partition("=")
+        if equals:
+            return before.strip(), after
+        is_values = raw.strip()[:1].isdecimal() and "." not in raw.replace("..", "")
+        return ("", raw.strip()) if is_values else (raw.strip(), None)
+
+    def values(self, given: Any) -> tuple[Any, ...]:
+        """Reads 1,2,3 and 'a',None as Python does; words that Python cannot read are texts.
+
+        Raises:
+            UsageError: there are no values, or too many.
+        """
+        found = given
+        if isinstance(given, str):
+            whole = literal(f"({given},)") if given.strip() else ()
+            found = whole if isinstance(whole, tuple) else [literal(word.strip()) for word in given.split(",")]
+        if not isinstance(found, Sequence) or not found:
+            raise self.refusal(f"the values {given!r}", "values, such as n=1,2,3")
+        return self._few(found)
+
+    def sizes(self, given: Any) -> tuple[int, ...]:
+        """100,130 and 1..256 as numbers in order, each once.
+
+        Raises:
+            UsageError: not whole numbers from 1 up.
+        """
+        words = given.split(",") if isinstance(given, str) else given
+        try:
+            found = {size for word in words for size in _double(str(word))}
+        except (TypeError, ValueError):
+            expected = "whole numbers from 1 up: 100,130,200 or 1..256"
+            raise self.refusal(f"the sizes {given!r}", expected) from None
+        return self._few(sorted(found))
+
+    def _few(self, found: Sequence[Any]) -> tuple[Any, ...]:
+        if len(found) > MOST_VALUES:
+            raise self.refusal(f"{len(found)} values", f"at most {MOST_VALUES}")
+        return tuple(found)
+
+    def axes(self, text: str) -> tuple[CommonAxis, ...]:
+        """x.0+w.1 as axes; x alone is its first one.
+
+        Raises:
+            UsageError: an argument that is not there, or an axis that it does not have.
+        """
+        return tuple(self._axis(word.strip()) for word in text.split("+"))
+
+    def _axis(self, word: str) -> CommonAxis:
+        name, dot, number = word.rpartition(".")
+        name, number = (name, number) if dot else (word, "0")
+        key, axis = self.argument(name), whole_number(number)
+        if axis < 0:
+            raise self.refusal(repr(word), "an argument, or one with the number of an axis: x.1")
+        leaves = array_leaves(every_argument(self.inputs)[key])
+        if not leaves or any(leaf.ndim <= axis for leaf in leaves):
+            raise self.refusal(f"{word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
+        return CommonAxis(key, axis)
+
+    def argument(self, word: str) -> int | str:
+        """The dynamic argument of that name, or at that position. Raises `UsageError` if there is none."""
+        return find_argument(self.variant.name, word, arguments(self.plain, self.inputs))
+
+    def named_object(self, target: str) -> Any:
+        """Returns the object that MODULE:NAME, or FILE.py:NAME, refers to. It does not import a file again that was
+        imported before, such as the file of the case's own function. A second import would repeat the file's side
+        effects, and make other classes.
+
+        Raises:
+            UsageError: there is no such module, or nothing of that name in it.
+        """
+        target = target.strip()
+        where, _, name = target.rpartition(":")
+        if not where or not name:
+            raise self.refusal(f"the name {target!r}", "MODULE:NAME or FILE.py:NAME, such as model.py:f")
+        own = getattr(self.case.fn, "__module__", None) or ""
+        module = _module_of(Path(where), own) if where.endswith(".py") else None
+        if module is None:
+            return resolve_target(target)
+        try:
+            return resolve_target(f"{module}:{name}")
+        except UsageError as error:  # in the words of the user, who wrote a file
+            raise UsageError(f"{where!r} has nothing called {name!r}", error.expected) from None
+
+    def refusal(self, what: str, expected: str) -> UsageError:
+        return UsageError(f"{self.variant.name} is given {what}", expected)
+
+
+def failed_row(name: str, title: str, failure: Failure) -> VariantRow:
+    reason = f"{failure.kind.replace('_', ' ')} in {failure.stage}: {failure.message}"
+    return refused_row(name, title, "failed", reason)
+
+
+def refused_row(name: str, title: str, status: Status, reason: str) -> VariantRow:
+    return VariantRow(name, title, status, reason, sentence=reason, absent=(Absent("comparison", reason),))
+
+
+def whole_number(word: str) -> int:
+    """A number written in digits; -1 for any other word."""
+    word = word.strip()
+    return int(word) if word.isascii() and word.isdecimal() and len(word) < 10 else -1
+
+
+@dataclass(frozen=True)
+class CommonAxis:
+    """An axis of every array in an argument."""
+
+    argument: int | str
+    axis: int = 0
+
+
+def _double(word: str) -> list[int]:
+    first, dots, last = word.partition("..")
+    low, high = whole_number(first), whole_number(last if dots else first)
+    if not 1 <= low <= high:
+        raise ValueError(word)
+    return [low * 2**k for k in range((high // low).bit_length())]
+
+
+def array_leaves(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+def _module_of(file: Path, own: str) -> str | None:
+    """The name of the module that this file has become."""
+    names = (own, *(name for name in sys.modules if name.startswith(MODULE_PREFIX)))
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return next((name for name, its in files.items() if its and Path(its).resolve() == file.resolve()), None)

@@ -6,18 +6,21 @@ no variant by name, so that variants can import it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
 
 from benchax.case import Case
-from benchax.experiments.lab import BASELINE, Lab
-from benchax.experiments.pair_timing import Pair
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.lab import BASELINE, Pair, WorkerLab
 from benchax.experiments.study import Observation, Study, StudySide
-from benchax.experiments.variant import ChangedCase
-from benchax.model import Absent, Comparison, Failure
-from benchax.results.experiment import Errors, Status, VariantRow
+from benchax.experiments.variant import ChangedCase, failed_row, refused_row
+from benchax.measuring.diagnosis import diagnose
+from benchax.model import Absent, Comparison
+from benchax.results.experiment import Errors, Facts, VariantRow
 from benchax.units import number, percent, seconds, size
 
+T = TypeVar("T")
 SAME_PROGRAM = "does nothing here: the compiled program is the same"
 BASELINE_OF_GROUP = "the others are compared with it"
 LOOPS_COUNT_ONCE = Absent("flops", "XLA counts the body of a loop once")
@@ -43,15 +46,6 @@ def seen_row(name: str, title: str, seen: Observation) -> VariantRow:
         errors=seen.errors,
         absent=(*build, *plan, *seen.absent),
     )
-
-
-def failed_row(name: str, title: str, failure: Failure) -> VariantRow:
-    reason = f"{failure.kind.replace('_', ' ')} in {failure.stage}: {failure.message}"
-    return refused_row(name, title, "failed", reason)
-
-
-def refused_row(name: str, title: str, status: Status, reason: str) -> VariantRow:
-    return VariantRow(name, title, status, reason, sentence=reason, absent=(Absent("comparison", reason),))
 
 
 def wrongness(tolerance: float | None, seen: Observation, baseline: Observation) -> str:
@@ -85,9 +79,9 @@ def wrong_row(row: VariantRow, why: str) -> VariantRow:
     return replace(row, status="wrong_result", reason=why, sentence=why, absent=(*row.absent, absent))
 
 
-def same_program_row(row: VariantRow) -> VariantRow:
-    absent = Absent("comparison", "the compiled program is that of the baseline")
-    return replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
+def uncompared(row: VariantRow, reason: str, sentence: str) -> VariantRow:
+    """The row without a comparison, for this reason."""
+    return replace(row, reason=reason, sentence=sentence, absent=(*row.absent, Absent("comparison", reason)))
 
 
 def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow) -> VariantRow:
@@ -106,13 +100,12 @@ def add_comparison(row: VariantRow, comparison: Comparison, baseline: VariantRow
 
 def sentence(row: VariantRow, baseline: VariantRow) -> str:
     """saves 64.0 MiB and 3.8 ms (1.31×, 1.28 – 1.35); equal results"""
-    memory = memory_change(row.peak_bytes, baseline.peak_bytes)
-    time, is_plain = _time(row.comparison)
-    gained = [text for text in (memory, time) if text.startswith("saves")]
-    lost = [text for text in (memory, time) if text.startswith("costs")]
-    parts = [" and ".join([gained[0], *(text.removeprefix("saves ") for text in gained[1:])])] if gained else []
-    parts += [" and ".join([lost[0], *(text.removeprefix("costs ") for text in lost[1:])])] if lost else []
-    parts += [time] if is_plain else []
+    changes = [memory_change(row.peak_bytes, baseline.peak_bytes), _time(row.comparison)]
+    parts: list[str] = []
+    for verb in ("saves ", "costs "):
+        amounts = [text.removeprefix(verb) for text in changes if text.startswith(verb)]
+        parts += [verb + " and ".join(amounts)] if amounts else []
+    parts += [text for text in changes if not text.startswith(("saves ", "costs "))]
     return "; ".join(filter(None, (*parts, _results(row.errors, baseline.errors))))
 
 
@@ -122,13 +115,13 @@ def memory_change(now: int | None, before: int | None) -> str:
     return f"saves {size(before - now)}" if now < before else f"costs {size(now - before)}"
 
 
-def _time(c: Comparison | None) -> tuple[str, bool]:
-    """(what happened to the run time, is it neither gain nor loss?)"""
+def _time(c: Comparison | None) -> str:
+    """What happened to the run time."""
     if c is None or c.verdict == "unclear" or c.baseline_value is None or c.ratio is None:
-        return f"time unclear{f': {c.why}' if c and c.why else ''}", True
+        return f"time unclear{f': {c.why}' if c and c.why else ''}"
     if c.verdict == "same":
-        return f"as fast as before{f' ({c.why})' if c.why else ''}", True
-    return f"{'saves' if c.verdict == 'faster' else 'costs'} {seconds(abs(saved_s(c, c.ratio)))} ({speedup(c)})", False
+        return f"as fast as before{f' ({c.why})' if c.why else ''}"
+    return f"{'saves' if c.verdict == 'faster' else 'costs'} {seconds(abs(saved_s(c, c.ratio)))} ({speedup(c)})"
 
 
 def saved_s(c: Comparison, ratio: float) -> float:
@@ -160,44 +153,105 @@ def scientific(value: float) -> str:
 # ---- several rows ---------------------------------------------------------------------------------------------------
 
 
-def judge_variants(
+class VariantWay(NamedTuple, Generic[T]):
+    """One way to change a case, or to measure it, not made yet."""
+
+    title: str
+    make: Callable[[], T]
+
+
+class Candidate(NamedTuple):
+    """A changed case that is compared with the baseline of its group."""
+
+    title: str
+    changed: ChangedCase
+
+
+class Group(NamedTuple):
+    """A baseline and its candidates, looked at and compared. If the baseline failed, there are no other rows."""
+
+    baseline: VariantRow
+    rows: dict[str, VariantRow]
+    looked: Study
+
+
+def prepare_ways(ways: Mapping[str, VariantWay[T]]) -> tuple[dict[str, T], dict[str, VariantRow]]:
+    """Returns (what the ways make, by name, rows of those that cannot be made).
+
+    Raises:
+        UsageError: a mistake in what was asked for, which is no finding about the function.
+    """
+    made: dict[str, T] = {}
+    refused: dict[str, VariantRow] = {}
+    for name, (title, make) in ways.items():
+        try:
+            made[name] = make()
+        except UsageError:
+            raise
+        except (NotAvailable, NotMeasured) as error:
+            refused[name] = refused_row(name, title, "not_available", error.problem)
+        except Exception as error:  # of the user's function, mostly: a row says it, and the others go on
+            refused[name] = failed_row(name, title, diagnose(error, "preparing"))
+    return made, refused
+
+
+def compare_group(
+    name: str,
+    title: str,
     case: Case,
-    titles: Mapping[str, str],
-    changed: Mapping[str, ChangedCase],
+    candidates: Mapping[str, Candidate],
+    lab: WorkerLab,
+    looks: tuple[int, ...] | None = None,
+) -> Group:
+    """Looks at `case`, the baseline, and at the candidates, and compares them with it."""
+    changed = {key: one.changed for key, one in candidates.items()}
+    # The function as it is under the settings that some variants need for both sides.
+    beside = [StudySide(f"{BASELINE} beside {key}", case, one.settings) for key, one in changed.items() if one.settings]
+    looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items()), *beside])
+    if BASELINE not in looked.seen:
+        return Group(failed_row(name, title, looked.failures[BASELINE]), {}, looked)
+    baseline = seen_row(name, title, looked.seen[BASELINE])
+    return Group(baseline, judge_candidates(case, candidates, looked, baseline, lab, looks), looked)
+
+
+def judge_candidates(
+    case: Case,
+    candidates: Mapping[str, Candidate],
     looked: Study,
     baseline: VariantRow,
-    lab: Lab,
+    lab: WorkerLab,
+    looks: tuple[int, ...] | None = None,
 ) -> dict[str, VariantRow]:
-    """Returns the rows of the studied variants. It times the variants that are another program with right results."""
+    """Returns the rows of the studied candidates. It times those that are another program with right results."""
     rows: dict[str, VariantRow] = {}
     own = looked.seen[BASELINE]
-    for name, one in changed.items():
-        title = titles[name]
+    for name, (title, changed) in candidates.items():
         if name in looked.failures:
             rows[name] = failed_row(name, title, looked.failures[name])
             continue
         seen = looked.seen[name]
         row = seen_row(name, title, seen)
-        if why := wrongness(one.tolerance, seen, own):
+        if changed.has_loop and row.flops is not None:
+            row = replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))
+        if why := wrongness(changed.tolerance, seen, own):
             row = wrong_row(row, why)
         elif seen.is_same_program(own):
-            row = same_program_row(row)
+            absent = Absent("comparison", "the compiled program is that of the baseline")
+            row = replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
         rows[name] = row
     # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
-    due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
-    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
-    for name, comparison in lab.time_pairs(pairs).items():
+    due = {name: candidates[name].changed for name, row in rows.items() if row.status == "ok" and not row.sentence}
+    pairs = [Pair(name, BASELINE, case, name, changed.case, changed.settings) for name, changed in due.items()]
+    for name, comparison in lab.time_pairs(pairs, looks).items():
         rows[name] = add_comparison(rows[name], comparison, baseline)
-    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
+    return {name: _with_facts(row, candidates[name].changed, looked) for name, row in rows.items()}
 
 
 def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
     if row.name not in looked.seen:
         return row
-    own, facts = looked.seen[BASELINE], list(row.facts)
-    if changed.facts is not None:
-        facts += changed.facts(own, looked.seen[row.name], row.comparison)
-    seen = looked.seen[row.name]
+    own, seen = looked.seen[BASELINE], looked.seen[row.name]
+    facts = [*row.facts, *changed.facts(own, seen, row.comparison)]
     if seen.rounding_rel is not None and seen.rounding_rel > (changed.tolerance or seen.bound) / ROUNDINGS:
         moved = f"rounding the inputs alone moves the results of a run in float64 by {percent(seen.rounding_rel)}"
         facts.append(("sensitive", moved))
@@ -208,37 +262,28 @@ def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> Variant
     return replace(row, facts=tuple(facts))
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A case that is compared with the baseline of its group."""
-
-    name: str
-    title: str
-    changed: ChangedCase
-    has_loop: bool = False
-    """The variant made a loop in it, so XLA's count of operations is not usable."""
-
-
-def measure_baseline_group(
-    name: str, title: str, case: Case, candidates: Sequence[Candidate], lab: Lab
+def measure_ways(
+    name: str,
+    title: str,
+    case: Case,
+    ways: Mapping[str, VariantWay[ChangedCase]],
+    lab: WorkerLab,
+    looks: tuple[int, ...] | None = None,
+    facts: Callable[[Observation], Facts] = lambda seen: (),
 ) -> tuple[VariantRow, ...]:
-    """A row of `case`, which is the baseline here, and one of each candidate, compared with it."""
-    changed = {one.name: one.changed for one in candidates}
-    found = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items())])
-    if BASELINE in found.failures:
-        return (failed_row(name, title, found.failures[BASELINE]),)
-    baseline = as_baseline_row(seen_row(name, title, found.seen[BASELINE]), title)
-    rows = judge_variants(case, {one.name: one.title for one in candidates}, changed, found, baseline, lab)
-    return (baseline, *(without_flops(rows[one.name]) if one.has_loop else rows[one.name] for one in candidates))
+    """A row of `case`, which is the baseline here, and one of each way, compared with it. Without any way that can be
+    made, only their reasons.
 
-
-def as_baseline_row(row: VariantRow, sentence: str) -> VariantRow:
-    """Returns the row that the others of a group are compared with. It has no comparison itself, and gives the
-    reason."""
-    absent = (*row.absent, Absent("comparison", BASELINE_OF_GROUP))
-    return replace(row, reason=BASELINE_OF_GROUP, sentence=sentence, absent=absent)
-
-
-def without_flops(row: VariantRow) -> VariantRow:
-    """The row of a program with a loop: XLA counts the body once, so that the rows could not be compared."""
-    return row if row.flops is None else replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))
+    Args:
+        facts: those of the baseline.
+    """
+    made, refused = prepare_ways(ways)
+    candidates = {key: Candidate(ways[key].title, changed) for key, changed in made.items()}
+    if not candidates:
+        return tuple(refused.values())
+    group = compare_group(name, title, case, candidates, lab, looks)
+    if group.baseline.status == "failed":
+        return (group.baseline, *refused.values())
+    baseline = replace(group.baseline, facts=facts(group.looked.seen[BASELINE]))
+    rows = {**group.rows, **refused}
+    return (uncompared(baseline, BASELINE_OF_GROUP, title), *(rows[key] for key in ways))

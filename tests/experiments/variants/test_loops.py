@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from labs_by_hand import ScriptedLab, outputs
 from benchax.case import Case, make_case
 from benchax.discovery import target_cases
 from benchax.errors import NotMeasured, UsageError
-from benchax.experiments.variants.loops import LoopForms
-from benchax.results.experiment import VariantRow
+from benchax.experiments import loops
+from benchax.experiments.lab import WorkerLab
+from benchax.experiments.variants import VARIANTS
+from benchax.experiments.variants.loops import MOST_UNROLLED, WrittenLoop, measure_loop
+from benchax.results.experiment import Experiment, VariantRow
 
 WAYS = ["loop:inner-jit", "loop:lax-loop", "loop:unrolled", "loop:scan"]
 FILE = """
@@ -34,13 +38,13 @@ def step(i: Any, state: Any) -> Any:
 
 
 def measured(case: Case, given: Any, lab: ScriptedLab | None = None) -> dict[str, VariantRow]:
-    found = LoopForms().plan(case, given)(lab or ScriptedLab())
+    found = VARIANTS["loop"].plan(case, given)(lab or ScriptedLab())
     return {row.name: row for row in found if isinstance(row, VariantRow)}
 
 
 @pytest.mark.parametrize("told", ["3", 3])
 def test_each_way_is_a_row_beside_the_python_loop(told: Any) -> None:
-    lab = ScriptedLab({"scan": 0.5})
+    lab = ScriptedLab({"loop:scan": 0.5})
 
     rows = measured(make_case(step, (7, "f32[8]"), static=(0,)), told, lab)
 
@@ -59,7 +63,7 @@ def test_the_state_that_goes_round_is_that_of_the_call() -> None:
     measured(make_case(step, (0, state)), 2, lab)
 
     expected = np.sin(np.sin(state)) + 1
-    for result in lab.outputs("lax-loop"):
+    for result in lab.outputs("loop:lax-loop"):
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
@@ -68,7 +72,7 @@ def test_a_jitted_step_is_taken_out_of_its_jit() -> None:
 
     measured(make_case(jax.jit(step), (0, "f32[8]")), 2, lab)
 
-    assert lab.pairs["scan"].one.fn.step is step
+    assert lab.pairs["loop:scan"].one.fn.step is step
 
 
 @pytest.mark.parametrize("told", ["code.py:unfinished", lambda s: s < 100])
@@ -82,7 +86,7 @@ def test_a_condition_is_a_function_or_the_name_of_one(told: Any, project: Path) 
     assert rows["loop:scan"].status == "not_available"
     assert rows["loop:lax-loop"].status == "ok"
     assert "while " in rows["loop:python"].sentence
-    assert outputs(lab.pairs["lax-loop"].other) >= 100
+    assert outputs(lab.pairs["loop:lax-loop"].other) >= 100
 
 
 def test_a_step_that_fails_is_a_row() -> None:
@@ -94,13 +98,13 @@ def test_a_step_that_fails_is_a_row() -> None:
 
 def test_untold_it_says_what_it_has_to_be_told() -> None:
     with pytest.raises(NotMeasured, match=r"loop=50, or a condition of the state, loop=model\.py:unfinished"):
-        LoopForms().plan(make_case(step, (0, "f32[8]")))
+        VARIANTS["loop"].plan(make_case(step, (0, "f32[8]")))
 
 
 @pytest.mark.parametrize("told", ["0", "-1", "1.5", "True", "f", "", 0, True, 2.0, [1]])
 def test_what_is_no_trip_count_is_quoted(told: Any) -> None:
     with pytest.raises(UsageError, match="trip count from 1 up, or a condition") as caught:
-        LoopForms().plan(make_case(step, (0, "f32[8]")), told)
+        VARIANTS["loop"].plan(make_case(step, (0, "f32[8]")), told)
 
     assert f"loop={told!r}" in caught.value.problem
 
@@ -109,7 +113,7 @@ def test_a_name_of_something_else_is_refused(project: Path) -> None:
     (project / "code.py").write_text("ITERATIONS = [1]\n")
 
     with pytest.raises(UsageError, match=r"loop='code\.py:ITERATIONS' names an object of the type list"):
-        LoopForms().plan(make_case(step, (0, "f32[8]")), "code.py:ITERATIONS")
+        VARIANTS["loop"].plan(make_case(step, (0, "f32[8]")), "code.py:ITERATIONS")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +130,75 @@ def test_other_inputs_than_those_of_a_step_are_refused(args: tuple[Any, ...], kw
     case = make_case(lambda *args, **kwargs: args, args, kwargs, name="mine")
 
     with pytest.raises(UsageError, match=r"as of step\(i, state\)") as caught:
-        LoopForms().plan(case, 5)
+        VARIANTS["loop"].plan(case, 5)
 
     assert "mine(" in caught.value.problem
+
+
+# ---- A loop in five ways; looked at in a real worker, run times by hand ----
+
+
+def sine_step(i: Any, state: Any) -> Any:
+    return jnp.sin(state) + i
+
+
+def found(sine_step: Any, init: Any, n: int | Callable[[Any], Any], lab: WorkerLab) -> Experiment:
+    case = make_case(WrittenLoop(sine_step, n), (init,), name="step", jit=False)
+    return measure_loop(case, sine_step, n, lab)
+
+
+def test_five_ways_give_the_same_state() -> None:
+    lab = ScriptedLab({"lax-loop": 0.1})
+    e = found(sine_step, "f32[8]", 5, lab)
+
+    assert [row.name for row in e.rows] == ["inner-jit", "lax-loop", "unrolled", "scan"]
+    assert {row.status for row in e.rows} == {"ok"}
+    assert e.row("lax-loop").comparison is not None
+    plain, _ = lab.outputs("scan")
+    state = None
+    for name in ("inner-jit", "lax-loop", "unrolled", "scan"):
+        state = outputs(lab.pairs[name].other)
+        assert jnp.allclose(state, plain, rtol=1e-5)
+    assert {name: pair.other.jit for name, pair in lab.pairs.items()} == {
+        "inner-jit": False, "lax-loop": True, "unrolled": True, "scan": True
+    }  # fmt: skip
+    assert e.baseline.errors is not None
+    assert e.baseline.errors.reference == "float64"
+    assert e.row("scan").flops is None
+    assert e.row("unrolled").flops
+
+
+def test_a_condition_has_neither_scan_nor_unrolling() -> None:
+    lab = ScriptedLab()
+    e = found(lambda i, s: s * 2 + i, jnp.float32(1.0), lambda s: s < 100, lab)
+
+    assert {row.name: row.status for row in e.rows} == {
+        "inner-jit": "ok", "lax-loop": "ok", "unrolled": "not_available", "scan": "not_available"
+    }  # fmt: skip
+    assert "not known while tracing" in e.row("scan").reason
+    plain, lax = lab.outputs("lax-loop")
+    assert plain == lax
+    assert plain >= 100
+
+
+def test_a_body_that_cannot_be_traced_fails_in_its_rows_and_the_loop_itself_stays() -> None:
+    e = found(lambda i, s: s + 1 if s.sum() > 0 else s - 1, "f32[8]", 3, ScriptedLab())
+
+    assert e.baseline.status == "ok"
+    assert {row.status for row in e.rows} == {"failed"}
+    assert "TracerBoolConversionError" in e.row("scan").reason
+
+
+def test_long_loops_are_not_unrolled() -> None:
+    e = found(sine_step, "f32[2]", MOST_UNROLLED + 1, ScriptedLab())
+
+    assert e.row("unrolled").status == "not_available"
+    assert str(MOST_UNROLLED + 1) in e.row("unrolled").reason
+
+
+@pytest.mark.parametrize("n", [0, -1, True, 1.5, "3"])
+def test_a_trip_count_is_checked(n: Any) -> None:
+    with pytest.raises(UsageError, match="trip count") as caught:
+        loops(sine_step, "f32[8]", n)
+
+    assert repr(n) in str(caught.value)

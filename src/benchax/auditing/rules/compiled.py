@@ -5,6 +5,8 @@ from __future__ import annotations
 import linecache
 import mmap
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +17,8 @@ from benchax.auditing.evidence import Evidence
 from benchax.auditing.rule import Gain, NotApplicable, list_some, program_of, rule, try_variant, with_bytes
 from benchax.auditing.syntax import jitted_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.variants.donate import Donate
+from benchax.experiments.variants import VARIANTS
+from benchax.experiments.variants.changes import donate
 from benchax.inspecting.inspect import inspect_case
 from benchax.program.hlo import Instruction, Module, attributes, parse
 from benchax.program.index import Value
@@ -74,7 +77,8 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable("it donates arguments as it is")
     held = e.recorded.arguments_of(e.use.held) if e.recorded else frozenset[int | str]()
     try:
-        variant = Donate(held=held).change(e.case, seed=e.seed).case
+        chosen = replace(VARIANTS["donate"], changes=partial(donate, held=held))
+        variant = chosen.change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     donation = inspect_case(variant).donation

@@ -25,10 +25,9 @@ from benchax.auditing.rule import (
 )
 from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.rewriting import Rewritten, WithParameters
-from benchax.experiments.running_sums import ADDITIONS, LOW
+from benchax.experiments.rewriting import ADDITIONS, LOW, Rewritten, WithParameters
 from benchax.experiments.variant_rows import scientific
-from benchax.experiments.variants.precision import Accumulated
+from benchax.experiments.variants import VARIANTS
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import is_users_own
@@ -221,7 +220,7 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
         yield from _seen_in_loops(e, program, e.why_not_called)
         return
     try:
-        variant = Accumulated().change(e.case, seed=e.seed).case
+        variant = VARIANTS["accumulate-f32"].change(e.case, seed=e.seed).case
     except NotAvailable as error:
         raise NotApplicable(error.problem) from error
     as_it_is, widened = probe(e, "accumulated in float32", variant)

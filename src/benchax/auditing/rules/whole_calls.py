@@ -36,8 +36,7 @@ from benchax.auditing.syntax import callee_name, calls, check_readable, code_of,
 from benchax.case import Case, make_case
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.batches import Batch, find_batch
-from benchax.experiments.functions import CallArguments, change_arrays
+from benchax.experiments.functions import Batch, CallArguments, change_arrays, find_batch
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
 from benchax.profiling.profile import LEAST_S, profile

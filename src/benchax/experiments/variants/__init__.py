@@ -1,68 +1,166 @@
-"""All variants, by their word on the command line. One file for each family, one line here for it.
+"""All variants, by their word on the command line. One line for each.
 
 The order matters: a combination applies them from the first to the last.
 """
 
 from __future__ import annotations
 
-from benchax.experiments.variant import AnyVariant
-from benchax.experiments.variants import (
-    alignment,
-    broadcast,
-    dispatch,
-    donate,
-    gradient_accumulation,
-    jit,
-    loops,
-    mixed_precision,
-    persistent_cache,
-    pipeline,
-    precision,
-    remat,
-    scans,
-    shapes,
-    sharding,
-    static_arguments,
-    vectorize,
-    xla_flags,
+from benchax.experiments.variant import Variant
+from benchax.experiments.variants import changes, devices, gradients, loops, process_settings, sweeps
+
+_DEVICES = "several devices; on a CPU they are fake"
+
+# Donation comes last: it is about the arguments that are left when all else is done.
+_LISTED = (
+    Variant("jit", "compiled as one program (jax.jit)", changes.jit),
+    # Among others it would take away the program that they change.
+    Variant("eager", "not jitted: operation by operation", changes.eager, combines=False, only_by_name=True),
+    Variant("bf16", "float inputs in bfloat16", changes.convert, family="inputs"),
+    Variant("f16", "float inputs in float16", changes.convert, family="inputs"),
+    Variant("f32", "float inputs in float32", changes.convert, family="inputs"),
+    Variant(
+        "f64",
+        "float inputs in float64, with x64 mode on for both sides",
+        changes.convert,
+        family="inputs",
+        only_by_name=True,
+    ),
+    Variant("default", "matrix products in the device's default precision", changes.multiply, family="matmul"),
+    Variant("tf32", "matrix products in tensorfloat32, where the device has it", changes.multiply, family="matmul"),
+    Variant("high", "matrix products in high precision (3 passes on a TPU)", changes.multiply, family="matmul"),
+    Variant("highest", "matrix products in the precision of their inputs", changes.multiply, family="matmul"),
+    Variant("accumulate-f32", "products and sums of bf16 and f16 accumulated in float32", changes.accumulate_f32),
+    Variant(
+        "mixed-bf16",
+        "products in bfloat16, everything else as it is: parameters stay float32",
+        changes.mix,
+        family="inputs",
+    ),
+    Variant(
+        "mixed-f16", "products in float16, everything else as it is; the loss is scaled", changes.mix, family="inputs"
+    ),
+    Variant(
+        "static",
+        "an argument static, or traced, over a list of its values (static=n=1,2,3)",
+        measures=sweeps.measure_static,
+        untold="it has to be told which argument, and which values: static=n=1,2,3",
+        unjitted="only a jitted function has static arguments",
+    ),
+    Variant(
+        "shapes",
+        "inputs of many sizes: exact, padded, in buckets (shapes=x.0=100,130,200)",
+        measures=sweeps.measure_shapes,
+        untold="it has to be told which axes, and which sizes: shapes=x.0=100,130,200",
+        unjitted="only a jitted function is compiled for each shape",
+    ),
+    Variant(
+        "alignment",
+        "sizes n-1, n, n+1, padded to 128 and to a power of two (alignment=x.0=1000)",
+        measures=sweeps.measure_alignment,
+        untold="it has to be told which axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000",
+    ),
+    Variant("unroll", "loops of scan with 4 iterations written out (unroll=8)", changes.unroll),
+    Variant(
+        "hoist",
+        "products in a scan that need no carry computed before it, for all iterations at once",
+        changes.hoist_products,
+    ),
+    Variant(
+        "loop",
+        "the function as one iteration, step(i, state), of a loop in five ways (loop=50)",
+        measures=loops.measure_loops,
+        untold="it needs a trip count, loop=50, or a condition of the state, loop=model.py:unfinished; "
+        "the function is one iteration, step(i, state)",
+    ),
+    Variant(
+        "vmap",
+        "batches of examples: loop, vmap, jit(vmap), vmap(jit), throughput (vmap=x=1..256)",
+        measures=sweeps.measure_vmap,
+        untold="it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis",
+    ),
+    Variant(
+        "in_axes",
+        "vmap with shared arguments (in_axes=None), or with copies of them (in_axes=x=64)",
+        measures=sweeps.measure_in_axes,
+        untold="it has to be told which arguments have a batch axis, and its size: in_axes=x=64",
+    ),
+    Variant(
+        "remat",
+        "gradient with jax.checkpoint: recomputed in the backward pass, not kept",
+        gradients.remat,
+        gradients.measure_remat,
+    ),
+    Variant(
+        "accumulate-gradients",
+        "gradient as the mean over micro-batches, one after the other",
+        measures=gradients.measure_accumulation,
+        cuts_batch=True,
+    ),
+    Variant(
+        "devices",
+        "the batch cut over 1 … N devices",
+        measures=devices.measure_meshes,
+        needs=_DEVICES,
+        only_by_name=True,
+        unjitted="only a jitted function is split over devices",
+        cuts_batch=True,
+    ),
+    Variant(
+        "mesh",
+        "batch and matrices cut over meshes of two axes",
+        measures=devices.measure_meshes,
+        needs=_DEVICES,
+        only_by_name=True,
+        unjitted="only a jitted function is split over devices",
+        cuts_batch=True,
+    ),
+    Variant(
+        "pipeline",
+        f"{devices.TITLE} (pipeline=model.py:STAGES=1,2,4)",
+        measures=devices.measure_pipeline,
+        needs=_DEVICES,
+        untold="it has to be told the stages, which are not to be seen from a program: pipeline=model.py:STAGES, "
+        "a list of functions y = stage(x)",
+    ),
+    Variant(
+        "flags",
+        "other flags of XLA (flags=--xla_…)",
+        measures=process_settings.measure_flags,
+        untold="it has to be told the flags: flags=--xla_cpu_enable_fast_math=true",
+    ),
+    Variant(
+        "sync",
+        "each call waits for its result: asynchronous dispatch off",
+        measures=process_settings.measure_sync,
+        needs="the CPU backend",
+        only_by_name=True,
+    ),
+    Variant(
+        "cache",
+        "a start with a filled persistent compilation cache, beside one with an empty cache",
+        measures=process_settings.measure_cache,
+        only_by_name=True,
+    ),
+    Variant(
+        "donate",
+        "arguments donated, so that outputs reuse their memory",
+        changes.donate,
+        unjitted="only a jitted function can donate its arguments",
+    ),
 )
 
-FAMILIES: tuple[tuple[AnyVariant, ...], ...] = (
-    jit.MEMBERS,
-    precision.MEMBERS,
-    mixed_precision.MEMBERS,
-    static_arguments.MEMBERS,
-    shapes.MEMBERS,
-    alignment.MEMBERS,
-    scans.MEMBERS,
-    loops.MEMBERS,
-    vectorize.MEMBERS,
-    broadcast.MEMBERS,
-    remat.MEMBERS,
-    gradient_accumulation.MEMBERS,
-    sharding.MEMBERS,
-    pipeline.MEMBERS,
-    xla_flags.MEMBERS,
-    dispatch.MEMBERS,
-    persistent_cache.MEMBERS,
-    donate.MEMBERS,
-)
-"""Each file's `MEMBERS`. Donation comes last: it is about the arguments that are left when all else is done."""
-
-VARIANTS: dict[str, AnyVariant] = {variant.name: variant for members in FAMILIES for variant in members}
+VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _LISTED}
 
 MOST_PROMISING = ("jit", "hoist", "unroll", "accumulate-gradients", "donate", "mixed-bf16", "mixed-f16", "bf16", "f16")
 """The variants that gained most when they applied. If the user names no variants, these come first, and the others
 follow."""
-ONLY_BY_NAME = ("eager", "f64")
-"""Slower on every backend: no process is spent on confirming that."""
 OF_ACCELERATORS = ("default", "tf32", "high", "highest")
 """A CPU multiplies in one way: there they are the same program."""
 
 
-def choose_promising(backend: str) -> dict[str, AnyVariant]:
+def choose_promising(backend: str) -> dict[str, Variant]:
     """The variants that can help on this backend, the most promising first."""
-    left_out = {*ONLY_BY_NAME, *(OF_ACCELERATORS if backend == "cpu" else ())}
+    left_out = OF_ACCELERATORS if backend == "cpu" else ()
     rank = {name: i for i, name in enumerate(MOST_PROMISING)}
-    names = sorted((name for name in VARIANTS if name not in left_out), key=lambda name: rank.get(name, len(rank)))
-    return {name: VARIANTS[name] for name in names}
+    names = [name for name, variant in VARIANTS.items() if not variant.only_by_name and name not in left_out]
+    return {name: VARIANTS[name] for name in sorted(names, key=lambda name: rank.get(name, len(rank)))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,18 @@ from labs_by_hand import ScriptedLab
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.checkpoints import POLICIES, SEGMENTS, Checkpointed, read_recomputation
-from benchax.experiments.gradients import differentiate
-from benchax.experiments.variants.remat import Remat, saved_residuals
+from benchax.experiments.variants import VARIANTS
+from benchax.experiments.variants.gradients import (
+    POLICIES,
+    SEGMENTS,
+    Checkpointed,
+    Gradient,
+    MicroBatched,
+    Segmented,
+    differentiate,
+    read_recomputation,
+    saved_residuals,
+)
 from benchax.measuring.inputs import make_inputs
 from benchax.program.jaxpr import equations
 
@@ -36,7 +46,7 @@ CASE = make_case(loss, (["f32[16,16]"] * 6, "f32[32,16]"))
 
 @pytest.fixture(scope="module")
 def rows(optimized: None) -> dict[str, Any]:
-    measure = Remat().plan(CASE, "nothing_saveable, everything_saveable,segments")
+    measure = VARIANTS["remat"].plan(CASE, "nothing_saveable, everything_saveable,segments")
     return {row.name: row for row in measure(ScriptedLab(usual=1.25))}
 
 
@@ -87,7 +97,7 @@ def test_a_dtype_without_a_size_is_not_added_up() -> None:
 
 def test_what_is_no_loss_and_takes_no_gradient_is_refused() -> None:
     with pytest.raises(NotAvailable, match="give the loss"):
-        Remat().plan(make_case(lambda w: (w, w.sum()), ("f32[4]",)))
+        VARIANTS["remat"].plan(make_case(lambda w: (w, w.sum()), ("f32[4]",)))
 
 
 def sgd_step(ws, x):
@@ -97,7 +107,7 @@ def sgd_step(ws, x):
 
 def test_a_step_that_takes_its_gradient_itself_is_recomputed_too() -> None:
     case = make_case(jax.jit(sgd_step), (["f32[16,16]"] * 6, "f32[32,16]"))
-    measure = Remat().plan(case, "nothing_saveable,segments=3,only=nothing_of_that_name")
+    measure = VARIANTS["remat"].plan(case, "nothing_saveable,segments=3,only=nothing_of_that_name")
 
     found = {row.name: row for row in measure(ScriptedLab())}
 
@@ -110,7 +120,7 @@ def test_a_step_that_takes_its_gradient_itself_is_recomputed_too() -> None:
 def test_among_other_variants_a_step_is_recomputed_in_the_first_way() -> None:
     case = make_case(sgd_step, (["f32[16,16]"] * 6, "f32[32,16]"))
 
-    changed = Remat().change(case, "segments=3,dots_saveable").case
+    changed = VARIANTS["remat"].change(case, "segments=3,dots_saveable").case
 
     inputs = make_inputs(case, 0).args
     assert str(jax.make_jaxpr(changed.fn)(*inputs)).count("remat") == 3
@@ -118,7 +128,7 @@ def test_among_other_variants_a_step_is_recomputed_in_the_first_way() -> None:
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), changed.fn(*inputs), sgd_step(*inputs)
     )
     with pytest.raises(NotAvailable, match="no gradient that can be seen"):
-        Remat().change(CASE)
+        VARIANTS["remat"].change(CASE)
 
 
 def layer1(w, x):
@@ -193,7 +203,7 @@ def test_a_scope_of_the_loss_comes_before_a_function_of_that_name_elsewhere(
     ],
 )
 def test_layers_and_values_that_are_not_there_are_a_row_with_those_that_are(way: str, why: str) -> None:
-    measure = Remat().plan(make_case(layered, LAYERED), way)
+    measure = VARIANTS["remat"].plan(make_case(layered, LAYERED), way)
 
     *_, row = measure(ScriptedLab())
 
@@ -213,7 +223,7 @@ def test_layers_of_flax_are_named_by_their_scopes() -> None:
 
     net, x = Net(), jnp.ones((4, 8))
     params = net.init(jax.random.key(0), x)
-    measure = Remat().plan(make_case(lambda p, x: net.apply(p, x).mean(), (params, x)), "only=Dense_1")
+    measure = VARIANTS["remat"].plan(make_case(lambda p, x: net.apply(p, x).mean(), (params, x)), "only=Dense_1")
 
     rows = measure(ScriptedLab())
 
@@ -222,7 +232,7 @@ def test_layers_of_flax_are_named_by_their_scopes() -> None:
 
 def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> None:
     case = make_case(lambda x: jnp.sin(x).sum(), ("f32[64]",))
-    measure = Remat().plan(case, "segments,nothing_saveable")
+    measure = VARIANTS["remat"].plan(case, "segments,nothing_saveable")
 
     found = {row.name: row for row in measure(ScriptedLab())}
 
@@ -236,9 +246,194 @@ def test_too_few_operations_for_segments_are_a_row_and_the_others_go_on() -> Non
 def test_any_text_names_policies_or_is_refused(text: str) -> None:
     words = [word.strip() for word in text.split(",")]
     if set(words) <= {*POLICIES, SEGMENTS}:
-        Remat().plan(CASE, text)
+        VARIANTS["remat"].plan(CASE, text)
         return
 
     with pytest.raises(UsageError) as error:
-        Remat().plan(CASE, text)
+        VARIANTS["remat"].plan(CASE, text)
+    assert repr(text) in error.value.problem
+
+
+# ---- Functions in segments: the same function, with less to keep ----
+
+
+def chain(x, power=2, *, scale=1.0):
+    for _ in range(8):
+        x = jnp.tanh(jax.nn.relu(x) + scale)
+    return {"y": (x**power).sum(), "scale": jnp.float32(scale)}
+
+
+def test_values_and_gradients_stay() -> None:
+    x = jnp.linspace(-1, 1, 16)
+
+    ours, expected = (jax.grad(lambda x, fn=fn: fn(x, 3, scale=0.5)["y"])(x) for fn in (Segmented(chain), chain))
+
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    assert jax.tree.structure(Segmented(chain)(x)) == jax.tree.structure(chain(x))
+
+
+def test_each_segment_is_a_checkpoint() -> None:
+    def ten(x):
+        for _ in range(9):
+            x = jnp.sin(x)
+        return x.sum()
+
+    jaxpr = jax.make_jaxpr(Segmented(ten))(jnp.ones(4))
+
+    assert [len(eqn.params["jaxpr"].eqns) for eqn in jaxpr.eqns] == [4, 4, 2]
+
+
+def test_an_input_that_is_returned_as_it_is_passes() -> None:
+    def fn(x, y):
+        return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x)))), y, 3
+
+    found = Segmented(fn)(jnp.ones(2), jnp.zeros(2))
+
+    np.testing.assert_array_equal(found[1], jnp.zeros(2))
+    assert found[2] == 3
+
+
+def test_what_is_too_short_says_so() -> None:
+    with pytest.raises(NotAvailable, match="too few operations for segments"):
+        Segmented(jnp.sin)(jnp.ones(2))
+
+
+# ---- A function's gradient as a case: what is taken for a loss, and what the gradient is taken with respect to ----
+
+
+def power_loss(w, x, power=2):
+    return ((x @ w) ** power).mean()
+
+
+def test_it_is_jaxs_own_gradient() -> None:
+    found = differentiate(make_case(power_loss, ("f32[4]", "f32[8,4]")), 0)
+
+    inputs = make_inputs(found.case, 0)
+    value, grads = found.case.fn(*inputs.args)
+
+    expected_value, expected = jax.value_and_grad(power_loss)(*inputs.args)
+    assert value == expected_value
+    np.testing.assert_array_equal(grads, expected)
+
+
+def test_the_gradient_is_taken_in_the_first_argument_of_floats() -> None:
+    found = differentiate(make_case(lambda n, w: (w * n).sum(), ("i32[]", "f32[4]")), 0)
+
+    assert (found.gradient.argument, found.name) == (1, "w")
+
+
+def test_static_arguments_of_a_jit_stay_static() -> None:
+    found = differentiate(make_case(jax.jit(power_loss, static_argnums=2), ("f32[4]", "f32[8,4]", 3)), 0)
+
+    assert found.case.static == (2,)
+
+
+@pytest.mark.parametrize(
+    ("fn", "why"),
+    [
+        (lambda x: x, r"returns float32\[4\]"),
+        (lambda x: x.sum() > 0, r"returns bool\[\]"),
+        (lambda x: (x.sum(), x), "returns 2 arrays in a structure"),
+        (lambda x: {"loss": x.sum()}, "returns 1 arrays in a structure"),
+    ],
+)
+def test_what_is_no_loss_is_refused(fn, why: str) -> None:
+    with pytest.raises(NotAvailable, match=why):
+        differentiate(make_case(fn, ("f32[4]",)), 0)
+
+
+def test_without_floats_there_is_no_slope() -> None:
+    with pytest.raises(NotAvailable, match="no argument by position consists of float arrays"):
+        differentiate(make_case(lambda x: jnp.float32(0) * x.sum(), ("i32[4]",)), 0)
+
+
+# ---- Micro-batches: the same gradient where the loss is a mean, and a wrong result where it is not ----
+
+
+SPECS = ({"w": "f32[64,64]", "b": "f32[64]"}, "f32[256,64]", "f32[256]")
+
+
+def errors(weights, x, y):
+    return ((x @ weights["w"] + weights["b"]).sum(-1) - y) ** 2
+
+
+def mean_loss(weights, x, y):
+    return errors(weights, x, y).mean()
+
+
+def sum_loss(weights, x, y):
+    return errors(weights, x, y).sum()
+
+
+def accumulated_rows(fn: Any, counts: str) -> dict[str, Any]:
+    return {row.name: row for row in VARIANTS["accumulate-gradients"].plan(make_case(fn, SPECS), counts)(ScriptedLab())}
+
+
+def test_of_a_mean_the_result_is_equal_and_memory_less() -> None:
+    found = accumulated_rows(mean_loss, "8,3")
+
+    row, whole = found["accumulate-gradients:8"], found["accumulate-gradients:1"]
+    assert row.status == "ok"
+    assert row.temp_bytes < whole.temp_bytes
+    assert row.errors.max_rel < 1e-4
+    assert dict(row.facts)["batch"].startswith("the 256 rows of x, y, guessed: with more of them the outputs keep")
+    assert dict(row.facts)["batch"].endswith("; in 8 parts")
+    assert (row.flops, row.absent[-1].why) == (None, "XLA counts the body of a loop once")
+    assert found["accumulate-gradients:3"].reason == "256 rows of x, y do not divide into 3 equal micro-batches"
+
+
+def test_of_a_sum_the_result_is_wrong_and_is_not_timed() -> None:
+    row = accumulated_rows(sum_loss, "4")["accumulate-gradients:4"]
+
+    assert row.status == "wrong_result"
+    assert row.comparison is None
+    assert ("equal", "only where the loss is a mean over the rows") in row.facts
+
+
+def test_micro_batches_give_jaxs_own_gradient() -> None:
+    random = np.random.default_rng(0)
+    weights = {"w": jnp.asarray(random.normal(size=(8, 3)), jnp.float32), "b": jnp.zeros(3)}
+    x, y = jnp.asarray(random.normal(size=(16, 8)), jnp.float32), jnp.ones(16)
+
+    ours = MicroBatched(Gradient(mean_loss, 0), 4, (1, 2))(weights, x, y)
+
+    expected = jax.value_and_grad(mean_loss)(weights, x, y)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, expected)
+
+
+def test_the_batch_is_what_most_arguments_have_in_front() -> None:
+    case = make_case(
+        lambda w, table, x, y: (table.sum() + (x @ w - y) ** 2).mean(), ("f32[4]", "f32[99,2]", "f32[8,4]", "f32[8]")
+    )
+    measure = VARIANTS["accumulate-gradients"].plan(case, "3")
+
+    (row,) = measure(ScriptedLab())
+
+    assert row.reason == "8 rows of x, y do not divide into 3 equal micro-batches"
+
+
+def test_the_batch_can_be_named() -> None:
+    measure = replace(VARIANTS["accumulate-gradients"], batch="x").plan(make_case(mean_loss, SPECS), "3")
+
+    (row,) = measure(ScriptedLab())
+
+    assert row.reason == "256 rows of x do not divide into 3 equal micro-batches"
+
+
+def test_without_a_batch_it_says_so() -> None:
+    with pytest.raises(NotAvailable, match="no argument but w is a batch"):
+        VARIANTS["accumulate-gradients"].plan(make_case(lambda w: w.sum(), ("f32[4]",)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("0123,-² .", max_size=5))
+def test_any_text_is_numbers_above_one_or_is_refused(text: str) -> None:
+    case = make_case(mean_loss, SPECS)
+    words = [word.strip() for word in text.split(",")]
+    if all(word and set(word) <= set("0123") and int(word) > 1 for word in words):
+        VARIANTS["accumulate-gradients"].plan(case, text)
+        return
+
+    with pytest.raises(UsageError) as error:
+        VARIANTS["accumulate-gradients"].plan(case, text)
     assert repr(text) in error.value.problem

@@ -1,0 +1,344 @@
+"""Variants that change a case: jitted or not, in another precision, with other loops, with donated arguments.
+
+bf16, f16, f32, f64 convert the float arrays among the inputs before the timing. So the function computes in that
+precision unless it promotes to another one by itself. The variants default, tf32, high and highest ask XLA for a way to
+multiply matrices. Devices without such ways ignore them; then the program is the same, and the row says so.
+
+accumulate-f32 traces the function and runs it again operation by operation (`rewriting.py`). Products of bf16 or f16
+are requested in float32 (`preferred_element_type`) and rounded once. Sums use float32, and a loop carries its running
+sums in float32. The comparison shows whether it changes anything: some backends accumulate this way anyway.
+
+mixed-bf16 and mixed-f16 are mixed precision (Micikevicius et al. 2018): products in bf16 or f16, and float32 for
+everything else. Parameters, state, sums and the operations between the products stay unchanged. The operands of each
+matrix product and convolution are rounded, and accumulated in float32. So a training step keeps its float32 weights,
+and its gradients come out in float32. Unlike `bf16`, which converts the inputs, it does not lose an optimizer's small
+updates. f16 has no room for small gradients (below 6e-8 they are 0). If the function takes gradients during tracing
+(`gradients.py`), the loss is first multiplied by a power of two, and the gradients are divided by it afterwards. In
+contrast, bf16 has the exponents of float32 and needs no scale. An option sets the scale: mixed-f16=1024; 1 switches it
+off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchax.case import Case, Positions
+from benchax.comparing.break_even import of_comparison
+from benchax.errors import NotAvailable, NotMeasured, UsageError
+from benchax.experiments.functions import (
+    argument_name,
+    arguments,
+    converted,
+    dynamic_arguments,
+    every_argument,
+    find_argument,
+    is_float,
+)
+from benchax.experiments.rewriting import (
+    LOW,
+    PRODUCTS,
+    Change,
+    Evaluate,
+    Rewritten,
+    WithParameters,
+    find_running_sums,
+    hoist,
+    inner_program,
+    run_wide,
+    split_scan,
+)
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import Asked, ChangedCase, always
+from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
+from benchax.inspecting.inspect import abstract_inputs
+from benchax.measuring.inputs import Inputs
+from benchax.measuring.prepare import Prepared
+from benchax.measuring.program import program_of
+from benchax.model import Comparison
+from benchax.numerics import tolerance
+from benchax.program.index import index
+from benchax.program.jaxpr import every_equation
+from benchax.results.experiment import Facts
+from benchax.specs import long_dtype
+from benchax.units import count, number, plural, size
+
+# ---- jitted or not: from how many calls on compiling pays -----------------------------------------------------------
+
+
+def jit(asked: Asked) -> ChangedCase:
+    case = asked.case
+    if case.jit:
+        raise NotMeasured("it is jitted as it is; the variant eager shows what that gains")
+    jitted = replace(case, jit=True, id=replace(case.id, variant=""))
+    return ChangedCase(jitted, facts=lambda eager, jitted, c: _break_even(jitted.build_s, c, is_eager_first=True))
+
+
+def eager(asked: Asked) -> ChangedCase:
+    if not asked.case.jit:
+        raise NotMeasured("it is not jitted as it is; the variant jit shows what that would gain")
+    return ChangedCase(
+        replace(asked.plain, jit=False, donate=()),
+        facts=lambda jitted, eager, c: _break_even(jitted.build_s, c, is_eager_first=False),
+    )
+
+
+def _break_even(build_s: float | None, c: Comparison | None, *, is_eager_first: bool) -> Facts:
+    if c is None or build_s is None:
+        return ()
+    found = of_comparison(build_s, c, is_eager_baseline=is_eager_first)
+    return () if found is None else (("break-even", str(found)),)
+
+
+# ---- precision ------------------------------------------------------------------------------------------------------
+
+SUMS = ("reduce_sum", "cumsum")
+USUAL_SCALE = 2**10
+"""Far below 65,504, above which f16 has no numbers, for a loss of some units."""
+LARGEST_SCALE = 2**24
+
+
+def convert(asked: Asked) -> ChangedCase:
+    """Float inputs in the short dtype that the variant is named after."""
+    short = asked.variant.name
+    dtype = long_dtype(short)
+    floats = [leaf for leaf in jax.tree.leaves(dynamic_arguments(asked.inputs)) if is_float(leaf)]
+    if not floats:
+        raise NotAvailable("no input is a float array")
+    if all(leaf.dtype == dtype for leaf in floats):
+        raise NotMeasured(f"all float inputs are {short} as they are")
+    return ChangedCase(
+        replace(asked.plain, inputs=partial(converted, asked.plain, asked.seed, dtype)),
+        tolerance=tolerance(dtype),
+        facts=lambda before, now, c: (("inputs", now.signature), ("outputs", now.outputs)),
+        settings={"jax_enable_x64": True} if short == "f64" else {},
+        rounds_to=dtype,
+    )
+
+
+def multiply(asked: Asked) -> ChangedCase:
+    """Matrix products in the precision that the variant is named after, as `jax.default_matmul_precision` has them."""
+    name = asked.variant.name
+    # The coarsest that it permits, on any device.
+    dtype = "float32" if name == "highest" else "bfloat16"
+    fn = partial(_with_precision, asked.plain.fn, {"tf32": "tensorfloat32"}.get(name, name))
+    return ChangedCase(replace(asked.plain, fn=fn), tolerance=tolerance(dtype))
+
+
+def _with_precision(fn: Callable[..., Any], precision: str, *args: Any, **kwargs: Any) -> Any:
+    """Only while it is traced: it is part of the program then."""
+    with jax.default_matmul_precision(precision):
+        return fn(*args, **kwargs)
+
+
+def accumulate_f32(asked: Asked) -> ChangedCase:
+    """Products, sums and running sums of low precision in float32, loops and branches included."""
+    reached = sum(_is_low(eqn) + len(find_running_sums(eqn)) for eqn in every_equation(asked.program))
+    if not reached:
+        raise NotAvailable("it has no product and no sum of bf16 or f16")
+    fn = Rewritten(asked.plain.fn, _widen, enters_loops=True)
+    return ChangedCase(
+        replace(asked.plain, fn=fn), facts=lambda before, now, c: _describe_widening(reached, before, now)
+    )
+
+
+def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    if find_running_sums(eqn):
+        return run_wide(eqn, operands)
+    if not _is_low(eqn):
+        return evaluate(eqn)
+    dtype = eqn.outvars[0].aval.dtype
+    if eqn.primitive.name in SUMS:
+        # Sums have no parameter for the type they are accumulated in, as products have.
+        return [eqn.primitive.bind(operands[0].astype(jnp.float32), **eqn.params).astype(dtype)]
+    return [_accumulate(eqn, operands).astype(dtype)]
+
+
+def _accumulate(product: Any, operands: list[Any]) -> Any:
+    """A product of these operands in float32."""
+    params = {**product.params, "preferred_element_type": jnp.dtype(jnp.float32)}
+    return product.primitive.bind(*operands, **params)
+
+
+def _is_low(eqn: Any) -> bool:
+    name, out = eqn.primitive.name, eqn.outvars[0].aval if eqn.outvars else None
+    return name in (*PRODUCTS, *SUMS) and str(getattr(out, "dtype", "")) in LOW
+
+
+def _describe_widening(reached: int, before: Observation, now: Observation) -> Facts:
+    facts = [("changed", f"{reached} products and sums")]
+    if before.errors and now.errors and None not in (before.errors.median_rel, now.errors.median_rel):
+        one, other = (number(e.median_rel or 0.0, 2) for e in (before.errors, now.errors))
+        facts.append(("median error", f"{one} before, {other} now"))
+    return tuple(facts)
+
+
+def mix(asked: Asked) -> ChangedCase:
+    """Products of float32 in the short dtype of 16 bits that the variant is named after."""
+    dtype = long_dtype(asked.variant.name.removeprefix("mixed-"))
+    scale = _read_scale(asked) if dtype == "float16" else 1
+    if dtype != "float16" and asked.given is not None:
+        raise UsageError(asked.text, "nothing")
+    reached = sum(map(_is_product, every_equation(asked.program)))
+    if not reached:
+        raise NotAvailable("it has no matrix product and no convolution in float32")
+    fn, facts = asked.plain.fn, [("changed", f"{reached} products, accumulated in float32; all else is as it was")]
+    if scale > 1 and takes_gradients(fn, asked.inputs):
+        fn = WithGradients(fn, partial(_scale_loss, scale))
+        facts.append(("loss scale", str(scale)))
+
+    def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
+        return (*facts, ("outputs", now.outputs)) if now.outputs != before.outputs else tuple(facts)
+
+    return ChangedCase(
+        replace(asked.plain, fn=Rewritten(fn, partial(_round_products, dtype), enters_loops=True)),
+        tolerance=tolerance(dtype),
+        facts=describe,
+        rounds_to=dtype,
+    )
+
+
+def _read_scale(asked: Asked) -> int:
+    expected = f"a power of two up to {LARGEST_SCALE}: the loss scale, 1 for none"
+    scale = asked.number(USUAL_SCALE, expected, most=LARGEST_SCALE)
+    if scale & (scale - 1):
+        raise UsageError(asked.text, expected)
+    return scale
+
+
+def _is_product(equation: Any) -> bool:
+    operands = [getattr(v.aval, "dtype", None) for v in equation.invars]
+    return equation.primitive.name in PRODUCTS and all(dtype == jnp.float32 for dtype in operands)
+
+
+def _round_products(dtype: str, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+    """A change for `Rewritten`: the operands of products in `dtype`."""
+    if not _is_product(equation):
+        return evaluate(equation)
+    return [_accumulate(equation, [each.astype(dtype) for each in operands])]
+
+
+def _scale_loss(scale: int, loss: Loss, take: Callable[[Loss], Any]) -> Any:
+    """Value and gradient by way of a loss that is `scale` times as large."""
+
+    def scaled(*args: Any, **kwargs: Any) -> Any:
+        found = loss(*args, **kwargs)
+        # With has_aux there are two, of which the first is the loss.
+        return (found[0] * scale, *found[1:]) if isinstance(found, tuple) else found * scale
+
+    take_both = take(scaled)
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = take_both(*args, **kwargs)
+        value = (value[0] / scale, *value[1:]) if isinstance(value, tuple) else value / scale
+        return value, jax.tree.map(lambda leaf: leaf / scale, gradient)
+
+    return value_and_gradient
+
+
+# ---- loops of `jax.lax.scan` (and `fori_loop`, which is one where its length is known) -------------------------------
+
+NO_SCAN = "it has no loop of scan, or of fori_loop of a known length"
+
+
+def unroll(asked: Asked) -> ChangedCase:
+    """Some iterations written out."""
+    n = asked.number(4, "a number of iterations above 1, such as 4", least=2)
+    lengths = [scan.params["length"] for scan in _scans(asked) if scan.params["length"] > 1]
+    if not lengths:
+        raise NotMeasured(NO_SCAN)
+    longest = max(lengths)
+    together = min(n, longest)
+    what = f"{together} at a time, in {plural(len(lengths), 'loop')}; the longest has {count(longest)}"
+    return _rewrite(asked, WithParameters({"scan": {"unroll": together}}), what)
+
+
+def hoist_products(asked: Asked) -> ChangedCase:
+    """What needs no carry computed before the loop."""
+    if asked.given is not None:
+        raise UsageError(asked.text, "nothing: what can be taken out is found")
+    scans = _scans(asked)
+    if not scans:
+        raise NotMeasured(NO_SCAN)
+    taken = sum(parts.taken for parts in map(split_scan, scans) if parts is not None)
+    if not taken:
+        raise NotAvailable("each product in its loops needs what the iteration before has made")
+    return _rewrite(asked, hoist, f"{plural(taken, 'product')} of each iteration")
+
+
+def _rewrite(asked: Asked, change: Change, what: str) -> ChangedCase:
+    fn = Rewritten(asked.plain.fn, change)
+    return ChangedCase(replace(asked.plain, fn=fn), facts=always((asked.variant.name, what)))
+
+
+def _scans(asked: Asked) -> list[Any]:
+    """The outermost loops; what is in them is not changed."""
+    scans = (op for op in index(asked.program).body.ops if op.name == "scan")
+    return [op.equation for op in scans if all(map(inner_program, op.calls))]
+
+
+# ---- donated arguments, whose memory outputs can reuse (`jax.jit(..., donate_argnums=...)`) --------------------------
+
+
+def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCase:
+    """Donates the arguments with an array of the shape and dtype of an output that reuses no other array. Each call
+    gets copies, made before the clock starts. The compiled program shows which memory XLA really reused.
+
+    Args:
+        held: arguments that the caller needs afterwards: not to be chosen.
+    """
+    case = asked.plain
+    if case.donate:
+        raise NotMeasured("it donates arguments as it is")
+    # Shapes are all that it takes: nothing is allocated to choose.
+    inputs = abstract_inputs(case)
+    if asked.given is None:
+        chosen = _donatable(case, inputs, held)
+    else:
+        words, permitted = str(asked.given).split(","), arguments(case, inputs)
+        chosen = tuple(dict.fromkeys(find_argument(asked.variant.name, word, permitted) for word in words))
+    names = ", ".join(argument_name(case.fn, argument) for argument in chosen)
+
+    def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
+        reused = "" if now.plan.alias_bytes is None else f", of which outputs reuse {size(now.plan.alias_bytes)}"
+        return ("donated", names + reused), ("fed", "a copy for each call, made before the clock starts")
+
+    return ChangedCase(replace(case, donate=chosen), facts=describe)
+
+
+def _donatable(case: Case, inputs: Inputs, held: frozenset[int | str]) -> Positions:
+    """Returns the arguments that are not held and have an array of the shape and dtype of an output that no other array
+    takes.
+
+    Raises:
+        NotAvailable: there is no such argument.
+    """
+    traced = Prepared(program_of(case), inputs).trace().reach_trace()
+    free = Counter((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(traced.out_info))
+    everything = every_argument(inputs)
+    left_out = {*inputs.static, *held}
+    chosen = tuple(name for name, tree in everything.items() if name not in left_out and _takes(tree, free))
+    if not chosen and any(_takes(tree, free) for name, tree in everything.items() if name in held):
+        raise NotAvailable("the program still had what it could donate when it called the function again")
+    if not chosen:
+        raise NotAvailable(
+            "no argument has an array of the shape and dtype of an output, so that no output could reuse one"
+        )
+    return chosen
+
+
+def _takes(tree: Any, free: Counter[Any]) -> bool:
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    wanted = Counter(
+        (leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)) for leaf in arrays
+    )
+    taken = wanted & free
+    # An output takes over one array only.
+    free -= taken
+    return bool(taken)

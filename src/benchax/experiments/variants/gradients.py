@@ -1,0 +1,538 @@
+"""Gradients taken in other ways: with values computed again in the backward pass, and as the mean over micro-batches.
+
+`remat` recomputes what the forward pass would keep (`jax.checkpoint`). The baseline is the gradient of a loss, or a
+step that takes gradients. Each way to recompute has a row with the compiler's memory plan and the
+time of a call. For a loss, the row also has the values kept between the two passes. Whether any of it saves memory
+depends on the compiler: XLA:CPU mostly plans more, not less.
+
+    nothing_saveable, dots_saveable, …   a policy of `jax.checkpoint_policies` around the whole function
+    segments, segments=4                 consecutive parts, each under `jax.checkpoint`; sqrt(n) of them, or 4
+    only=layer3, only=a+b                these functions of its module alone; or code under such a named scope,
+                                         as flax has one for each layer: only=Dense_1
+    save=hidden, save=a+b                all of it, but for values marked by `jax.ad_checkpoint.checkpoint_name`
+
+Segments keep only what crosses a cut. sqrt(n) of them for a chain of n operations is the plan of Chen et al. 2016
+(Training Deep Nets with Sublinear Memory Cost, section 3). A checkpoint around the whole function recomputes all of it
+at once, and so keeps as much at its worst moment. Inner jits are taken apart; bodies of loops are one operation each.
+
+`accumulate-gradients` takes the gradient of one micro-batch after the other: less memory for the same result. Equal
+only where the loss is a mean over the rows; of any other loss the outputs differ, and the row says so. Which arguments
+hold the batch is given (batch=x), or guessed (`functions.py`), and each row says which it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import jax
+import jax.ad_checkpoint
+import jax.numpy as jnp
+from jax.core import eval_jaxpr
+from jax.extend import core
+
+from benchax.case import Case
+from benchax.errors import NotAvailable, UsageError, one_of
+from benchax.experiments.functions import argument_name, find_batch, is_float, plain
+from benchax.experiments.rewriting import Rewritten, WithParameters, crossing, run_traced
+from benchax.experiments.study import Observation
+from benchax.experiments.variant import Asked, ChangedCase, Measure, always, whole_number
+from benchax.experiments.variant_rows import VariantWay, measure_ways
+from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.program.jaxpr import every_equation, scope_of
+from benchax.results.experiment import Facts
+from benchax.source_files import owner_of
+from benchax.specs import parse_spec
+from benchax.static_leaves import as_function_of_arrays
+from benchax.units import size
+
+USUAL_WAYS = "nothing_saveable,dots_saveable,segments"
+_KEPT = re.compile(r"^(?P<what>[a-z][a-z0-9_]*\[[\d,]*\]) (?P<origin>.*)$")
+
+
+# ---- the gradient of a loss, as a case of its own -----------------------------------------------------------------
+#
+# The function must be a loss: it returns one float. The gradient is with respect to the first argument that consists of
+# floats, as `jax.grad` takes the first.
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Value and gradient of a loss."""
+
+    loss: Callable[..., Any]
+    argument: int
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return jax.value_and_grad(self.loss, self.argument)(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A function whose gradient was made, and its arguments."""
+
+    case: Case
+    """The gradient, as it is."""
+    gradient: Gradient
+    inputs: Inputs
+    name: str
+    """The argument that the gradient is taken with respect to (JAX's `argnums`), as its author calls it."""
+
+    @property
+    def title(self) -> str:
+        return f"value and gradient in {self.name}, as jax.value_and_grad gives them"
+
+
+def differentiate(case: Case, seed: int) -> Differentiated:
+    """Traces the function, runs nothing.
+
+    Raises:
+        NotAvailable: it is no loss, or the function under a jit cannot be reached.
+    """
+    unjitted = replace(plain(case, seed), jit=True, donate=())
+    inputs = make_inputs(unjitted, seed)
+    argument = _argument(inputs)
+    _check_loss(output_shapes(unjitted.fn, inputs))
+    gradient = Gradient(unjitted.fn, argument)
+    return Differentiated(replace(unjitted, fn=gradient), gradient, inputs, argument_name(unjitted.fn, argument))
+
+
+def output_shapes(fn: Callable[..., Any], inputs: Inputs) -> Any:
+    """The shapes that it returns for these inputs. Traces, runs nothing."""
+    call, arrays = as_function_of_arrays(fn, inputs.args, inputs.kwargs)
+    return jax.eval_shape(call, *arrays)
+
+
+def _argument(inputs: Inputs) -> int:
+    for i, tree in enumerate(inputs.args):
+        leaves = jax.tree.leaves(tree)
+        if i not in inputs.static and leaves and all(map(is_float, leaves)):
+            return i
+    raise NotAvailable(
+        "no argument by position consists of float arrays that a gradient could be taken with respect to"
+    )
+
+
+def _check_loss(returned: Any) -> None:
+    leaves = jax.tree.leaves(returned)
+    is_array = len(leaves) == 1 and leaves[0] is returned
+    if not is_array or returned.shape or not jnp.issubdtype(returned.dtype, jnp.floating):
+        what = f"{returned.dtype}{list(returned.shape)}" if is_array else f"{len(leaves)} arrays in a structure"
+        raise NotAvailable(
+            f"it returns {what}, and this is about the gradient of a loss, which returns one float: give the loss, "
+            "not the step that differentiates it"
+        )
+
+
+# ---- gradients that a function takes while it is traced ------------------------------------------------------------
+#
+# A step that differentiates its own loss leaves no mark of that in its program. So code that changes how a gradient is
+# taken must be present when the step asks JAX for it. During a trace, a substitute replaces `jax.value_and_grad` in
+# every module that refers to it. `jax.grad` calls it (jax 0.6 to 0.10.2), as equinox and flax do.
+#
+# Two gradients are not seen. One was made before the trace, such as `grad_fn = jax.value_and_grad(loss)` at the top of
+# a module. The other is inside a jit that JAX has already traced for the same shapes.
+
+TAKES_NONE = (
+    "it takes no gradient that can be seen while it is traced (jax.grad, jax.value_and_grad), and is no loss, which "
+    "returns one float"
+)
+
+
+Loss = Callable[..., Any]
+GradientChange = Callable[[Loss, Callable[[Loss], Any]], Any]
+"""Another way to take a gradient: (the loss, what makes the function of value and gradient of a loss, as
+`jax.value_and_grad` with the arguments that it was given) → the function of value and gradient."""
+
+
+@dataclass(frozen=True)
+class WithGradients:
+    """`fn`, whose gradients are taken in another way."""
+
+    fn: Callable[..., Any]
+    change: GradientChange
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        usual = jax.value_and_grad
+
+        def value_and_grad(fun: Callable[..., Any], *given: Any, **named: Any) -> Any:
+            return self.change(fun, lambda loss: usual(loss, *given, **named))
+
+        with replaced(usual, value_and_grad):
+            return self.fn(*args, **kwargs)
+
+
+@contextmanager
+def replaced(original: Any, replacement: Any) -> Iterator[None]:
+    """Everything that is called `original` in some module is `replacement`, for a while."""
+    # `from jax import value_and_grad` is a name of its own in each module that says so.
+    namespaces = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
+    found = [(names, name) for names in namespaces for name, value in list(names.items()) if value is original]
+    try:
+        for names, name in found:
+            names[name] = replacement
+        yield
+    finally:
+        for names, name in found:
+            names[name] = original
+
+
+def takes_gradients(fn: Callable[..., Any], inputs: Inputs) -> bool:
+    """Is a gradient taken while it is traced with these inputs?"""
+    seen: list[Loss] = []
+
+    def note(loss: Loss, take: Callable[[Loss], Any]) -> Any:
+        seen.append(loss)
+        return take(loss)
+
+    output_shapes(WithGradients(fn, note), inputs)
+    return bool(seen)
+
+
+# ---- recomputed in the backward pass ------------------------------------------------------------------------------
+
+
+def measure_remat(asked: Asked) -> Measure:
+    """The gradient of a loss, or a step that takes gradients, recomputed in each of the ways."""
+    ways = _read_ways(asked)
+    try:
+        whole = differentiate(asked.case, asked.seed)
+    except NotAvailable as error:
+        if not takes_gradients(asked.plain.fn, asked.inputs):
+            raise error
+        title, case = "the step, with its gradients as it takes them", replace(asked.plain, jit=True)
+        return partial(measure_ways, "remat:none", title, case, _as_ways(ways, partial(change_step, asked)))
+
+    def change(way: Recomputation) -> ChangedCase:
+        loss = way.of(whole.gradient.loss)
+        fn = replace(whole.gradient, loss=loss)
+        return ChangedCase(replace(whole.case, fn=fn), facts=always(*saved_residuals(loss, whole)))
+
+    def kept(seen: Observation) -> Facts:
+        return saved_residuals(whole.gradient.loss, whole)
+
+    return partial(measure_ways, "remat:none", whole.title, whole.case, _as_ways(ways, change), facts=kept)
+
+
+def _as_ways(
+    ways: Sequence[Recomputation], change: Callable[[Recomputation], ChangedCase]
+) -> dict[str, VariantWay[ChangedCase]]:
+    return {f"remat:{way.label}": VariantWay(f"gradient with {way.title}", partial(change, way)) for way in ways}
+
+
+def remat(asked: Asked) -> ChangedCase:
+    """Among other variants: a step that takes gradients, recomputed in the first of the ways."""
+    way = _read_ways(asked)[0]
+    if not takes_gradients(asked.plain.fn, asked.inputs):
+        raise NotAvailable(TAKES_NONE)
+    return replace(change_step(asked, way), facts=always(("recomputed", way.title)))
+
+
+def change_step(asked: Asked, way: Recomputation) -> ChangedCase:
+    """The step with its gradients recomputed; what a gradient inside of a function keeps, JAX does not list.
+
+    Raises:
+        NotAvailable: it has no such layers or values.
+    """
+    fn = WithGradients(asked.plain.fn, partial(_recompute, way))
+    output_shapes(fn, asked.inputs)
+    return ChangedCase(replace(asked.plain, fn=fn, jit=True))
+
+
+def _read_ways(asked: Asked) -> tuple[Recomputation, ...]:
+    given = USUAL_WAYS if asked.given is None else asked.given
+    text = given if isinstance(given, str) else ",".join(map(str, given))
+    words = dict.fromkeys(word.strip() for word in text.split(","))
+    return tuple(read_recomputation(asked.variant.name, text, word) for word in words)
+
+
+def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> Any:
+    return take(way.of(loss))
+
+
+def saved_residuals(loss: Loss, plain: Differentiated) -> Facts:
+    """Returns the values that the forward pass keeps for the backward one, by JAX's own list. Arguments, which exist
+    anyway, are separate.
+
+    It is empty if JAX prints an unreadable list (0.6 to 0.12 print alike).
+    """
+    listed = io.StringIO()
+    with contextlib.redirect_stdout(listed):
+        call, arrays = as_function_of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        # The documented function prints; the one that returns a list is private.
+        jax.ad_checkpoint.print_saved_residuals(call, *arrays)
+    found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
+    kept = [match for match in found if match and not match["origin"].startswith("from the argument")]
+    try:
+        sizes = [_bytes(match["what"]) for match in kept]
+    except (UsageError, TypeError):  # a key, or another type that is none of NumPy's
+        return ()
+    if not all(found):
+        return ()
+    if not sizes:
+        return (("kept between the passes", "nothing but arguments"),)
+    largest = kept[sizes.index(max(sizes))]
+    what = f"{largest['what']} {largest['origin']}".strip()
+    return (("kept between the passes", f"{len(sizes)} arrays, {size(sum(sizes))}; the largest: {what}"),)
+
+
+def _bytes(what: str) -> int:
+    spec = parse_spec(what)
+    return jax.numpy.dtype(spec.dtype).itemsize * math.prod(spec.shape)
+
+
+# ---- the ways to recompute ----------------------------------------------------------------------------------------
+
+POLICIES = (
+    "nothing_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "everything_saveable",
+)
+SEGMENTS, ONLY, SAVE = "segments", "only", "save"
+LEAST_OPERATIONS = 4
+MOST_SEGMENTS = 1000
+WHOLE = "a checkpoint around the whole function"
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """A way to recompute."""
+
+    label: str
+    """As it is given: segments=4."""
+    title: str
+    of: Callable[[Loss], Loss]
+    """The loss, computed again so."""
+
+
+def read_recomputation(variant: str, text: str, word: str) -> Recomputation:
+    """Reads one word of the given value: segments=4.
+
+    Raises:
+        UsageError: the word is unknown.
+    """
+    kind, _, value = (part.strip() for part in word.partition("="))
+    if word in POLICIES:
+        return Recomputation(word, f"{WHOLE}, policy {word}", partial(Checkpointed, names=(word,)))
+    if word == SEGMENTS:
+        return Recomputation(word, "a checkpoint around each of sqrt(n) segments", Segmented)
+    count = whole_number(value)
+    if kind == SEGMENTS and 1 < count <= MOST_SEGMENTS:
+        of = partial(Segmented, count=count)
+        return Recomputation(f"{SEGMENTS}={count}", f"a checkpoint around each of {count} segments", of)
+    names = tuple(name.strip() for name in value.split("+"))
+    label, listed = f"{kind}={'+'.join(names)}", ", ".join(names)
+    if kind == ONLY and all(names):
+        return Recomputation(label, f"a checkpoint around {listed} alone", partial(OnlyLayers, names=names))
+    if kind == SAVE and all(names):
+        of = partial(Checkpointed, names=names, saves_names=True)
+        return Recomputation(label, f"{WHOLE} that keeps {listed}", of)
+    known = (*POLICIES, SEGMENTS, f"{SEGMENTS}=N", f"{ONLY}=LAYER", f"{SAVE}=NAME")
+    raise UsageError(f"{variant}={text!r} holds {word!r}", one_of(known, word))
+
+
+# ---- the ways -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """Under one checkpoint. The policy is kept by its name, which another process can look up."""
+
+    fn: Loss
+    names: tuple[str, ...]
+    saves_names: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call, arrays = as_function_of_arrays(self.fn, args, kwargs)
+        if self.saves_names:
+            _refuse_unmarked(self.names, _operations(self.fn, args, kwargs))
+            policy = jax.checkpoint_policies.save_only_these_names(*self.names)
+        else:
+            policy = getattr(jax.checkpoint_policies, self.names[0])
+        return jax.checkpoint(call, policy=policy)(*arrays)
+
+
+def _refuse_unmarked(names: tuple[str, ...], found: Sequence[Any]) -> None:
+    marked = sorted({str(each.params["name"]) for each in found if each.primitive.name == "name"})
+    for name in names:
+        if name not in marked:
+            there = f"marked are {', '.join(marked)}" if marked else "no value is marked"
+            raise NotAvailable(f"no value is marked as {name!r} by jax.ad_checkpoint.checkpoint_name: {there}")
+
+
+def _operations(fn: Loss, args: Any, kwargs: Any) -> list[Any]:
+    """Its equations, nested ones included."""
+    call, arrays = as_function_of_arrays(fn, args, kwargs)
+    return list(every_equation(jax.make_jaxpr(call)(*arrays)))
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """In consecutive segments of as many operations."""
+
+    fn: Loss
+    count: int | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Run equation by equation, inner jits are no operations but what is in them.
+        inlined = Rewritten(self.fn, WithParameters({}))
+        return _run_in_parts(inlined, args, kwargs, self._cut)
+
+    def _cut(self, operations: Sequence[Any]) -> list[Part]:
+        found = len(operations)
+        if found < max(LEAST_OPERATIONS, self.count or 0):
+            raise NotAvailable(f"too few operations for segments, outside of loops: {found}")
+        # Chen et al. 2016: with sqrt(n) segments what is kept between them and what one holds while it is recomputed
+        # are as much.
+        length = math.ceil(math.sqrt(found) if self.count is None else found / self.count)
+        return [(operations[start : start + length], True) for start in range(0, found, length)]
+
+
+@dataclass(frozen=True)
+class OnlyLayers:
+    """Layers by their names: functions of the loss's module, each call by itself; else named scopes, or functions of
+    another module of the user's."""
+
+    fn: Loss
+    names: tuple[str, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        layers = {name: _find_function(name, [_own_names(self.fn)]) for name in self.names}
+        if any(layer is None for layer in layers.values()):
+            # Scopes first: elsewhere may be a function of that name which has nothing to do with the loss.
+            there = {part for each in _operations(self.fn, args, kwargs) for part in scope_of(each).split("/")}
+            others = _names_elsewhere()
+            layers |= {n: _find_function(n, others) for n, found in layers.items() if not found and n not in there}
+        scopes = tuple(name for name, layer in layers.items() if layer is None)
+        with ExitStack() as stack:
+            for layer in layers.values():
+                if layer is not None:
+                    stack.enter_context(replaced(layer, Checkpointed(layer, ("nothing_saveable",))))
+            return _run_in_parts(self.fn, args, kwargs, _by_scope(scopes)) if scopes else self.fn(*args, **kwargs)
+
+
+def _own_names(fn: Any) -> Mapping[str, Any]:
+    """Those of the module of `fn`."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
+
+
+def _names_elsewhere() -> list[Mapping[str, Any]]:
+    """Those of each module of the user."""
+    # A list first: looking at an attribute of a lazy module may import others, and change the dict that is walked.
+    files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return [vars(module) for module, file in files.items() if file and owner_of(file) == "user"]
+
+
+def _find_function(name: str, modules: Sequence[Mapping[str, Any]]) -> Any:
+    found = (names.get(name) for names in modules)
+    return next((each for each in found if callable(each) and not isinstance(each, type)), None)
+
+
+def _by_scope(names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Part]]:
+    def scope(equation: Any) -> str:
+        parts = scope_of(equation).split("/")
+        at = next((i for i, part in enumerate(parts) if part in names), None)
+        return "" if at is None else "/".join(parts[: at + 1])
+
+    def cut(operations: Sequence[Any]) -> list[Part]:
+        found = {part for each in operations for part in scope_of(each).split("/") if part}
+        for name in names:
+            if name not in found:
+                listed = f"named scopes are {', '.join(sorted(found)[:8])}" if found else "it has no named scope"
+                raise NotAvailable(f"no function of its module and no named scope is called {name!r}: {listed}")
+        return [(list(group), bool(key)) for key, group in groupby(operations, scope)]
+
+    return cut
+
+
+# ---- parts of a program -------------------------------------------------------------------------------------------
+
+Part = tuple[Sequence[Any], bool]
+"""(operations, are they under a checkpoint?)"""
+
+
+def _run_in_parts(fn: Loss, args: Any, kwargs: Any, cut: Callable[[Sequence[Any]], list[Part]]) -> Any:
+    """Calls `fn`, its operations in parts that follow one another. Raises `NotAvailable` where `cut` does."""
+
+    def run(closed: Any, arrays: list[Any]) -> list[Any]:
+        jaxpr, parts = closed.jaxpr, cut(closed.jaxpr.eqns)
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arrays], strict=True))
+        for i, (operations, is_again) in enumerate(parts):
+            later = [*(v for other, _ in parts[i + 1 :] for eqn in other for v in eqn.invars), *jaxpr.outvars]
+            taken, made = crossing(operations, later)
+            part = jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=list(operations))
+            evaluate = partial(eval_jaxpr, part, ())
+            results = (jax.checkpoint(evaluate) if is_again else evaluate)(*(values[v] for v in taken))
+            values.update(zip(made, results, strict=True))
+        return [v.val if isinstance(v, core.Literal) else values[v] for v in jaxpr.outvars]
+
+    return run_traced(fn, args, kwargs, run)
+
+
+# ---- micro-batches ------------------------------------------------------------------------------------------------
+
+
+def measure_accumulation(asked: Asked) -> Measure:
+    """The gradient as the mean over some numbers of micro-batches."""
+    counts = asked.numbers((4,), "numbers of micro-batches above 1, such as 4 or 2,4,8", least=2)
+    whole = differentiate(asked.case, asked.seed)
+    loss, argument = replace(whole.case, fn=whole.gradient.loss), whole.gradient.argument
+    try:
+        # The gradient is taken by position, and so is the batch.
+        batch = find_batch(loss, whole.inputs, asked.variant.batch, without=(argument, *whole.inputs.kwargs))
+    except NotAvailable:
+        raise NotAvailable(
+            f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"
+        ) from None
+
+    def split(count: int) -> ChangedCase:
+        if batch.rows % count:
+            rows = f"{batch.rows} rows of {', '.join(batch.names)}"
+            raise NotAvailable(f"{rows} do not divide into {count} equal micro-batches")
+        facts = ("batch", f"{batch.how}; in {count} parts"), ("equal", "only where the loss is a mean over the rows")
+        batched = tuple(key for key in batch.arguments if isinstance(key, int))
+        case = replace(whole.case, fn=MicroBatched(whole.gradient, count, batched))
+        return ChangedCase(case, facts=always(*facts), has_loop=True)
+
+    name, title = asked.variant.name, asked.variant.title
+    ways = {f"{name}:{count}": VariantWay(title, partial(split, count)) for count in counts}
+    return partial(measure_ways, f"{name}:1", whole.title, whole.case, ways)
+
+
+@dataclass(frozen=True)
+class MicroBatched:
+    """A gradient of the mean over `count` parts of the rows of some arguments."""
+
+    gradient: Gradient
+    count: int
+    batched: tuple[int, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        parts = {i: jax.tree.map(self._split_leaf, args[i]) for i in self.batched}
+
+        def of(part: dict[int, Any]) -> Any:
+            return self.gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
+
+        def step(total: Any, part: dict[int, Any]) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, of(part)), None
+
+        shapes = jax.eval_shape(of, jax.tree.map(lambda leaf: leaf[0], parts))
+        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        total, _ = jax.lax.scan(step, zeros, parts)
+        return jax.tree.map(lambda leaf: leaf / self.count, total)
+
+    def _split_leaf(self, leaf: Any) -> Any:
+        return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])
