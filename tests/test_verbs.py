@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from benchax.experiments.variants.pipeline import pipeline
 
 import benchax
 from benchax.errors import UsageError
 from benchax.experiments.variants.loops import loops
-from benchax.experiments.variants.pipeline import pipeline
 
 
 def plus(x: Any, n: Any = 1) -> Any:
