@@ -89,7 +89,7 @@ class Message:
         return [each.decode(errors="replace") for each in self.bytes_of(number)]
 
     def text(self, number: int) -> str:
-        """Returns the last one; empty if there is none."""
+        """Returns the last one; empty without one."""
         return (self.texts(number) or [""])[-1]
 
     def numbers(self, number: int) -> list[int]:
@@ -104,7 +104,7 @@ class Message:
         return found
 
     def number(self, number: int) -> int:
-        """Returns the last one; 0 if there is none, as protobuf omits zeros."""
+        """Returns the last one; 0 without one, because protobuf omits zeros."""
         parts = self.parts(number, VARINT)
         return signed(parts[-1].value) if parts else 0
 

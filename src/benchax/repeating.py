@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 def goes_on(at: Ints, begin: int, end: int) -> bool:
     """Is something still being called at the end? `at` says when it is called between the two times, in order.
 
-    What is called to begin with, and then no more, is no step of a loop that is still running.
+    A function that is called only at the beginning is no step of a loop that is still running.
     """
     if len(at) < LEAST_CALLS:
         return False

@@ -190,7 +190,7 @@ class BenchmarkFixture:
     def _measure_coroutine(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None
     ) -> Any:
-        """Runs the body in the event loop of the test, from another thread; in a new loop if there is none."""
+        """Runs the body in the event loop of the test, from another thread; in a new loop without one."""
         __tracebackhide__ = True
 
         def measure(run: Callable[[Any], Any]) -> Any:

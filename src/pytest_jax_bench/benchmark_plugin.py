@@ -72,16 +72,16 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--benchmark-autosave", action="store_true", default=False, help="The same, named by the commit")
     add_value("storage", _folder, "DIR", "As --ptjb-output-dir")
     add_value(
-        "compare", str, "NUM", "Show the times of that saved run (default: the last one) beside", nargs="?", const=""
+        "compare", str, "NUM", "Also show the times of that saved run (default: the last one)", nargs="?", const=""
     )
     add_value("compare-fail", _limit, "EXPR", "As --ptjb-fail-slower: min:5%% is 5%%", nargs="+", action="extend")
     add_value("group-by", _list_of("groupings", GROUPINGS, "param:"), "LABEL", f"A table for each of {GROUPINGS}")
     add_value("sort", _lower_case(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}")
     add_value("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}")
     add_value("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}")
-    add_value("time-unit", _lower_case(UNITS), "UNIT", f"Of these columns: {', '.join(UNITS)}")
+    add_value("time-unit", _lower_case(UNITS), "UNIT", f"The unit of these columns: {', '.join(UNITS)}")
     add_value("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)")
-    add_value("min-rounds", _rounds, "NUM", "At least so many rounds")
+    add_value("min-rounds", _rounds, "NUM", "Measure at least this many rounds")
     for name, nearest in WITHOUT.items():
         text = f"Does nothing here; the nearest: {nearest}".replace("%", "%%")
         add_value(name, str, "X", text, nargs="?", const="")

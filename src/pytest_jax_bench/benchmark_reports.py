@@ -1,4 +1,4 @@
-"""What a session reports in the forms of pytest-benchmark: JSON files and tables.
+"""Reports of a session in the forms of pytest-benchmark: JSON files and tables.
 
 Files (--benchmark-json, and those that --benchmark-save numbers and keeps) hold every reading, and what benchax knows
 beyond pytest-benchmark (compile time, memory, the interval) in `extra_info`. `pytest-benchmark compare` and services

@@ -195,8 +195,8 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
-        """Runs a benchmark without the fork that was asked for, where no computation would end in a fork: it has none
-        of the threads that JAX has started."""
+        """Runs a benchmark without the requested fork, if no computation would end in a fork. A fork has none of the
+        threads that JAX has started."""
         own = inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
         is_measuring = "request" in own or {"jax_bench", "benchmark"} & set(getattr(item, "fixturenames", ()))
         self.config.stash[STARTED] = has_jax_started()

@@ -42,7 +42,7 @@ def tree_of(file: str) -> ast.Module | None:
 
 
 NOWHERE: Where = ("", 0)
-"""In place of a line that is not known: nothing is found around it."""
+"""Stands in for an unknown line: nothing is found around it."""
 
 
 def readable(file: str) -> ast.Module:

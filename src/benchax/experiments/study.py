@@ -279,7 +279,7 @@ def _or_absent(absent: list[Absent], what: str, call: Callable[[], Any]) -> Any:
 
 
 class _Reference:
-    """What outputs are compared with: the function's in float64, or the baseline's, where `why` says why not."""
+    """The reference of outputs: the function's in float64, or the baseline's if `why` gives a reason."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -372,7 +372,7 @@ class CountedCall:
     programs: int
     """That XLA was asked for, eager operations apart."""
     lost_s: float
-    """What the first call took beyond the same one again."""
+    """The extra time of the first call, compared with a second one."""
     flops: float | None
     """By XLA's estimate; None: it does not say, or the program has loops, whose bodies it counts once."""
     disagreement: str = ""

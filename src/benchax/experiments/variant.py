@@ -1,4 +1,4 @@
-"""What a variant is, and how it reads what the user gives it.
+"""Defines variants, and reads the values that the user gives them.
 
 A `Variant` is a way to change a case, or to measure around it, under a name. One that changes a case gives another
 case, which does the same in another way; `experiments/experiment.py` compares the two. One that measures is not a
@@ -88,9 +88,9 @@ class Variant:
     needs: str = ""
     """The variant's requirements that might be missing ("a GPU"); empty: no requirements."""
     only_by_name: bool = False
-    """It is left out where none is named: it takes many processes, other devices, or is slower on every backend."""
+    """It is left out if you name no variants: it takes many processes, other devices, or is slower on every backend."""
     untold: str = ""
-    """Why it shows nothing where nothing is given; empty: it works without."""
+    """The reason why it needs a value; empty if it works without one."""
     unjitted: str = ""
     """Why it does nothing for a function that is not jitted; empty: it does."""
     family: str = ""
@@ -124,7 +124,7 @@ class Variant:
         return partial(self._measure, self.measures(self._ask(case, given, seed)))
 
     def _measure(self, measure: Measure, lab: WorkerLab) -> Sequence[VariantRow | Curve]:
-        """What fails or cannot work here is a row with the reason."""
+        """A variant that fails or cannot work here becomes a row with the reason."""
         try:
             return measure(lab)
         except (NotAvailable, NotMeasured) as error:
@@ -144,7 +144,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a variant is asked: what to do with this case, and what the user gives it."""
+    """One request to a variant: the case, and the values that the user gives."""
 
     variant: Variant
     case: Case
@@ -163,12 +163,12 @@ class Asked:
 
     @cached_property
     def program(self) -> Any:
-        """The traced program. Raises `NotAvailable` where there is none."""
+        """The traced program. Raises `NotAvailable` if it doesn't exist."""
         return prepare(replace(self.plain, jit=True), self.seed).trace().reach_trace().jaxpr
 
     @property
     def text(self) -> str:
-        """What is given, in the user's words: unroll='3'."""
+        """The given value, in the user's words: unroll='3'."""
         return f"{self.variant.name}={self.given!r}"
 
     def numbers(
@@ -177,11 +177,11 @@ class Asked:
         """Whole numbers: 1,2,4.
 
         Args:
-            usual: where nothing is given.
+            usual: the value if the user gives none.
             expected: what a refusal asks for.
 
         Raises:
-            UsageError: they are none, or outside of `least` to `most`.
+            UsageError: they aren't whole numbers, or are outside of `least` to `most`.
         """
         if self.given is None:
             return tuple(usual)
@@ -196,7 +196,7 @@ class Asked:
         return self.numbers((usual,), expected, least, most, several=False)[0]
 
     def halves(self) -> tuple[str, Any]:
-        """Returns (arguments, values). Without arguments the first is empty; without values the second is None.
+        """Returns (arguments, values). Without arguments the first is empty; without values the second one is None.
 
         Raises:
             UsageError: a mapping of more or less than one argument.

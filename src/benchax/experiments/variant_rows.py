@@ -116,7 +116,7 @@ def memory_change(now: int | None, before: int | None) -> str:
 
 
 def _time(c: Comparison | None) -> str:
-    """What happened to the run time."""
+    """The change of the run time."""
     if c is None or c.verdict == "unclear" or c.baseline_value is None or c.ratio is None:
         return f"time unclear{f': {c.why}' if c and c.why else ''}"
     if c.verdict == "same":
@@ -275,7 +275,7 @@ def measure_ways(
     made, only their reasons.
 
     Args:
-        facts: those of the baseline.
+        facts: the facts of the baseline.
     """
     made, refused = prepare_ways(ways)
     candidates = {key: Candidate(ways[key].title, changed) for key, changed in made.items()}

@@ -108,7 +108,7 @@ class Agreement:
     max_rel: float | None = None
     """Largest difference over the largest magnitude of the reference."""
     why: str = ""
-    """What disagreed, in a sentence; empty when it agrees."""
+    """The disagreement in a sentence; empty if they agree."""
 
 
 def agreement(outputs: Any, reference: Any, function: str) -> Agreement:

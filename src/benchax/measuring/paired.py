@@ -76,11 +76,11 @@ LONG_NS = 100_000_000
 
 @dataclass
 class SideFacts:
-    """What a process has learnt of one version."""
+    """The facts that a process has found out about one version."""
 
     is_program: bool = False
     sha256: str | None = None
-    """Of the program that ran; None if the function itself did."""
+    """The digest of the program that ran; None if the function itself ran."""
     work: Mapping[str, float] = field(default_factory=dict[str, float])
     """The work of one call, as its author states it."""
     builds: list[dict[str, float]] = field(default_factory=list[dict[str, float]])

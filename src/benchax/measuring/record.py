@@ -64,7 +64,7 @@ class Notes:
     undetermined: list[str] = field(default_factory=list)
     """New state that rounding alone decides, and that the verdict does not speak of."""
     nonfinite: str = ""
-    """What of the result is not finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
+    """The part of the result that isn't finite (`numerics.describe_nonfinite`); empty if all of it is, or if it was not
     verified."""
     returns_nothing: bool = False
     """Neither a result nor new state has come of a call."""

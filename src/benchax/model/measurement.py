@@ -246,7 +246,7 @@ class Numerics:
     """The bound on max_rel in force for the worst leaf. If rounding was measured, there is also a bound on the root
     mean square."""
     why: str = ""
-    """What disagreed, in a sentence; empty when it agrees."""
+    """The disagreement in a sentence; empty if it agrees."""
 
 
 @dataclass(frozen=True)

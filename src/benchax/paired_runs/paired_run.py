@@ -368,7 +368,7 @@ def _pair_builds(process: int, one: SideFacts, other: SideFacts) -> list[Block]:
 
 
 def _pair_counts(one: SideFacts, other: SideFacts) -> dict[Metric, tuple[float | None, float | None]]:
-    """What the compiler has counted of two sides, by metric; empty if there are no plans."""
+    """The compiler's counts for two sides, by metric; empty without plans."""
     if one.plan is None or other.plan is None:
         return {}
     return {

@@ -2,7 +2,7 @@
 
 The two sides talk through `multiprocessing.connection`, over loopback. Each proves that it knows the key of the server,
 which the server keeps in a file that only its own user can read. So they are processes of one user on one machine. The
-program writes the files into a temporary folder of its own, and the client copies them from there.
+program writes the files into its own temporary folder, and the client copies them from there.
 """
 
 from __future__ import annotations

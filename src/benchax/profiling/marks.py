@@ -1,4 +1,4 @@
-"""What benchax writes into a trace while it is recorded, as names of events: stacks, compilations, the machine.
+"""Marks that benchax writes into a trace during a recording, as names of events: stacks, compilations, the machine.
 
 So these have the clock of the trace, travel with its file, and appear next to the operations in Perfetto. A sample of
 the stack holds the frames of the user's own files, and the innermost frame, whatever file it is in. The sample omits
@@ -79,7 +79,7 @@ def _unescape(text: str) -> str:
 
 
 def user_line(stack: tuple[SampledFrame, ...]) -> str:
-    """Returns the innermost line of the user's; empty if there is none."""
+    """Returns the innermost line of the user's code; empty without one."""
     return next((frame.place for frame in stack if frame.owner == "user"), "")
 
 

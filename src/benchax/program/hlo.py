@@ -102,7 +102,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class Module:
-    """`entry` is None if the text has no ENTRY computation."""
+    """`entry` doesn't exist without an ENTRY computation: it is then None."""
 
     text: str
     header: str
@@ -424,8 +424,8 @@ def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[i
 def _count_trips(
     module: Module, where: Computation, loop: Instruction, condition: Computation, body: Computation
 ) -> int | None:
-    """Follows a counter: one element of the carry, which begins at a constant, grows by a constant in each iteration,
-    and is compared with a constant."""
+    """Follows a counter, which is one element of the carry. It begins at a constant, grows by a constant in each
+    iteration, and is compared with a constant."""
     limit = _limit(module, condition)
     if limit is None:
         return None
@@ -480,7 +480,7 @@ def _element(module: Module, where: Computation, made: Instruction | None, index
 def _look_inside(
     module: Module, where: Computation, one: Instruction | None
 ) -> tuple[Computation, Instruction | None, Sequence[_Scalar | None]]:
-    """What a fusion returns, and the values that it is given. Other instructions stay as they are."""
+    """Returns the result of a fusion, and the values that it receives. Other instructions stay as they are."""
     if one is None or one.opcode != "fusion" or not (called := module.called_computations(one)):
         return where, one, ()
     return called[0][1], called[0][1].root, [_value(where, each, ()) for each in where.operands(one)]

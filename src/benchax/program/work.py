@@ -19,8 +19,8 @@ and complex numbers. A multiply-add is 2; exp, log, sqrt, tanh and similar opera
 else.
 
 Two rules differ from XLA. Sorting n rows of m is n·m·log2(m) comparisons (XLA: n·m·log2(n·m)). An FFT of N points is
-5·N·log2(N) operations, and an FFT of real numbers is half of that, as in FFTW's benchmarks (Frigo and Johnson, The
-Design and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
+5·N·log2(N) operations. An FFT of real numbers is half of that, as in FFTW's benchmarks (Frigo and Johnson, The Design
+and Implementation of FFTW3, Proc. IEEE 93, 2005, section VI). XLA counts 8·N·floor(log2(N)), for real numbers or
 not, and the product of the logarithms of several axes.
 
 Bytes are read once per operand and written once. Slices, gathers and updates in place touch the elements that they
@@ -310,14 +310,14 @@ def _read(inside: Computation, value: Instruction) -> int:
 
 
 class Amount(Protocol):
-    """What a fold adds up."""
+    """The amount that a fold adds up."""
 
     def plus(self, other: Self) -> Self: ...
 
     def times(self, factor: float) -> Self: ...
 
     def most(self, other: Self) -> Self:
-        """Of each part the greater number."""
+        """The greater number of each part."""
         ...
 
 

@@ -194,7 +194,7 @@ class OutlineEntry:
 
     name: str
     kind: str = ""
-    """What it is, in a word: scope, loop, dot."""
+    """Its kind, in a word: scope, loop, dot."""
     values: tuple[float | None, ...] = ()
     """One for each column. None: not known; 0 is not written."""
     detail: str = ""

@@ -160,7 +160,7 @@ class BlockWriter:
                 yield self._render_outline(block)
 
     def render_answers(self, heading: Heading) -> Iterator[Markup]:
-        """What follows the title of a document."""
+        """The blocks that follow the title of a document."""
         if heading.answers:
             yield self._render_section(Section("", heading.answers), "numbers")
         yield from (self._tag("p", text, css_class="below") for text in heading.below)

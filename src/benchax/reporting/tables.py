@@ -244,7 +244,7 @@ def scope(s: Summary) -> str:
 
 
 OF_THE_MACHINE = "busy"
-"""The code of a remark that each comparison has with numbers of its own, and a reader needs once."""
+"""The code of a remark that each comparison has with its own numbers, and a reader needs once."""
 MOST_SHARED = 0.5
 """A remark that more than this share of the cases have appears once."""
 MOST_EXCEPTIONS = 3

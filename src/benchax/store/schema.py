@@ -94,7 +94,7 @@ class DamagedRow(StoreError):
 
 
 class Connection:
-    """A transaction. Statements have `?` in place of values.
+    """A transaction. Statements have `?` instead of values.
 
     Args:
         driver: a connection of sqlite3 or psycopg.

@@ -14,10 +14,11 @@ The meaning of the three kinds of event (jax 0.6.2 to 0.10.2):
 
 Their seconds come from JAX's own clock, `time.time()`, which is not monotonic: good for a hint, not for a stage.
 
-JAX sends an event for a program that it reads from the persistent cache, and one for a program that it hands over to be
-written. Both come before the compile event of the same thread, without a name. It sends no event for a program that it
-does not keep. Such a program counts as too quick when its compile event was below the threshold. That event includes a
-little more than the time that JAX compares, so a program just above the threshold can be reported as "not kept".
+JAX sends an event for a program that it reads from the persistent cache. It sends another one for a program that it
+hands over to be written. Both come before the compile event of the same thread, without a name. It sends no event for a
+program that it does not keep. Such a program counts as too quick when its compile event was below the threshold. That
+event includes a little more than the time that JAX compares, so a program just above the threshold can be reported as
+"not kept".
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class CompileEvent(NamedTuple):
     fun_name: str | None
     elapsed_s: float
     fate: Fate | None = None
-    """Of a compilation: "hit" or "written", if the persistent cache had the program or took it."""
+    """For a compilation: "hit" or "written", if the persistent cache had the program or took it."""
 
 
 class Listening:

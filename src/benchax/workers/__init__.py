@@ -16,8 +16,8 @@ def executor_for(options: Options, first_pool: Pool | None = None, pool: Pool | 
     """A limit that only a process can keep to implies one, as pools do.
 
     Args:
-        first_pool: of the worker that measures a case in full; default: that of this program.
-        pool: of further workers; default: that of this program.
+        first_pool: of the worker that measures a case in full; default: the pool of this program.
+        pool: of further workers; default: the pool of this program.
 
     Raises:
         UsageError: a timer that cannot time several processes together.

@@ -9,8 +9,8 @@ The samples of one process do not show that. So a case is measured in full once.
 wider than requested, the same timers sample it in one more process: a fork of a warm process, which stays for the next
 case. It reads the timers' programs, which the first process has kept.
 
-A fork inherits the addresses of the process that it is forked from, so each job begins by moving what comes after it
-(Curtsinger & Berger, Stabilizer, ASPLOS 2013, do so all the time).
+A fork inherits the addresses of its parent process. So each job begins by moving all later memory (Curtsinger & Berger,
+Stabilizer, ASPLOS 2013, do so all the time).
 """
 
 from __future__ import annotations

@@ -486,7 +486,7 @@ def _lines(file: BinaryIO, head: Head, start: int, end: int) -> list[str]:
 
 
 def _last_line(file: BinaryIO, head: Head, end: int, rest: bytes) -> list[str]:
-    """The last line, where no line break ends it, and it isn't cut off."""
+    """The last line, if it is complete but no line break ends it."""
     if not rest:
         return []
     # Perhaps a writer is at it right now.

@@ -66,7 +66,7 @@ class Places:
     is_connected: bool = False
     """Whether there is something between two rows for a line to pass through."""
     is_below: bool = False
-    """Names stand one below the other, where they can be read; values then run to the right."""
+    """Names are one below the other, so that you can read them; values then run to the right."""
 
 
 def history(rows: Rows, title: str, x_axis: Literal["run", "commit"] = "run", most: int = MOST_RUNS) -> Picture:

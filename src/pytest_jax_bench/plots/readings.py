@@ -165,7 +165,7 @@ class Panel:
 
 
 def panels_of(rows: Rows, groups: Sequence[str] = (), *, together: bool = False) -> tuple[Panel, ...]:
-    """The panels that have numbers. Jitted and eager runs share a panel if one linear scale suits both: next to
+    """The panels that have numbers. Jitted and eager runs share a panel if one linear scale suits both. Next to
     something a hundred times slower, no change of the faster one would be visible.
 
     Args:

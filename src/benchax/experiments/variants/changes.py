@@ -260,7 +260,7 @@ def unroll(asked: Asked) -> ChangedCase:
 
 
 def hoist_products(asked: Asked) -> ChangedCase:
-    """What needs no carry computed before the loop."""
+    """Computes parts that need no carry before the loop."""
     if asked.given is not None:
         raise UsageError(asked.text, "nothing: what can be taken out is found")
     scans = _scans(asked)

@@ -113,7 +113,7 @@ class DeviceSweep:
 
     readings: tuple[DeviceReading, ...] = ()
     sentence: str = ""
-    """What was timed, and how."""
+    """The timed program, and the method."""
     why: str = ""
     """Why nothing was tried."""
     signature: str = ""
@@ -128,7 +128,7 @@ class DeviceSweep:
 
 
 def attempt(try_it: Callable[[], DeviceReading], stage: str) -> DeviceReading:
-    """The reading, or the reason why there is none."""
+    """The reading, or the reason for its absence."""
     try:
         return try_it()
     except Exception as error:
@@ -194,8 +194,8 @@ Read = Callable[[bytes, Sequence[str]], DeviceRecording]
 
 
 def record(call: Callable[[], Any], devices: Sequence[Any], what: str, read: Read) -> Facts:
-    """What `read` says of the middle one of several recordings of `call`, or why it says nothing, under the label
-    `what`. Waits for the results of `call`."""
+    """Reads the middle one of several recordings of `call` with `read`. Returns its facts, or the reason for none,
+    under the label `what`. Waits for the results of `call`."""
     names = [device_name(device) for device in devices]
     found, why = list[DeviceRecording](), ""
     for _ in range(PROFILES):

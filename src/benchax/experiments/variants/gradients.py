@@ -423,14 +423,14 @@ class OnlyLayers:
 
 
 def _own_names(fn: Any) -> Mapping[str, Any]:
-    """Those of the module of `fn`."""
+    """The functions of the module of `fn`."""
     while isinstance(fn, partial):
         fn = fn.func
     return getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
 
 
 def _names_elsewhere() -> list[Mapping[str, Any]]:
-    """Those of each module of the user."""
+    """The functions of each module of the user."""
     # A list first: looking at an attribute of a lazy module may import others, and change the dict that is walked.
     files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return [vars(module) for module, file in files.items() if file and owner_of(file) == "user"]

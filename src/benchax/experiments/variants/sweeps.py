@@ -443,7 +443,7 @@ class Vmapped:
 
 
 class Batching(NamedTuple):
-    """What gets a batch axis, and of which sizes."""
+    """The arguments that get a batch axis, and its sizes."""
 
     alone: Case
     """A function of the dynamic arguments alone, by position."""

@@ -27,9 +27,9 @@ Layers = list[list[int]]
 COLUMN_GAP, ROW_GAP, LANE_WIDTH = 18.0, 26.0, 10.0
 _SWEEPS = 8
 _WEIGHTS = (1.0, 2.0, 8.0)
-"""What a pixel to the side costs a line between two boxes, between a box and a lane, and between two lanes."""
+"""The cost of a pixel to the side, for a line between two boxes, between a box and a lane, and between two lanes."""
 _WIDTH_WEIGHT = 3.0
-"""What a pixel of the width of the drawing costs."""
+"""The cost of a pixel of the drawing's width."""
 
 
 @dataclass(frozen=True)
