@@ -12,6 +12,8 @@ import pytest
 import warm_python
 from command_line import Benchax
 
+from benchax.units import percent
+
 PROGRAM = """
 import sys
 import jax, jax.numpy as jnp, numpy as np
@@ -67,8 +69,9 @@ def test_the_recompile_is_told_with_its_reason_and_line(watched: Watched) -> Non
 def test_the_share_of_compiling_is_told(watched: Watched) -> None:
     done, document = watched
 
-    assert 0 < document["processes"][0]["main_thread_share"] <= 1
-    assert "of its time after the import of jax on tracing and compiling" in done.stderr
+    share = document["processes"][0]["main_thread_share"]
+    assert 0 < share <= 1
+    assert f"spent {percent(share)} of its time after the import of jax on tracing and compiling" in done.stderr
 
 
 def test_the_cache_is_told(watched: Watched) -> None:

@@ -67,6 +67,14 @@ def test_everything_that_was_found_is_shown_the_hottest_operation_first(snapshot
     assert str(FULL) == snapshot
 
 
+def test_operations_of_two_programs_have_the_names_of_their_programs() -> None:
+    two = str(replace(FULL, ops=(OP, replace(OP, module="jit_g", name="copy.1"))))
+
+    assert "jit_f: fusion.3" in two
+    assert "jit_g: copy.1" in two
+    assert "jit_f: fusion.3" not in str(FULL)
+
+
 def test_without_operations_there_is_a_reason_and_no_table() -> None:
     empty = Profile("f", "", (), remarks=(Remark("no-operations", "error", "nothing at all ran"),))
 

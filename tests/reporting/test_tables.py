@@ -66,6 +66,13 @@ def absent(*what: str, **more: Any) -> dict[str, Any]:
     return {"not_measured": tuple(Absent(each, "the moon was full", **more) for each in what)}
 
 
+def test_samples_that_were_disturbed_are_counted_in_all_processes() -> None:
+    disturbed = ((True, False, False), (True, True, False))
+    both = made(*(Samples("wall", 1, (1e-4,) * 3, each, process=i) for i, each in enumerate(disturbed)))
+
+    assert "3 disturbed" in str(both)
+
+
 # ---- one measurement --------------------------------------------------------------------------------------------
 
 
