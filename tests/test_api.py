@@ -113,7 +113,7 @@ def test_in_a_notebook_it_is_html(row: Measurement) -> None:
 
     assert html is not None
     assert html.startswith("<div class='benchax'")
-    assert ">wall</td>" in html
+    assert ">wall<" in html
 
 
 def test_as_a_dict_it_is_plain_data(row: Measurement) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from benchax.experiments.variants.pipeline import pipeline
 
 import benchax
 from benchax.errors import UsageError
+from benchax.experiments.variants.devices import pipeline
 from benchax.experiments.variants.loops import loops
 
 
@@ -199,7 +199,7 @@ def test_the_names_of_jit_mark_arguments_of_a_benchmark() -> None:
 def test_a_function_with_a_deadline_has_static_arguments_by_either_name() -> None:
     names = ({"static": (1, "n")}, {"static_argnums": 1}, {"static_argnames": "n"}, {"static": "n"})
 
-    assert len({str(sorted(benchax.with_deadline(plus, 1.0, **each)._static.which, key=str)) for each in names}) == 1
+    assert len({str(sorted(benchax.with_deadline(plus, 1.0, **each)._static, key=str)) for each in names}) == 1
 
 
 def test_who_calls_a_function_as_it_stands_says_where_static_arguments_go() -> None:

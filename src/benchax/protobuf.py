@@ -69,7 +69,7 @@ def fields(data: bytes, start: int, end: int) -> Iterator[Field]:
         at = after
 
 
-class Message:
+class ProtoMessage:
     """The fields of one message, by number: for messages that are read once, and not a million times."""
 
     def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
@@ -108,8 +108,8 @@ class Message:
         parts = self.parts(number, VARINT)
         return signed(parts[-1].value) if parts else 0
 
-    def messages(self, number: int) -> list[Message]:
-        return [Message(self.data, part.start, part.end) for part in self.parts(number, BYTES)]
+    def messages(self, number: int) -> list[ProtoMessage]:
+        return [ProtoMessage(self.data, part.start, part.end) for part in self.parts(number, BYTES)]
 
 
 def alike(data: bytes, at: int, end: int, tag: int) -> tuple[list[int], list[int], int]:

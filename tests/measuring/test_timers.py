@@ -23,7 +23,7 @@ from benchax.measuring.sampling import calibrate
 from benchax.measuring.timers import TIMERS, loop, regions
 from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject
 from benchax.model import Measurement, Samples
-from benchax.program.census import Tally, compare
+from benchax.program.census import OperationTally, compare
 from benchax.program.hlo import has_small_call
 from benchax.watching.compiles import watch_compiles
 
@@ -169,7 +169,7 @@ SMALL = jnp.ones(
 def test_a_timer_with_a_program_of_its_own_shows_that_it_does_the_function_s_work(name, fn, x, subject):
     found = TIMERS[name].prepare(subject(fn, x)).census
 
-    timed, alone = (Tally({name: pair[i] for name, *pair in found.operations}) for i in (0, 1))
+    timed, alone = (OperationTally({name: pair[i] for name, *pair in found.operations}) for i in (0, 1))
     assert compare(timed, alone).is_same
     assert sum(alone.values()) >= 4096
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from jax import lax
 
 from benchax.program import census, hlo
-from benchax.program.census import UNKNOWN_LOOP, Tally, compare, describe_added, describe_missing, take_census
+from benchax.program.census import UNKNOWN_LOOP, OperationTally, compare, describe_added, describe_missing, take_census
 
 X = f32(64, 64)
 
 
-def tally(fun: Any, *args: Any) -> Tally:
+def tally(fun: Any, *args: Any) -> OperationTally:
     return take_census(module_of(fun, *args))
 
 
@@ -73,28 +73,32 @@ ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {
 
 
 def test_equal_work_is_the_same() -> None:
-    one = Tally({"sine": 1000, "add": 500})
+    one = OperationTally({"sine": 1000, "add": 500})
 
     assert compare(one, one).is_same
     assert compare(one, one).operations == ()
 
 
 def test_the_counter_of_the_loop_around_is_no_difference() -> None:
-    assert compare(Tally({"sine": 1000, "add": 501, "compare": 1}), Tally({"sine": 1000, "add": 500})).is_same
+    assert compare(
+        OperationTally({"sine": 1000, "add": 501, "compare": 1}), OperationTally({"sine": 1000, "add": 500})
+    ).is_same
 
 
 def test_work_that_was_moved_away_is_named() -> None:
-    difference = compare(Tally({"sort": 2000, "add": 9}), Tally({"sine": 32768, "sort": 3000, "add": 10}))
+    difference = compare(
+        OperationTally({"sort": 2000, "add": 9}), OperationTally({"sine": 32768, "sort": 3000, "add": 10})
+    )
 
     assert not difference.is_same
     assert describe_missing(difference) == "0 of its 32.8 k sine"
-    assert describe_missing(compare(Tally({"tanh": 5}), Tally({"sine": 1000, "tanh": 505}))) == (
+    assert describe_missing(compare(OperationTally({"tanh": 5}), OperationTally({"sine": 1000, "tanh": 505}))) == (
         "0 of its 1.00 k sine, 5 of its 505 tanh"
     )
 
 
 def test_work_that_is_done_beyond_the_function_is_named() -> None:
-    difference = compare(Tally({"sine": 204800}), Tally({"sine": 4096}))
+    difference = compare(OperationTally({"sine": 204800}), OperationTally({"sine": 4096}))
 
     assert not difference.is_same
     assert describe_added(difference) == "205 k instead of 4.10 k sine"
@@ -110,25 +114,27 @@ def test_a_copy_that_only_the_executable_by_itself_needs_is_no_work_of_it() -> N
 
 def test_a_copy_that_is_made_once_for_all_is_missing() -> None:
     """LAPACK wants another layout than XLA has: it stood before the loop, and the timer said 42 % of the time."""
-    difference = compare(Tally({"copy": 384}), Tally({"copy": 10368}))
+    difference = compare(OperationTally({"copy": 384}), OperationTally({"copy": 10368}))
 
     assert not difference.is_same
     assert describe_missing(difference) == "384 of its 10.4 k copy"
 
 
 def test_what_is_absent_is_told_however_cheap_it_is() -> None:
-    difference = compare(Tally({"power": 8192}), Tally({"power": 8192, "subtract": 8, "iota": 8}))
+    difference = compare(OperationTally({"power": 8192}), OperationTally({"power": 8192, "subtract": 8, "iota": 8}))
 
     assert difference.is_same
     assert set(difference.absent) == {"subtract", "iota"}
 
 
 def test_a_copy_that_only_the_program_around_needs_is_added_work() -> None:
-    assert not compare(Tally({"add": 1000, "copy": 1000}), Tally({"add": 1000})).is_same
+    assert not compare(OperationTally({"add": 1000, "copy": 1000}), OperationTally({"add": 1000})).is_same
 
 
 def test_a_custom_call_that_is_missing_is_a_difference_however_cheap() -> None:
-    assert not compare(Tally({"add": 1e4}), Tally({"add": 1e4, "custom call lapack_spotrf_ffi": 1})).is_same
+    assert not compare(
+        OperationTally({"add": 1e4}), OperationTally({"add": 1e4, "custom call lapack_spotrf_ffi": 1})
+    ).is_same
 
 
 amounts = st.dictionaries(
@@ -138,9 +144,9 @@ amounts = st.dictionaries(
 
 @given(amounts, st.sampled_from([0.0, 0.5, 0.9]))
 def test_whatever_loses_a_tenth_of_all_its_operations_is_not_the_same(alone: dict[str, int], left: float) -> None:
-    timed = Tally({name: amount * left for name, amount in alone.items()})
+    timed = OperationTally({name: amount * left for name, amount in alone.items()})
 
-    difference = compare(timed, Tally(alone))
+    difference = compare(timed, OperationTally(alone))
 
     assert difference.missing == pytest.approx(1 - left)
     assert not difference.is_same
@@ -148,7 +154,7 @@ def test_whatever_loses_a_tenth_of_all_its_operations_is_not_the_same(alone: dic
 
 @given(amounts)
 def test_nothing_is_missing_where_the_region_does_all(alone: dict[str, int]) -> None:
-    assert compare(Tally(alone).plus(Tally({"add": 3})), Tally(alone)).is_same
+    assert compare(OperationTally(alone).plus(OperationTally({"add": 3})), OperationTally(alone)).is_same
 
 
 def test_the_timed_body_is_the_inner_one_of_those_that_read_the_clock() -> None:

@@ -229,7 +229,7 @@ def _disprove(module: Module, k: int, function: Traced, inputs: Leaves) -> str:
     return "" if difference.is_same else explain(difference)
 
 
-def _census_alone(function: Traced, inputs: Leaves) -> census.Tally:
+def _census_alone(function: Traced, inputs: Leaves) -> census.OperationTally:
     try:
         compiled = jax.jit(lambda *leaves: function.run(list(leaves))).lower(*inputs).compile()
     except Exception as error:

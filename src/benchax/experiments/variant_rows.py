@@ -167,7 +167,7 @@ class Candidate(NamedTuple):
     changed: ChangedCase
 
 
-class Group(NamedTuple):
+class VariantGroup(NamedTuple):
     """A baseline and its candidates, looked at and compared. If the baseline failed, there are no other rows."""
 
     baseline: VariantRow
@@ -202,16 +202,16 @@ def compare_group(
     candidates: Mapping[str, Candidate],
     lab: WorkerLab,
     looks: tuple[int, ...] | None = None,
-) -> Group:
+) -> VariantGroup:
     """Looks at `case`, the baseline, and at the candidates, and compares them with it."""
     changed = {key: one.changed for key, one in candidates.items()}
     # The function as it is under the settings that some variants need for both sides.
     beside = [StudySide(f"{BASELINE} beside {key}", case, one.settings) for key, one in changed.items() if one.settings]
     looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items()), *beside])
     if BASELINE not in looked.seen:
-        return Group(failed_row(name, title, looked.failures[BASELINE]), {}, looked)
+        return VariantGroup(failed_row(name, title, looked.failures[BASELINE]), {}, looked)
     baseline = seen_row(name, title, looked.seen[BASELINE])
-    return Group(baseline, judge_candidates(case, candidates, looked, baseline, lab, looks), looked)
+    return VariantGroup(baseline, judge_candidates(case, candidates, looked, baseline, lab, looks), looked)
 
 
 def judge_candidates(

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchax.errors import FormatError
 from benchax.profiling.events import Space
-from benchax.protobuf import Message
+from benchax.protobuf import ProtoMessage
 from benchax.source_files import is_library
 
 PLANE = "/host:metadata"
@@ -87,7 +87,7 @@ def programs(space: Space) -> dict[int, CompiledModule]:
             if named is None or int(named["program"]) not in ran:
                 continue
             with suppress(FormatError):  # of a version to come; what is known of the operations is shown without it
-                for module in Message(blob).messages(1):  # the only one of an HloProto
+                for module in ProtoMessage(blob).messages(1):  # the only one of an HloProto
                     found[int(named["program"])] = _module(module)
     return found
 
@@ -98,20 +98,20 @@ def _ids_of_programs(space: Space) -> set[int]:
     return {int(number) for values, has in numbers for number in np.unique(values[has])}
 
 
-def _module(module: Message) -> CompiledModule:
+def _module(module: ProtoMessage) -> CompiledModule:
     computations = module.messages(3)
     raw = {one.text(1): one.messages(2) for one in computations}
     titles = {one.number(5): one.text(1) for one in computations}
     names = {one.number(35): one.text(1) for each in raw.values() for one in each}
     members = {title: tuple(one.text(1) for one in each) for title, each in raw.items()}
-    frames = _Frames(next(iter(module.messages(17)), Message(b"")))
+    frames = _Frames(next(iter(module.messages(17)), ProtoMessage(b"")))
     read = [_instruction(one, names, titles, frames) for each in raw.values() for one in each]
     proto = module.data[module.start : module.end]
     return CompiledModule(module.text(1), {instruction.name: instruction for instruction in read}, members, proto)
 
 
 def _instruction(
-    raw: Message, names: Mapping[int, str], computations: Mapping[int, str], frames: _Frames
+    raw: ProtoMessage, names: Mapping[int, str], computations: Mapping[int, str], frames: _Frames
 ) -> ModuleInstruction:
     name, opcode, shape = raw.text(1), raw.text(2), ", ".join(map(_shape, raw.messages(3)))
     scope, stack = "", ()
@@ -129,7 +129,7 @@ def _instruction(
 class _Frames:
     """The places of frames: JAX 0.7 and newer write the place once and refer to it by number (StackFrameIndexProto)."""
 
-    def __init__(self, index: Message) -> None:
+    def __init__(self, index: ProtoMessage) -> None:
         self.files = index.texts(1)
         self.places = [(one.number(1), one.number(3)) for one in index.messages(3)]
         """(number of the file, line)"""
@@ -152,7 +152,7 @@ class _Frames:
         return self.known[frame]
 
 
-def _shape(shape: Message) -> str:
+def _shape(shape: ProtoMessage) -> str:
     """f32[64,64]; of a tuple (s32[], f32[64])."""
     kind = shape.number(2)
     if kind == _TUPLE:

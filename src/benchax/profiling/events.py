@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchax.errors import FormatError
-from benchax.protobuf import BYTES, PADDING, VARINT, Ints, Message, alike, broken, fields, signed, together
+from benchax.protobuf import BYTES, PADDING, VARINT, Ints, ProtoMessage, alike, broken, fields, signed, together
 
 HOST = "/host:CPU"
 TEXT, NUMBER = 0, 1
@@ -151,7 +151,7 @@ def read(xspace: bytes, keep: Collection[str] | None = None) -> Space:
     Raises:
         FormatError: these bytes are not a whole XSpace; the message says where reading stopped.
     """
-    whole = Message(xspace)
+    whole = ProtoMessage(xspace)
     planes = whole.messages(1)
     if not planes:
         raise FormatError(
@@ -194,7 +194,7 @@ class _PlaneReader:
             self.texts.append(text)
         return found
 
-    def plane(self, plane: Message) -> Plane:
+    def plane(self, plane: ProtoMessage) -> Plane:
         stat_names = {one.number(1): self.code(one.text(2)) for one in _values_of(plane, 5)}
         names: dict[int, str] = {}
         display: dict[int, str] = {}
@@ -213,7 +213,9 @@ class _PlaneReader:
         words = {key: value for key, value in self._stats(plane.messages(6), stat_names) if isinstance(value, str)}
         return Plane(plane.text(2), lines, names, display, blobs, words)
 
-    def _stats(self, stats: list[Message], stat_names: Mapping[int, int]) -> Iterator[tuple[str, int | str | bytes]]:
+    def _stats(
+        self, stats: list[ProtoMessage], stat_names: Mapping[int, int]
+    ) -> Iterator[tuple[str, int | str | bytes]]:
         """Yields (key, value) of single stats, without numbers that have a fraction."""
         for one in stats:
             code = stat_names.get(one.number(1))
@@ -325,7 +327,7 @@ class _PlaneReader:
         return np.isin(names, [self.codes[key] for key in self.keep if key in self.codes])
 
 
-def _values_of(plane: Message, number: int) -> Iterator[Message]:
+def _values_of(plane: ProtoMessage, number: int) -> Iterator[ProtoMessage]:
     """Yields the values of a map, which protobuf writes as messages of a key (1) and a value (2)."""
     return (value for entry in plane.messages(number) for value in entry.messages(2))
 

@@ -36,7 +36,7 @@ import jax
 import psutil
 
 from benchax.errors import FormatError
-from benchax.protobuf import Message
+from benchax.protobuf import ProtoMessage
 from benchax.results.profile import Column, Kind, LineMemory, LiveBuffers, Timeline
 from benchax.source_files import NOT_YOURS, owner_of
 
@@ -63,7 +63,7 @@ def bytes_by_line(profile: bytes) -> dict[str, int]:
     try:
         if not (data := gzip.decompress(profile)):
             raise EOFError("it is empty")
-        whole = Message(data)
+        whole = ProtoMessage(data)
         texts = whole.texts(6)
         files = {function.number(1): texts[function.number(4)] for function in whole.messages(5)}
         lines: dict[int, str] = {}

@@ -34,17 +34,17 @@ from benchax.program.work import Fold, Work
 from benchax.units import count
 
 
-class Tally(Counter[str]):
+class OperationTally(Counter[str]):
     """How many of each operation; elements for what moves data, calls for custom calls."""
 
-    def plus(self, other: Tally) -> Tally:
-        return Tally(self + other)
+    def plus(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self + other)
 
-    def times(self, factor: float) -> Tally:
-        return Tally({name: amount * factor for name, amount in self.items()})
+    def times(self, factor: float) -> OperationTally:
+        return OperationTally({name: amount * factor for name, amount in self.items()})
 
-    def most(self, other: Tally) -> Tally:
-        return Tally(self | other)
+    def most(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self | other)
 
 
 UNKNOWN_LOOP = "loop of unknown trip count"
@@ -96,18 +96,18 @@ class ProgramDifference(NamedTuple):
         return tuple(name for name, timed, alone in self.operations if not timed and alone and name not in COPIES)
 
 
-def take_census(module: Module, computation: Computation | None = None) -> Tally:
+def take_census(module: Module, computation: Computation | None = None) -> OperationTally:
     """Returns the operations of one run of `computation`, including the computations that it calls.
 
     Default: the entry. Unchanged copies from inputs to outputs have a separate name: inside a larger program nothing
     needs these copies, and XLA can omit them.
     """
     if computation is not None:
-        return _Census(module, Tally()).computation(computation)
+        return _Census(module, OperationTally()).computation(computation)
     if module.entry is None:
-        return Tally()
-    whole, passed_on = _Census(module, Tally()).computation(module.entry), _passed_on(module.entry)
-    return Tally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
+        return OperationTally()
+    whole, passed_on = _Census(module, OperationTally()).computation(module.entry), _passed_on(module.entry)
+    return OperationTally({**whole, "copy": whole["copy"] - passed_on, PASSED_ON: passed_on}) if passed_on else whole
 
 
 def _passed_on(entry: Computation) -> int:
@@ -118,7 +118,7 @@ def _passed_on(entry: Computation) -> int:
     return sum(work.elements(each.shape) for each in copies if shape_bytes(each.shape))
 
 
-def compare(timed: Tally, alone: Tally) -> ProgramDifference:
+def compare(timed: OperationTally, alone: OperationTally) -> ProgramDifference:
     """Returns the work that the timed region lacks and the work that it adds, weighed by price."""
     alone = _with_passed_on(alone, timed["copy"])
     total = sum(price(name) * amount for name, amount in alone.items())
@@ -135,11 +135,11 @@ def compare(timed: Tally, alone: Tally) -> ProgramDifference:
     )
 
 
-def _with_passed_on(alone: Tally, copied: float) -> Tally:
+def _with_passed_on(alone: OperationTally, copied: float) -> OperationTally:
     """`alone` with as many of the copies that it may do without as the region has made."""
     passed_on = min(alone[PASSED_ON], max(0, copied - alone["copy"]))
-    kept = Tally({name: amount for name, amount in alone.items() if name != PASSED_ON})
-    return kept.plus(Tally({"copy": passed_on}))
+    kept = OperationTally({name: amount for name, amount in alone.items() if name != PASSED_ON})
+    return kept.plus(OperationTally({"copy": passed_on}))
 
 
 def price(name: str) -> float:
@@ -193,25 +193,25 @@ def _dearest(differences: Sequence[tuple[str, float, float]]) -> list[tuple[str,
     return [each for each, dear in zip(differences[:3], dearness, strict=False) if dear > 0.01 * dearness[0]]
 
 
-class _Census(Fold[Tally]):
+class _Census(Fold[OperationTally]):
     parts = ("body",)
 
-    def held(self, one: Instruction, is_fused: bool) -> Tally:
+    def held(self, one: Instruction, is_fused: bool) -> OperationTally:
         inside = self.called(one)
         if not is_shared_among_threads(one.attributes):
             return inside
         # The same operations on one thread take longer: a region that XLA:CPU does not share is another program.
-        return Tally({**inside, SHARED: sum(inside.values())})
+        return OperationTally({**inside, SHARED: sum(inside.values())})
 
-    def unknown(self, one: Instruction, once: Tally) -> Tally:
-        return once.plus(Tally({UNKNOWN_LOOP: 1}))
+    def unknown(self, one: Instruction, once: OperationTally) -> OperationTally:
+        return once.plus(OperationTally({UNKNOWN_LOOP: 1}))
 
-    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> Tally:
+    def operation(self, computation: Computation, one: Instruction, is_fused: bool) -> OperationTally:
         if one.opcode.startswith("custom-call"):
             target = custom_call_target(one)
             # Readings of the clock are in the timed program only, and no work of the function's.
             is_work = target and not target.startswith(_OURS) and not is_annotation(target)
-            return Tally({_CALL + target: 1}) if is_work else Tally()
+            return OperationTally({_CALL + target: 1}) if is_work else OperationTally()
         done = work.arithmetic(computation, one, self.applied)
         amount = done.flops + done.transcendentals
         if one.opcode in _MOVES or one.opcode in _FREE:
@@ -219,13 +219,13 @@ class _Census(Fold[Tally]):
             moved = computation.operands(one)[1] if one.opcode == "dynamic-update-slice" else one
             # A tuple or a token has no bytes and moves nothing, though it counts as one element.
             amount = max(amount, work.elements(moved.shape)) if shape_bytes(moved.shape) else 0
-        return Tally({one.opcode: amount}) if amount else Tally()
+        return OperationTally({one.opcode: amount}) if amount else OperationTally()
 
     def applied(self, one: Instruction) -> Work:
         return Work(flops=float(sum(self.called(one).values())))
 
 
-def _worth(tally: Tally) -> float:
+def _worth(tally: OperationTally) -> float:
     return sum(price(name) * amount for name, amount in tally.items())
 
 

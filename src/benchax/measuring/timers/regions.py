@@ -33,7 +33,7 @@ from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import Body, Leaves
 from benchax.model import Census, Form
 from benchax.program import census, hlo
-from benchax.program.census import ProgramDifference, Tally
+from benchax.program.census import OperationTally, ProgramDifference
 from benchax.program.hlo import Computation, Module
 
 Run = Callable[[Body, Leaves, Any], Leaves]
@@ -61,7 +61,7 @@ def compile_proven(
     make: Callable[[Run], Callable[..., Any]],
     find: Callable[[Module], Computation | None],
     arguments: Iterable[Any],
-    alone: Tally,
+    alone: OperationTally,
 ) -> Proven:
     """The program in the first form whose timed region agrees with the function by itself.
 
@@ -100,7 +100,7 @@ def explain(difference: ProgramDifference) -> str:
     )
 
 
-def record(timed: Tally, alone: Tally, form: Form) -> Census:
+def record(timed: OperationTally, alone: OperationTally, form: Form) -> Census:
     """Makes the entry of the row: the operations that cost something, most expensive first."""
     names = sorted(
         (n for n in {*timed, *alone} if census.price(n)),
@@ -109,12 +109,12 @@ def record(timed: Tally, alone: Tally, form: Form) -> Census:
     return Census(form, tuple((name, float(timed[name]), float(alone[name])) for name in names))
 
 
-def census_alone(subject: Subject, body: Body, leaves: Leaves) -> Tally:
+def census_alone(subject: Subject, body: Body, leaves: Leaves) -> OperationTally:
     """Counts the work of the function's own executable. If that is not accessible, compiles the same function again."""
     text = subject.hlo or jax.jit(lambda *values: body(list(values))).lower(*leaves).compile().as_text() or ""
     return _read(text)
 
 
 @lru_cache(maxsize=1)  # `in_graph` and `loop` ask for the same
-def _read(text: str) -> Tally:
+def _read(text: str) -> OperationTally:
     return census.take_census(hlo.parse(text))
