@@ -119,6 +119,12 @@ def is_marked_line_named(tmp_path: Path, text: str, path: str) -> bool:
     return ("made here", (file, made)) in made_at((file, called), "step", path)
 
 
+def test_names_of_other_functions_are_other_values(tmp_path: Path) -> None:
+    file = written(tmp_path, f"{STEP}def other():\n    for b in load():\n        f(b)\ndef run(b):\n    step(0, b)\n")
+
+    assert made_at((file, 8), "step", "batch") == []
+
+
 def test_nothing_is_named_without_a_file(tmp_path: Path) -> None:
     assert made_at(None, "step", "x") == []
     assert made_at((str(tmp_path / "none.py"), 3), "step", "x") == []

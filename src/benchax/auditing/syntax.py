@@ -303,12 +303,12 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
     # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`.
     lines = [line for name in reversed(names[1:]) for line in _lines_that_set(tree, name)]
     waiting = [(name, line) for node in given for name in _names_in(node)]
-    met = set[str]()
+    met = set[tuple[str, int]]()
     while waiting and len(met) < MOST_STEPS:
-        name, near = waiting.pop(0)
-        if name in met:
+        name, near = step = waiting.pop(0)
+        if step in met:
             continue
-        met.add(name)
+        met.add(step)
         for node in _values_of(tree, name, near):
             lines.append(node.lineno)
             waiting += [(other, node.lineno) for other in _names_in(node)]
@@ -372,21 +372,40 @@ def _values_of(tree: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
     scopes = [*scopes_around(tree, line), tree]
     found = next((values for scope in scopes if (values := list(_given(scope, name)))), [])
     yield from found
+    for scope in scopes:
+        if isinstance(scope, ast.FunctionDef) and name in [arg.arg for arg in scope.args.args] and not found:
+            yield from (arg for call in calls(tree, scope.name) for arg in _arguments(tree, call, scope.name, name))
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             yield from (one.value for one in ast.walk(node) if isinstance(one, ast.Return | ast.Yield) and one.value)
         elif isinstance(node, ast.keyword) and node.arg == name and not found:
             yield node.value
 
 
 def _given(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Values that a scope gives to a name, and that it or the functions inside give to an attribute."""
+    own = {id(node) for node in _nodes_of_scope(scope)}
+
+    def is_of_it(node: ast.AST, target: ast.AST) -> bool:
+        parts = (one for one in ast.walk(target) if last_name(one) == name)
+        return any(id(node) in own or isinstance(one, ast.Attribute) for one in parts)
+
     for node in ast.walk(scope):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            is_of_it = any(last_name(one) == name for target in targets for one in ast.walk(target))
-            yield from [node.value] if is_of_it else []
+            yield from [node.value] if any(is_of_it(node, target) for target in targets) else []
         elif isinstance(node, ast.For | ast.comprehension):
-            yield from [node.iter] if any(last_name(one) == name for one in ast.walk(node.target)) else []
+            yield from [node.iter] if is_of_it(node, node.target) else []
+
+
+def _nodes_of_scope(scope: ast.AST) -> Iterator[ast.AST]:
+    """Without those in the functions inside, whose names are not known outside."""
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _lines_that_set(tree: ast.AST, name: str) -> Iterator[int]:
