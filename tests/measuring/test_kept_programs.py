@@ -60,9 +60,14 @@ def test_a_folder_that_cannot_be_made_changes_nothing_else(cache: Path) -> None:
     assert m.summary("in_graph") is not None
 
 
-def test_the_oldest_go_where_there_are_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("hours", "left"), [(0.5, 11), (2.0, 5)])
+def test_the_oldest_of_many_go_an_hour_after_the_last_check(
+    hours: float, left: int, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jax_settings, "MOST_KEPT_BYTES", 1000)
     folder = Path(kept_programs())
+    checked = folder.with_suffix(".checked")
+    os.utime(checked, (then := checked.stat().st_mtime - hours * 3600, then))
     for age in range(11):
         file = folder / f"{age}-cache"
         file.write_bytes(bytes(100))
@@ -70,4 +75,4 @@ def test_the_oldest_go_where_there_are_many(cache: Path, monkeypatch: pytest.Mon
     kept_programs.cache_clear()
 
     assert kept_programs() == str(folder)
-    assert sorted(int(file.name.partition("-")[0]) for file in folder.iterdir()) == [0, 1, 2, 3, 4]
+    assert sorted(int(file.name.partition("-")[0]) for file in folder.iterdir()) == list(range(left))

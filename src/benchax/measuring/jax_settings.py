@@ -18,6 +18,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def apply_settings(wanted: dict[str, Any]) -> None:
 
 
 MOST_KEPT_BYTES = 256 * 2**20
+CHECKED_S = 3600.0
+"""The size of kept programs is checked once in this time: looking at tens of thousands of files takes 0.1 s."""
 
 
 @lru_cache(maxsize=1)
@@ -66,10 +69,19 @@ def kept_programs() -> str:
     folder = Path(platformdirs.user_cache_dir("benchax")) / "programs" / machine
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_oldest(folder, MOST_KEPT_BYTES)
+        if _is_due(folder.with_suffix(".checked")):
+            _remove_oldest(folder, MOST_KEPT_BYTES)
     except OSError:
         return ""
     return str(folder) if os.access(folder, os.W_OK) else ""
+
+
+def _is_due(mark: Path) -> bool:
+    """Is the last check, whose time the file `mark` has, long ago? This one is noted."""
+    is_due = not mark.exists() or abs(datetime.now(UTC).timestamp() - mark.stat().st_mtime) > CHECKED_S
+    if is_due:
+        mark.touch()
+    return is_due
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
