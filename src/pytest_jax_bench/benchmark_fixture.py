@@ -86,6 +86,7 @@ class BenchmarkFixture:
         self.extra_info: dict[str, Any] = {}
         self.disabled = self._settings.disable
         self.has_error = False
+        self._is_measuring = False
         self._undo: list[Callable[[], Any]] = []
         self.stats: BenchmarkStats | None = None
 
@@ -100,7 +101,11 @@ class BenchmarkFixture:
         """
         __tracebackhide__ = True
         self._use("benchmark(...)")
-        return self._measure(function_to_benchmark, args, kwargs)
+        self._is_measuring = True
+        try:
+            return self._measure(function_to_benchmark, args, kwargs)
+        finally:
+            self._is_measuring = False
 
     def pedantic(
         self,
@@ -152,7 +157,13 @@ class BenchmarkFixture:
         weave = require("aspectlib", doing="benchmark.weave").weave
 
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-            return functools.wraps(function)(functools.partial(self, function))
+            @functools.wraps(function)  # a function, which binds to an instance as `function` does
+            def woven(*args: Any, **kwargs: Any) -> Any:
+                __tracebackhide__ = True
+                # What measures may call it, too: `time.sleep`.
+                return function(*args, **kwargs) if self._is_measuring else self(function, *args, **kwargs)
+
+            return woven
 
         self._undo.append(weave(target, wrap, **kwargs).rollback)
 

@@ -81,6 +81,19 @@ def test_woven(benchmark_weave):
     benchmark_weave(textwrap.indent)
     assert textwrap.indent("a", "b") == "ba"
 
+class Counter:
+    def plus(self, n):
+        return n + 1
+
+def test_method_woven(benchmark):
+    benchmark.weave(Counter.plus)
+    assert Counter().plus(2) == 3
+
+def test_sleep_woven(benchmark):
+    import time
+    benchmark.weave(time.sleep)
+    time.sleep(1e-7)
+
 def test_setup_of_a_jitted_function(benchmark):
     out = benchmark.pedantic(f, setup=lambda: ((np.ones((4, 4), np.float32),), {}), rounds=5)
     assert isinstance(out, jax.Array)
@@ -104,9 +117,11 @@ import sys
 from types import SimpleNamespace
 
 def weave(function, aspect):
-    module = sys.modules[function.__module__]
-    setattr(module, function.__name__, aspect(function))
-    return SimpleNamespace(rollback=lambda: setattr(module, function.__name__, function))
+    owner = sys.modules[function.__module__]
+    for name in function.__qualname__.split(".")[:-1]:
+        owner = getattr(owner, name)
+    setattr(owner, function.__name__, aspect(function))
+    return SimpleNamespace(rollback=lambda: setattr(owner, function.__name__, function))
 """
 """As much of that package as is needed here."""
 
@@ -122,8 +137,9 @@ def test_what_people_write_runs_unchanged(ptjb) -> None:
     assert compilation["eager_median_ms"] > 5 * session.rows("test_kept")[0]["eager_median_ms"]
     assert "nothing compiled" in session.line("test_kept")
     assert "JAX kept the compiled program" in session.text
-    (woven,) = session.rows("test_woven")
-    assert woven["eager_mean_ms"] > 0
+    for name in ("test_woven", "test_method_woven", "test_sleep_woven"):
+        (woven,) = session.rows(name)
+        assert woven["eager_mean_ms"] > 0
     rows = {row["parameters"] + row["tag"]: row for row in session.rows("test_lambda")}
     assert all(row["compile_ms"] > 0 and row["jit_rounds"] == 25 for row in rows.values())  # the jitted one inside
     assert all(row["eager_mean_ms"] > 0 and math.isnan(row["jit_mean_ms"]) for row in session.rows("test_whole"))
