@@ -49,7 +49,7 @@ test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=
 
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow)
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/ptjb $(call MARKED,slow)
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,serial)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
