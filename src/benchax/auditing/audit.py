@@ -340,7 +340,7 @@ def _silence() -> Iterator[None]:
 def _join_functions(
     audit: Audit, functions: Sequence[tuple[Audit, Can]], left: Sequence[str], elapsed_s: float
 ) -> Audit:
-    """Rules that have no answer for the program have those of its functions."""
+    """A rule without an answer for the program takes the answers for its functions."""
     audits_of = [one for one, _ in functions]
     known = every_rule()
     # Some ask about what a program does and about each of its functions, as key-reuse does.

@@ -136,7 +136,7 @@ def _leave(value: Any) -> None:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Also those of functions that are made inside."""
+    """Yields the names that the code uses, also in functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

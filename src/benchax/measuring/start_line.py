@@ -189,7 +189,7 @@ class RemoteStartLine:
         return None if begin == STOP else start_at(begin)
 
     def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
-        """Times of this process's clock, on that of the first one."""
+        """Converts times of this process's clock to the clock of the first process."""
         if not self.readings:
             return tuple(times_ns)
         first, last = self.readings[0], self.readings[-1]

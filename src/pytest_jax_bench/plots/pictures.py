@@ -25,8 +25,8 @@ from pytest_jax_bench.plots.readings import (
     UNKNOWN,
     Floats,
     Panel,
+    PlottedSeries,
     Rows,
-    Series,
     as_text,
     commits,
     distinct,
@@ -174,7 +174,7 @@ def _chart(panel: Panel, places: Places, lines: np.ndarray[Any, Any]) -> Chart:
     return Chart(x, y, tuple(marks), has_series=True)
 
 
-def _mark(series: Series, here: Any, places: Places, symbol: Symbol) -> list[Mark]:
+def _mark(series: PlottedSeries, here: Any, places: Places, symbol: Symbol) -> list[Mark]:
     """The rows `here` of a series, and a line through them, which ends at a gap."""
     here = here[np.argsort(places.at[series.rows[here]], kind="stable")]
     at, value = places.at[series.rows[here]].tolist(), series.value[here].tolist()

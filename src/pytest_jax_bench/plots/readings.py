@@ -137,7 +137,7 @@ def instruments(rows: Rows) -> list[tuple[str, str, str]]:
 
 
 @dataclass(frozen=True)
-class Series:
+class PlottedSeries:
     """Readings with one label, in seconds or bytes; NaN for a missing one."""
 
     label: str
@@ -157,7 +157,7 @@ class Panel:
 
     title: str
     quantity: Literal["seconds", "bytes"]
-    series: tuple[Series, ...]
+    series: tuple[PlottedSeries, ...]
 
     def finite(self) -> Floats:
         values = [s.value[np.isfinite(s.value)] for s in self.series]
@@ -173,10 +173,10 @@ def panels_of(rows: Rows, groups: Sequence[str] = (), *, together: bool = False)
             parts of the peak.
         together: jitted and eager times in one panel, however far apart they are.
     """
-    jit: list[Series] = []
-    eager: list[Series] = []
-    compiling: list[Series] = []
-    memory: list[Series] = []
+    jit: list[PlottedSeries] = []
+    eager: list[PlottedSeries] = []
+    compiling: list[PlottedSeries] = []
+    memory: list[PlottedSeries] = []
     names = list(dict.fromkeys(groups))
     for name, label in zip(names or [""], distinct(names, 32) or [""], strict=True):
         which = np.flatnonzero([group == name for group in groups]) if groups else np.arange(len(rows))
@@ -197,11 +197,11 @@ def panels_of(rows: Rows, groups: Sequence[str] = (), *, together: bool = False)
     return tuple(panel for panel in (*times, *rest) if panel.series)
 
 
-def _panel(title: str, quantity: Literal["seconds", "bytes"], series: Sequence[Series]) -> Panel:
+def _panel(title: str, quantity: Literal["seconds", "bytes"], series: Sequence[PlottedSeries]) -> Panel:
     return Panel(title, quantity, tuple(s for s in series if np.isfinite(s.value).any()))
 
 
-def _parts(rows: Rows, which: Any) -> list[Series]:
+def _parts(rows: Rows, which: Any) -> list[PlottedSeries]:
     """The parts of the peak. Constants are there only if they matter, as most programs have a few bytes of them."""
     parts = [_series("jitted, temporary", which, sizes(rows, "jit_temporary_bytes"))]
     peak, constants = sizes(rows, "jit_peak_bytes"), sizes(rows, "jit_constants_bytes")
@@ -216,19 +216,21 @@ def spread(values: Floats) -> float:
     return float(positive.max() / positive.min()) if len(positive) else 1.0
 
 
-def _times(rows: Rows, which: Any, what: str, label: str, is_hollow: bool = False) -> list[Series]:
+def _times(rows: Rows, which: Any, what: str, label: str, is_hollow: bool = False) -> list[PlottedSeries]:
     median, mean, deviation = (seconds(rows, f"{what}_{column}_ms") for column in ("median", "mean", "std"))
     low, high = seconds(rows, f"{what}_low_ms"), seconds(rows, f"{what}_high_ms")
     old = np.where(np.isnan(median), mean, np.nan)
     return [
-        Series(label, which, median, low, high, is_hollow),
-        Series(f"{label}, mean", which, old, np.maximum(old - deviation, 0), old + deviation, is_hollow, is_mean=True),
+        PlottedSeries(label, which, median, low, high, is_hollow),
+        PlottedSeries(
+            f"{label}, mean", which, old, np.maximum(old - deviation, 0), old + deviation, is_hollow, is_mean=True
+        ),
     ]
 
 
-def _series(label: str, which: Any, value: Floats, is_hollow: bool = False) -> Series:
+def _series(label: str, which: Any, value: Floats, is_hollow: bool = False) -> PlottedSeries:
     none = np.full(len(value), np.nan)
-    return Series(label, which, value, none, none, is_hollow)
+    return PlottedSeries(label, which, value, none, none, is_hollow)
 
 
 def _column(rows: Rows, column: str) -> Floats:

@@ -69,7 +69,7 @@ class StuckAverage(NamedTuple):
     """The average so far: an input of the body."""
     multiplied: TracedOp
     factor: float
-    """Factor of the old value, as the program has it; that of the new one is `weight`."""
+    """The factor of the old value in the program; the factor of the new one is `weight`."""
     weight: float
     lost: float
     """New values are lost that differ by a smaller part of the average than this."""

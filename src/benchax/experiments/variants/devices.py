@@ -93,7 +93,7 @@ from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say, task
 
 MOST_DEVICES = 64
-# Of fewer than six readings no two enclose the median with 95 %.
+# Fewer than six readings have no two that enclose the median with 95 %.
 LEAST_READINGS, MOST_READINGS, READING_S = 6, 50, 1.0
 _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 

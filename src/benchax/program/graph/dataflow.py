@@ -369,7 +369,7 @@ def _details(found: Instruction, attributes: dict[str, str], called: _Called, so
 
 
 def role_of(opcode: str, target: str = "") -> Role:
-    """`target` is that of a custom call. An operation that is not listed computes each element for itself."""
+    """`target` is the target of a custom call. An operation that is not listed computes each element for itself."""
     if opcode == "custom-call" and _MATMULS.search(target):
         return "matmul"
     return _ROLE_OF.get(opcode, "elementwise")
