@@ -31,6 +31,17 @@ def write_whole(file: Path, text: str) -> None:
         raise
 
 
+def hide_from_git(folder: Path, names: str = "*") -> None:
+    """Writes a .gitignore with `names`, a pattern a line, unless `folder` has one. Git does not see the file if `names`
+    is "*".
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+        file.write(f"{names}\n")
+
+
 def _mode_of(file: Path) -> int:
     """The mode of the replaced file, else the mode of new files here: temporary files are for their owner only."""
     with suppress(OSError):

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
+from benchax.whole_files import hide_from_git
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.options import OUTPUT_DIR, marker_of
 
@@ -202,8 +203,7 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-        file.write(f"benchax.db*\n{LOCK}\n")
+    hide_from_git(folder, f"benchax.db*\n{LOCK}")
 
 
 def from_path(path: str | os.PathLike[str] | None) -> BenchContext:

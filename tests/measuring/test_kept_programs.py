@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def test_the_second_run_compiles_the_function_alone() -> None:
         assert m.numerics is not None
         assert m.numerics.agrees
         assert m.summary("in_graph") is not None
+
+
+def test_a_checkout_with_the_cache_in_it_stays_clean(cache: Path) -> None:
+    subprocess.run(["git", "init", "-q", cache.parent], check=True)
+
+    assert kept_programs()
+
+    status = subprocess.run(["git", "-C", cache.parent, "status", "-s"], check=True, capture_output=True, text=True)
+    assert status.stdout == ""
 
 
 def test_a_folder_that_cannot_be_made_changes_nothing_else(cache: Path) -> None:

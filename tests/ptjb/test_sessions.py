@@ -102,11 +102,10 @@ def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the
     assert "no run abcdef0 to compare with (--ptjb-pin): 1 of 1 measurements" in unknown.text
 
 
-def test_the_commit_is_that_of_the_tests_wherever_pytest_is_started(ptjb, monkeypatch) -> None:
+def test_the_commit_is_that_of_the_tests_wherever_pytest_is_started(ptjb, monkeypatch, tmp_path_factory) -> None:
     ptjb.write(test_a=TWO)
     commit = ptjb.commit()
-    elsewhere = ptjb.path.parent / "elsewhere"
-    elsewhere.mkdir()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.chdir(elsewhere)
     assert ptjb.pytester.path != Path.cwd()
 

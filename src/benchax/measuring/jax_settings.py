@@ -27,6 +27,7 @@ import jax
 import platformdirs
 
 from benchax.environment import host, jax_config
+from benchax.whole_files import hide_from_git
 
 _SETTINGS: dict[str, Any] = {
     "jax_enable_compilation_cache": True,
@@ -66,9 +67,11 @@ def kept_programs() -> str:
     """
     here = host()
     machine = hashlib.blake2b(f"{here.host}\n{here.processor}".encode(), digest_size=8).hexdigest()
-    folder = Path(platformdirs.user_cache_dir("benchax")) / "programs" / machine
+    cache = Path(platformdirs.user_cache_dir("benchax"))
+    folder = cache / "programs" / machine
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        hide_from_git(cache)  # a home folder may be, or lie in, a checkout, which the cache must not make dirty
         if _is_due(folder.with_suffix(".checked")):
             _remove_oldest(folder, MOST_KEPT_BYTES)
     except OSError:

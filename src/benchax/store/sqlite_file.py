@@ -24,6 +24,7 @@ from benchax.errors import StoreError
 from benchax.store.file_lock import WAIT_S, only_writer
 from benchax.store.salvage import salvage
 from benchax.store.schema import Connection, DamagedRow
+from benchax.whole_files import hide_from_git
 
 T = TypeVar("T")
 
@@ -184,8 +185,7 @@ class SqliteFile:
             raise StoreError(f"cannot write {self.where}: {folder} is a file", *_NOT_PERMITTED)
         folder.mkdir(parents=True, exist_ok=True)
         # Only in a folder of our own making: elsewhere it would hide files of the user from git.
-        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-            file.write("*\n")
+        hide_from_git(folder)
 
     def _only_writer(self) -> contextlib.AbstractContextManager[int]:
         return only_writer(Path(f"{self.where}-lock"), self.where)
