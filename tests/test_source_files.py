@@ -42,6 +42,7 @@ PACKAGES = sysconfig.get_path("purelib")
         (os.__file__, "python"),
         (benchax.__file__, "benchax"),
         (__file__, "user"),
+        ("/opt/venv/lib/python3.13/site-packages/equinox/_jit.py", "package"),
         ("/home/me/train.py", "user"),
         ("<stdin>", "user"),
     ],

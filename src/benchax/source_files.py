@@ -19,13 +19,17 @@ from typing import Literal
 from benchax.printable import LONGEST_TRACEBACK, cap
 
 Owner = Literal["user", "package", "python", "jax", "benchax"]
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 @cache
 def owner_of(file: str) -> Owner:
-    """Decides by the folder of the file."""
+    """Decides by the folder of the file.
+
+    Packages also lie outside of the environment: in the one below it, in a folder of PYTHONPATH, or of a `.pth` file.
+    """
     for owner, folders in _folders().items():
-        if file.startswith(folders):
+        if file.startswith(folders) or (owner == "package" and _PACKAGES.intersection(Path(file).parts)):
             return owner
     return "user"
 
