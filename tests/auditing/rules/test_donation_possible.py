@@ -58,6 +58,13 @@ def test_a_function_that_donates_is_another_rules(ask_about: Any) -> None:
     assert ask_about(ID, lambda a: a + 1, "f32[1024,1024]", donate=(0,)).outcome == "not applicable"
 
 
+def test_what_is_to_be_donated_can_hold_no_array_as_under_equinox(ask_about: Any) -> None:
+    answered = ask_about(ID, lambda given, a: a + 1, {}, "f32[1024,1024]", donate=(0,))
+
+    assert answered.outcome == "not checked"
+    assert answered.why == "the arguments that it is to donate hold no array, and others are not looked at"
+
+
 def stored(buffer: Any, row: Any) -> Any:
     return buffer.at[3].set(row), row.sum()
 

@@ -75,6 +75,8 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     asked = e.inspection.donation
     if asked is not None and asked.arguments:
         raise NotApplicable("it donates arguments as it is")
+    if e.case.donate:  # equinox.filter_jit marks an argument for what it is told to donate, which can be nothing
+        raise NotMeasured("the arguments that it is to donate hold no array, and others are not looked at")
     held = e.recorded.arguments_of(e.use.held) if e.recorded else frozenset[int | str]()
     try:
         chosen = replace(VARIANTS["donate"], changes=partial(donate, held=held))

@@ -170,7 +170,8 @@ def resized_operations(compiles: Sequence[Compile]) -> dict[str, list[Compile]]:
 
 
 def _n_shapes(compiles: Sequence[Compile]) -> int:
-    return len({c.arguments for c in compiles})
+    """Shapes of the arrays alone: the sizes that you ask for, as of random draws, are those of a model's parameters."""
+    return len({tuple(_SPEC.findall(c.arguments)) for c in compiles})
 
 
 def growth(compiles: Sequence[Compile]) -> tuple[str, list[int]] | None:
