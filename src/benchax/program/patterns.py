@@ -77,7 +77,7 @@ def is_one_hot(value: Value, axis: int, arrays: Arrays) -> bool:
         return False
     match maker.name:
         case "add" | "sub":
-            return all(is_one_hot(one, at, arrays) for one in maker.reads)
+            return all(one.shape == view.source.shape and is_one_hot(one, at, arrays) for one in maker.reads)
         case "mul" | "div" | "and":
             factors = maker.reads[:1] if maker.name == "div" else maker.reads
             return any(one.shape == view.source.shape and is_one_hot(one, at, arrays) for one in factors)

@@ -30,3 +30,7 @@ def compared_with_other_numbers(i=INDEX, table=TABLE, members=MEMBERS):
 
 def small(i=INDEX, table="f32[10,16]"):
     return jax.nn.one_hot(i, 10) @ table
+
+
+def a_number_in_the_first_place(x="f32[1024,512]", w="f32[512,64]"):
+    return (1.0 + x) @ w
