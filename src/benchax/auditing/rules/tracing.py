@@ -302,9 +302,11 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
     groups = [p for p in count_primitives(list(equations(e.closed_jaxpr))) if p.name in CALLBACKS]
     in_loops = {p.name: f", {p.in_loops} of them in loops" if p.in_loops else "" for p in groups}
     seen = [f"{p.count} × {p.name}{in_loops[p.name]}{f', at {p.lines[0]}' if p.lines else ''}" for p in groups]
-    if silent:
+    what = "without them" if len(silent) == len(ops) else "without those that give no results"
+    if silent and e.why_not_called:  # of what a package traces within its own call there is no case to change, either
+        seen.append(f"{what}: gain not measured, because {e.why_not_called}")
+    elif silent:
         without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(CALLBACKS)))
-        what = "without them" if len(silent) == len(ops) else "without those that give no results"
         tried = try_variant(e, what, without)
         seen.append(tried.sentence)
     seen += [f"gain not measured of {returning}: they give results, which the rest can need"] * bool(returning)
