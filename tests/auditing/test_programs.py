@@ -1,69 +1,59 @@
-"""Every program of `programs/`: rules find what is marked in the bad ones, and nothing in the good ones.
-
-A file `programs/<rule>/bad_*.py` marks each line that a finding names by `# expect: <rule>`, or `<rule>:info`. Each
-function without a leading underscore is audited; its inputs are the defaults of its parameters. Files that begin with
-"# runs" are programs that run as a whole: `test_programs_that_ran.py`.
-"""
+"""Every program of the corpus: rules find what is marked in the bad ones, and nothing in the good ones."""
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import re
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-
-import benchax
-from benchax.results.audit import Audit
-
-FOLDER = Path(__file__).parent / "programs"
-FILES = [file for file in sorted(FOLDER.glob("*/*.py")) if not file.read_text(encoding="utf-8").startswith("# runs")]
-MARK = re.compile(r"# expect: ([a-z0-9-]+)(?::(\w+))?")
+from auditing import corpus
+from auditing.corpus import Auditor, Program
+from jax_versions import shows_calls
 
 
-def functions_of(file: Path) -> Iterator[Callable[..., Any]]:
-    name = f"programs_{file.parent.name}_{file.stem}".replace("-", "_")
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    own = (value for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
-    yield from (value for value in own if getattr(value, "__module__", name) == name)
+def those(programs: list[Program]) -> pytest.MarkDecorator:
+    marks = {program.name: [shows_calls] * program.is_run for program in programs}
+    return pytest.mark.parametrize("program", [pytest.param(p, id=p.name, marks=marks[p.name]) for p in programs])
 
 
-def audited(fn: Callable[..., Any], rule: str) -> Audit:
-    inputs = [parameter.default for parameter in inspect.signature(fn).parameters.values()]
-    return benchax.audit(fn, *inputs, rules=[rule], max_time_s=1e-3, timeout_s=None, progress=False)
+@pytest.fixture(scope="module")
+def audited() -> Iterator[Auditor]:
+    with corpus.auditor() as audit:
+
+        def unless_missing(program: Program, rules: object) -> corpus.Audits:
+            if program.missing:
+                pytest.skip(f"{', '.join(program.missing)} is not installed")
+            return audit(program, rules)
+
+        yield unless_missing
 
 
-def ids(file: Path) -> str:
-    return f"{file.parent.name}/{file.stem}"
+PROGRAMS = corpus.programs()
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem.startswith("bad")], ids=ids)
-def test_each_marked_line_of_a_bad_program_has_its_finding_and_no_other(file: Path) -> None:
-    rule, lines = file.parent.name, file.read_text(encoding="utf-8").splitlines()
-    marked = {(n, *found.groups()) for n, line in enumerate(lines, 1) if (found := MARK.search(line))}
-    named = set[tuple[int, str, str]]()
-    for fn in functions_of(file):
-        findings = audited(fn, rule).findings
-        assert findings, getattr(fn, "__name__", fn)
-        named |= {(f.where[1], f.rule, f.severity) for f in findings if f.where}
-    graded = {(n, name) for n, name, severity in marked if severity is None}
-    assert {(n, name) for n, name, _ in named} == {(n, name) for n, name, _ in marked}
-    assert named >= {(n, name, severity) for n, name, severity in marked if (n, name) not in graded}
+@those([program for program in PROGRAMS if program.is_bad])
+def test_each_marked_line_of_a_bad_program_is_named(program: Program, audited: Auditor) -> None:
+    marked = {(rule, line) for rule, line, _ in program.marks}
+    assert marked
+
+    audits = audited(program, sorted({program.rule, *(rule for rule, _ in marked)}))
+
+    assert marked <= {one for audit in audits.values() for one in program.named(audit)}, audits
+    own = {(f.rule, f.where[1], f.severity) for audit in audits.values() for f in audit.findings if f.where}
+    assert {mark for mark in program.marks if mark[2]} <= own
+    if not program.is_run:  # each function has the pitfall, and no line is named that is not marked
+        assert all(audit.findings for audit in audits.values()), audits
+        assert {(rule, line) for rule, line, _ in own} == marked
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem.startswith("good")], ids=ids)
-def test_a_good_program_has_no_finding(file: Path) -> None:
-    for fn in functions_of(file):
-        found = audited(fn, file.parent.name)
-        assert not found.findings, (getattr(fn, "__name__", fn), found.findings)
-        assert found.checked[0].outcome in ("fine", "not applicable"), (fn, found.checked[0].why)
+@those([program for program in PROGRAMS if not program.is_bad and program.rule != corpus.CLEAN])
+def test_a_good_program_has_no_finding_of_its_rule(program: Program, audited: Auditor) -> None:
+    for name, audit in audited(program, [program.rule]).items():
+        assert not audit.findings, (name, audit.findings)
+        assert program.is_run or audit.checked[0].outcome in ("fine", "not applicable"), (name, audit.checked)
+
+
+@those([program for program in PROGRAMS if program.rule == corpus.CLEAN])
+def test_a_clean_program_has_no_warning_of_any_rule(program: Program, audited: Auditor) -> None:
+    for audit in audited(program, None).values():
+        assert not audit.reaches("warning"), audit.findings

@@ -25,12 +25,11 @@ PARTS = {
     "contract": "names, signatures, options, keys of JSON and SARIF, rules, remarks, variants",
     "codec": "the documents of stored rows, and the CSV rows of the pytest plugin",
     "printed": "what commands print about stored rows, help, and error messages, with exit codes",
-    "findings": "what an audit finds in the programs of benchmarks/planted",
+    "findings": "what an audit finds in the programs of tests/auditing/programs",
     "census": "one word for each function and timer of benchmarks/census.py --limit 24",
     "ratios": "the measured ratios of benchmarks/accuracy.py --quick, rounded to 0.1",
 }
 SLOW = ("census", "ratios")
-BATCH = 8
 
 
 def main() -> None:
@@ -38,8 +37,6 @@ def main() -> None:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("--only", metavar="PARTS", help=f"separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--filter", default="", metavar="TEXT", help="sections whose title contains it")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th section, as a sample")
-    parser.add_argument("--missing", action="store_true", help="record only sections that are not recorded yet")
     parser.add_argument("--workers", type=int, default=2, help="audits at the same time (default: 2)")
     parser.add_argument("--runs", type=int, default=2, help="runs of each audit; lines that vary are marked with ~")
     given = parser.parse_args()
@@ -68,9 +65,8 @@ def _isolate(folder: Path) -> None:
 
 
 def _choose(part: str, given: argparse.Namespace) -> dict:
-    """Sections whose title contains the text of --filter; with --every 8 each eighth of them."""
-    titles = [title for title in _sections(part) if given.filter in title][:: given.every]
-    return {title: _sections(part)[title] for title in titles}
+    """Sections whose title contains the text of --filter."""
+    return {title: make for title, make in _sections(part).items() if given.filter in title}
 
 
 @cache
@@ -86,21 +82,16 @@ def _texts(part: str, sections: dict, given: argparse.Namespace) -> dict[str, st
 
 
 def _record(part: str, given: argparse.Namespace) -> None:
-    """Written after each batch, so that nothing is lost when it is interrupted; --missing goes on."""
     from goldens import records
 
     chosen = _choose(part, given)
-    kept = records.read(part) if given.filter or given.missing or given.every > 1 else {}
-    waiting = [title for title in chosen if title not in kept or not given.missing]
-    while batch := {title: chosen[title] for title in waiting[:BATCH]}:
-        waiting = waiting[BATCH:]
-        runs = [_texts(part, batch, given) for _ in range(given.runs if part == "findings" else 1)]
-        kept |= {title: records.join([run[title] for run in runs]) if runs[1:] else runs[0][title] for title in batch}
-        for title in batch:
-            if kept[title].startswith(records.FAILED):
-                _tell(f"warning: {title} {kept[title]}")
-        kept["recorded with"] = _versions()
-        records.write(part, {title: kept[title] for title in ("recorded with", *_sections(part)) if title in kept})
+    runs = [_texts(part, chosen, given) for _ in range(given.runs if part == "findings" else 1)]
+    made = {title: records.join([run[title] for run in runs]) if runs[1:] else runs[0][title] for title in chosen}
+    for title in made:
+        if made[title].startswith(records.FAILED):
+            _tell(f"warning: {title} {made[title]}")
+    kept = (records.read(part) if given.filter else {}) | made | {"recorded with": _versions()}
+    records.write(part, {title: kept[title] for title in ("recorded with", *_sections(part)) if title in kept})
     _tell(f"{len(chosen)} sections are recorded in {records.file_of(part)}")
 
 
@@ -115,11 +106,8 @@ def _compare(parts: list[str], given: argparse.Namespace) -> int:
         if (then := recorded.pop("recorded with")) != _versions():
             _tell(f"note: {part} was recorded with {then}; this is {_versions()}")
         chosen = _choose(part, given)
-        if given.every == 1:  # what was recorded and exists no more differs too
-            chosen = {title: None for title in recorded if given.filter in title} | chosen
-        if part == "findings" and (new := [title for title in chosen if title not in recorded]):
-            _tell(f"note: {len(new)} programs were never recorded, and are not compared; record --missing does it")
-            chosen = {title: make for title, make in chosen.items() if title in recorded}
+        # What was recorded and exists no more differs too.
+        chosen = {title: None for title in recorded if given.filter in title} | chosen
         now = _texts(part, {title: make for title, make in chosen.items() if make}, given)
         for title in chosen:
             compared += 1

@@ -1,59 +1,67 @@
-"""What an audit finds in each program of benchmarks/planted, and which rules it can't check."""
+"""What an audit by all rules finds in each program of the corpus, one section for each."""
 
 from __future__ import annotations
 
-import json
-import os
+import atexit
 import re
-import subprocess
-import sys
-import tempfile
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
-LIMIT_S = 300
+from auditing import corpus
+from auditing.corpus import Auditor, Audits, Program
+
+from benchax.results.audit import Where
+
 TIMED = ("cache-off", "compile-share", "page-faulting-output")
 """Rules whose answer depends on how long something takes on this machine: their lines can be missing."""
 
+_idle: SimpleQueue[Auditor] = SimpleQueue()
+_started = ExitStack()
+atexit.register(_started.close)
+
 
 def sections() -> dict[str, Callable[[], str]]:
-    from audit_planted import PLANTED, WITHOUT
-
-    planted = {f"{kind}: {p.name}": (p.text, p.devices) for kind, programs in PLANTED.items() for p in programs}
-    clean = {f"{kind}: {name}": (text, 1) for kind, texts in WITHOUT.items() for name, text in texts.items()}
-    return {title: partial(audit, *program) for title, program in (planted | clean).items()}
+    return {program.name: partial(describe, program) for program in corpus.programs()}
 
 
-def audit(program: str, devices: int) -> str:
-    """One line for each finding, and one for each rule that isn't checked."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "train.py").write_text(program, encoding="utf-8")
-        command = [sys.executable, "-m", "benchax", "audit", "--output", "audit.json", "--", sys.executable, "train.py"]
-        environment = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=LIMIT_S, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(f"exit {done.returncode}: {(done.stderr.strip() or ' ').splitlines()[-1]}")
-        return describe(json.loads(Path(folder, "audit.json").read_text(encoding="utf-8")))
+def describe(program: Program) -> str:
+    """One line for each severity and rule, with the lines of the program: "warning key-reuse 7, 12"."""
+    if program.missing:
+        return f"not audited: {', '.join(program.missing)} is not installed"
+    try:
+        audit = _idle.get_nowait()
+    except Empty:
+        audit = _started.enter_context(corpus.auditor())
+    try:
+        found = _found(audit(program, None)) or ["nothing"]
+    finally:
+        _idle.put(audit)
+    return "\n".join("~ " * any(f" {rule} " in line for rule in TIMED) + line for line in found)
 
 
-def describe(audit: dict) -> str:
-    found = sorted(f"{f['severity']} {f['rule']} {_line(f['where'])}" for f in audit["findings"])
-    silenced = sorted(f"silenced {s['finding']['rule']}" for s in audit["suppressed"])
-    unchecked = [
-        f"not checked {c['rule']}: {_plain(c['why'])}" for c in audit["checked"] if c["outcome"] == "not checked"
-    ]
-    lines = [*found, *silenced, *sorted(unchecked)] or ["nothing"]
-    return "\n".join("~ " * any(f" {rule}" in line for rule in TIMED) + line for line in lines)
+def _found(audits: Audits) -> list[str]:
+    places = defaultdict[str, set[str]](set)
+    for audit in audits.values():
+        for f in audit.findings:
+            places[f"{f.severity} {f.rule}"].add(_line(f.where))
+        for one in audit.suppressed:
+            places[f"silenced {one.finding.rule}"].add(_line(one.finding.where))
+        for c in audit.outcomes("not checked"):
+            if "failed" in c.why:
+                places[f"failed {c.rule}"].add(_plain(c.why))
+    in_order = {what: sorted(lines, key=lambda line: (len(line), line)) for what, lines in places.items()}
+    return [f"{what} {', '.join(lines)}" for what, lines in sorted(in_order.items())]
 
 
-def _line(where: list | None) -> str:
+def _line(where: Where | None) -> str:
+    """Lines of packages differ from version to version."""
     if where is None:
-        return "no line"
-    return f"line {where[1]}" if Path(where[0]).name == "train.py" else f"{Path(where[0]).name}:{where[1]}"
+        return "-"
+    return str(where[1]) if "/programs/" in Path(where[0]).absolute().as_posix() else Path(where[0]).name
 
 
 def _plain(why: str) -> str:

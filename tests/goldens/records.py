@@ -54,7 +54,7 @@ def make(sections: Sections, workers: int, told: Callable[[str], None]) -> dict[
 
 def join(runs: list[str]) -> str:
     """One text for several runs: a line that some of them don't have is marked with `~`."""
-    lines = sorted({line for run in runs for line in _plain(run)}, key=_order)
+    lines = sorted({line for run in runs for line in _plain(run)})
     required = set.intersection(*map(_list_required, runs))
     return "\n".join(line if line in required else SOMETIMES + line for line in lines)
 
@@ -78,8 +78,3 @@ def difference(title: str, recorded: str, now: str) -> str:
 
 def _plain(text: str) -> list[str]:
     return [line.removeprefix(SOMETIMES) for line in text.split("\n")]
-
-
-def _order(line: str) -> tuple[bool, str]:
-    """Findings before what isn't checked."""
-    return line.startswith("not checked"), line

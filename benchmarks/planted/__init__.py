@@ -1,1 +1,0 @@
-"""Programs with one planted pitfall each, and programs without any, for `benchmarks/audit_planted.py`."""
