@@ -6,7 +6,7 @@ import jax, jax.numpy as jnp
 model = eqx.nn.MLP(16, 16, 32, 2, key=jax.random.key(0))
 
 @eqx.filter_jit
-def step(model, x, temperature):  # expect: static-churn
+def step(model, x, temperature):
     def loss(model):
         return jnp.mean(jax.vmap(model)(x) ** 2) / temperature
     grads = eqx.filter_grad(loss)(model)

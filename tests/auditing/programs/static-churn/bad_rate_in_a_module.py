@@ -11,7 +11,7 @@ class Model(eqx.Module):
         return jnp.tanh(self.linear(x)) * self.rate
 
 @eqx.filter_jit
-def predict(model, x):  # expect: static-churn
+def predict(model, x):
     return jax.vmap(model)(x)
 
 model = Model(eqx.nn.Linear(32, 32, key=jax.random.key(0)), 1.0)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 def angle(u, v):
-    c = jnp.sum(u * v, -1) / (jnp.sqrt(jnp.sum(u * u, -1)) * jnp.sqrt(jnp.sum(v * v, -1)))
-    return jnp.where(jnp.abs(c) < 1.0, jnp.arccos(c), 0.0)  # expect: where-gradient
+    c = jnp.sum(u * v, -1) / (jnp.sqrt(jnp.sum(u * u, -1)) * jnp.sqrt(jnp.sum(v * v, -1)))  # expect: where-gradient
+    return jnp.where(jnp.abs(c) < 1.0, jnp.arccos(c), 0.0)
 def energy(positions, triples):
     i, j, k = triples.T
     return jnp.sum((angle(positions[i] - positions[j], positions[k] - positions[j]) - 1.9) ** 2)
