@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("--only", metavar="PARTS", help=f"separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--filter", default="", metavar="TEXT", help="sections whose title contains it")
+    parser.add_argument("--missing", action="store_true", help="record only sections that are not recorded yet")
     parser.add_argument("--workers", type=int, default=2, help="audits at the same time (default: 2)")
     parser.add_argument("--runs", type=int, default=2, help="runs of each audit; lines that vary are marked with ~")
     given = parser.parse_args()
@@ -84,13 +85,14 @@ def _texts(part: str, sections: dict, given: argparse.Namespace) -> dict[str, st
 def _record(part: str, given: argparse.Namespace) -> None:
     from goldens import records
 
-    chosen = _choose(part, given)
+    kept = records.read(part) if given.filter or given.missing else {}
+    chosen = {t: make for t, make in _choose(part, given).items() if t not in kept or not given.missing}
     runs = [_texts(part, chosen, given) for _ in range(given.runs if part == "findings" else 1)]
     made = {title: records.join([run[title] for run in runs]) if runs[1:] else runs[0][title] for title in chosen}
     for title in made:
         if made[title].startswith(records.FAILED):
             _tell(f"warning: {title} {made[title]}")
-    kept = (records.read(part) if given.filter else {}) | made | {"recorded with": _versions()}
+    kept |= made | {"recorded with": _versions()}
     records.write(part, {title: kept[title] for title in ("recorded with", *_sections(part)) if title in kept})
     _tell(f"{len(chosen)} sections are recorded in {records.file_of(part)}")
 
@@ -108,6 +110,9 @@ def _compare(parts: list[str], given: argparse.Namespace) -> int:
         chosen = _choose(part, given)
         # What was recorded and exists no more differs too.
         chosen = {title: None for title in recorded if given.filter in title} | chosen
+        if part == "findings" and (new := [title for title in chosen if title not in recorded]):
+            _tell(f"note: {len(new)} programs were never recorded, and are not compared; record --missing does it")
+            chosen = {title: make for title, make in chosen.items() if title in recorded}
         now = _texts(part, {title: make for title, make in chosen.items() if make}, given)
         for title in chosen:
             compared += 1
