@@ -227,7 +227,7 @@ def _call(
         raise UsageError(
             f"tag={tag!r} is an argument of measure and of the function",
             "an unambiguous call",
-            f"for the function: kwargs={{'tag': {tag!r}}}; for measure, beside it: tag=...",
+            f"for the function: kwargs={{'tag': {tag!r}}}; for measure itself: tag=...",
         )
     return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag, work)
 
