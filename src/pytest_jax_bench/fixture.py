@@ -150,7 +150,7 @@ class JaxBench:
         Raises:
             UsageError: a call with no clear meaning; nothing was measured.
             StoreError, FormatError: the CSV file cannot be written, or is not one of the plugin's; it stays unchanged.
-            BenchmarkFailed: the function was stopped, or it crashed. Its own errors pass through. The row is kept first.
+            BenchmarkFailed: the function was stopped or crashed. Its own errors pass through. The row is kept first.
         """
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
         return self._measure(_call(fn, fn_jit, args, tag, kwargs, named), write)
