@@ -82,7 +82,7 @@ def compare_with_slope(times_s: Mapping[str, float], slope_s: float) -> Part:
     ratios = {timer: time_s / slope_s for timer, time_s in times_s.items()}
     lines = [f"{timer:9}  {times_s[timer] * 1e3:.4g} ms, ratio {ratio:.4f}" for timer, ratio in ratios.items()]
     text = "\n".join([f"known: {slope_s * 1e3:.4g} ms; within {WITHIN:.0%} is a pass", *lines])
-    return Part("timers beside a known duration", all(abs(ratio - 1) <= WITHIN for ratio in ratios.values()), text)
+    return Part("timers next to a known duration", all(abs(ratio - 1) <= WITHIN for ratio in ratios.values()), text)
 
 
 def measure_timers() -> Part:
@@ -109,7 +109,7 @@ def measure_timers() -> Part:
     found = {timer: row.find_summary(timer) for timer in TIMERS}
     if absent := [timer for timer, summary in found.items() if summary is None]:
         why = "; ".join(f"{timer}: not measured, because {row.why_absent(f'samples.{timer}')}" for timer in absent)
-        return Part("timers beside a known duration", False, why)
+        return Part("timers next to a known duration", False, why)
     return compare_with_slope({timer: summary.median_s for timer, summary in found.items() if summary}, slope_s)
 
 
@@ -127,10 +127,10 @@ def read_trace() -> Part:
     recorded = benchax.profile(f, x, runs=TRACED)
     found = row.find_summary("device")
     if found is None:
-        return Part("a trace beside CUPTI", False, f"not measured, because {row.why_absent('samples.device')}")
+        return Part("a trace next to CUPTI", False, f"not measured, because {row.why_absent('samples.device')}")
     traced_s = sum(op.self_s for op in recorded.ops) / TRACED
     text = f"trace {traced_s * 1e6:.4g} µs, CUPTI {found.median_s * 1e6:.4g} µs: ratio {traced_s / found.median_s:.4f}"
-    return Part("a trace beside CUPTI", abs(traced_s / found.median_s - 1) <= WITHIN, text)
+    return Part("a trace next to CUPTI", abs(traced_s / found.median_s - 1) <= WITHIN, text)
 
 
 def measure_cold_l2() -> Part:

@@ -39,12 +39,12 @@ LEAST_ROUNDS = 6
 
 
 class FixtureAlreadyUsed(UsageError):
-    """`benchmark` was called a second time in one test, as pytest-benchmark calls that."""
+    """`benchmark` was called a second time in one test. pytest-benchmark uses the same name."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """How often a function is called in `pedantic`, and what with."""
+    """How often `pedantic` calls a function, and with which setup and teardown."""
 
     rounds: int
     warmup_rounds: int
@@ -60,7 +60,7 @@ class ArgumentsGivenTwice(UsageError, TypeError):
 
 
 class Request(NamedTuple):
-    """As much of pytest's `request` as a benchmark asks: a whole test has none."""
+    """The part of pytest's `request` that a benchmark needs. A whole test has no request."""
 
     node: pytest.Item
     config: pytest.Config
@@ -97,7 +97,7 @@ class BenchmarkFixture:
     def __call__(self, function_to_benchmark: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Measures `function_to_benchmark(*args, **kwargs)` and returns what it returns.
 
-        The call of a coroutine function is to be awaited where an event loop runs: its body runs in that loop.
+        If an event loop runs, await the call of a coroutine function. Its body runs in that loop.
         """
         __tracebackhide__ = True
         self._use("benchmark(...)")
@@ -143,7 +143,7 @@ class BenchmarkFixture:
         """Measures how long it takes to trace, lower, and compile `fn(*args, **kwargs)`, and returns the program.
 
         Args:
-            rounds: builds that are timed, each from nothing: JAX forgets the program before it. One more goes first.
+            rounds: number of timed builds, after one untimed build. JAX forgets the program before each one.
         """
         __tracebackhide__ = True
         self._use("benchmark.compilation(...)")
@@ -160,7 +160,7 @@ class BenchmarkFixture:
             @functools.wraps(function)  # a function, which binds to an instance as `function` does
             def woven(*args: Any, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
-                # What measures may call it, too: `time.sleep`.
+                # The code that measures can call it, too, as with `time.sleep`.
                 return function(*args, **kwargs) if self._is_measuring else self(function, *args, **kwargs)
 
             return woven
@@ -170,7 +170,7 @@ class BenchmarkFixture:
     patch = weave
 
     def measure_test(self, test: Callable[..., Any], named: Mapping[str, Any]) -> None:
-        """Measures a whole test, which returns nothing that could be waited for."""
+        """Measures a whole test. A test returns nothing to wait for."""
         __tracebackhide__ = True
         self._use("a whole test")
         self._measure(functools.partial(test, **named), (), {})
@@ -182,7 +182,7 @@ class BenchmarkFixture:
             raise FixtureAlreadyUsed(
                 f"benchmark was used in this test before, as {self._used_in}",
                 "one measurement in a test",
-                "jax_bench takes several, told apart by tag=",
+                "use jax_bench for several; tag= names each one",
             )
         self._used_in = how
 
@@ -250,7 +250,7 @@ class BenchmarkFixture:
         if calls is not None:
             warmup = calls.warmup_rounds * calls.iterations
             bench.rounds = Rounds(calls.rounds, 1, warmup, calls.rounds, warmup, calls.iterations)
-            # Of the other timers each makes its calls inside one program, with one set of arguments.
+            # Each of the other timers calls inside one program, with one set of arguments.
             bench.overrides = Overrides(timer="wall" if renew else None, setup=renew, is_build=calls.is_build)
             return bench
         wanted = self._settings.benchmark
@@ -267,7 +267,7 @@ class BenchmarkFixture:
             self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
 
     def complete_record(self, problem: Any) -> None:
-        """Puts what the test said of its benchmark into the record for the summary."""
+        """Adds what the test knows about its benchmark to the record for the summary."""
         self.has_error = self.has_error or problem is not None
         if self._record is not None:
             self._record["benchmark"] = {
@@ -276,14 +276,14 @@ class BenchmarkFixture:
                 "fullname": self.fullname,
                 "param": self.param,
                 "params": self.params,
-                # Of what JSON has no word for, such as a module.
+                # JSON has no form for some values, such as modules.
                 "param_names": {name: getattr(v, "__name__", str(v)) for name, v in (self.params or {}).items()},
                 "extra_info": self.extra_info,
                 "has_error": self.has_error,
             }
 
     def finish(self) -> None:
-        """Puts woven functions back, and warns where the test did not use the fixture."""
+        """Puts woven functions back, and warns if the test did not use the fixture."""
         while self._undo:
             self._undo.pop()()
         if not self._used_in and not self._is_skipped():
@@ -294,7 +294,7 @@ class BenchmarkFixture:
 
 
 def _cost_of(run: Callable[[Any], Any]) -> float:
-    """Seconds for a coroutine that does nothing."""
+    """Returns the seconds that a coroutine takes that does nothing."""
 
     async def nothing() -> None:
         pass
@@ -308,7 +308,7 @@ def _cost_of(run: Callable[[Any], Any]) -> float:
 
 
 class Held:
-    """The arguments of a function that is measured as it stands: no part of them is placed, copied or looked into."""
+    """The arguments of a function that is measured unchanged. benchax places, copies, and inspects none of them."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.args, self.kwargs = args, kwargs
@@ -332,7 +332,7 @@ def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
 
 
 class SetUp:
-    """Calls `setup` before each call, and `teardown` after each round, which is before the next one or at the end."""
+    """Calls `setup` before each call, and `teardown` after each round."""
 
     def __init__(self, calls: Calls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._calls, self._given = calls, (args, kwargs)

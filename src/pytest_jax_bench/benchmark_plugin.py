@@ -5,8 +5,8 @@
 An option of pytest-benchmark with a counterpart does the same. An option without one is accepted, so that existing
 commands keep working, and a message names the nearest option (`WITHOUT`).
 
-Neither is there where pytest-benchmark or pytest-codspeed is active. This module measures nothing, and loads nothing
-until asked. With --benchax-fixture it is a plugin.
+If pytest-benchmark or pytest-codspeed is active, neither exists. This module measures nothing, and loads the rest
+late. With --benchax-fixture, it is a plugin.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ UNITS = ("ns", "us", "ms", "s", "auto")
 GROUPINGS = ("group", "name", "func", "fullname", "fullfunc", "param")
 
 WITHOUT = {
-    "min-time": "a round holds so many calls that all rounds together take 10 ms; calls_per_round= says how many",
-    "precision": "rounds= and --benchmark-min-rounds say how many rounds there are",
+    "min-time": "all rounds together take 10 ms, which decides the calls in a round; calls_per_round= sets them",
+    "precision": "rounds= and --benchmark-min-rounds set the number of rounds",
     "confidence": "the interval of the median is always one of 95 %",
     "timer": "--ptjb-timer: wall, in_graph, loop, pipelined or device",
     "calibration-precision": "calls_per_round= says how many calls a round holds",

@@ -27,19 +27,17 @@ from pytest_jax_bench.options import OUTPUT_DIR, marker_of
 
 if TYPE_CHECKING:
     import pytest
-if TYPE_CHECKING:
-    import pytest
 
     from benchax.comparing.gate import Limit
     from benchax.model import Metric
 
 
-# The settings of a session, once something is measured or reported. `options.py` has the options that set them.
+# The settings of a session. `options.py` has the options that set them.
 
 
 @dataclass(frozen=True)
 class Pin:
-    """The reference for all comparisons. `commit` None: the one that is checked out; `run` None: its first."""
+    """The reference for all comparisons. Without `commit`, it is the current commit; without `run`, its first run."""
 
     commit: str | None
     run: int | None
@@ -109,7 +107,7 @@ def settings_of(config: pytest.Config) -> PluginSettings:
 
     said: dict[str, Any] = dict(config.stash[stash.VALUES])
     if "pin" in said:
-        # A pair until now: `options.py` makes no dataclass.
+        # `options.py` makes no dataclass, so it is a pair here.
         said["pin"] = Pin(*said["pin"])
     if "benchmark" in said:
         said["benchmark"] = BenchmarkSettings(**said["benchmark"])
@@ -129,7 +127,7 @@ class BenchContext:
     """The node id without parameters: the name of the case in the database."""
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     folder: Path | None = None
-    """The folder of the test file: where git is asked."""
+    """The folder of the test file, where git runs."""
     module: ModuleType | None = None
     csv: Path | None = None
     output_dir: Path | None = None
@@ -140,11 +138,11 @@ class BenchContext:
     lock: Callable[[], AbstractContextManager[None]] = nullcontext
     """While it is held, no other worker of xdist measures."""
     hold_open: Callable[[str], None] = lambda place: None
-    """Keeps the store at this place open until the session ends: each row of it then waits less for the disk."""
+    """Keeps the store at this place open until the session ends, so that each row waits less for the disk."""
 
 
 def from_request(request: pytest.FixtureRequest) -> BenchContext:
-    """Raises `UsageError` for the request of anything but a test, and in a fork in which JAX cannot work."""
+    """Raises `UsageError` if the request is not that of a test, and in a fork in which JAX cannot work."""
     from pytest_jax_bench import stash  # which needs pytest; the rest works without
 
     item, config = request.node, request.config
@@ -168,7 +166,7 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
         # Each attempt of a test that pytest-rerunfailures runs again is a run.
         session=config.stash[stash.SESSION] + (f"-{attempt}" if attempt > 1 else ""),
         nodeid=item.nodeid,
-        # Of the items of other plugins: an id need not end in the name, and then nothing can be cut off it.
+        # Items of other plugins can have ids that don't end in their name.
         name=name if item.nodeid.endswith(item.name) else item.nodeid,
         params=params,
         folder=item.path.parent,
@@ -189,7 +187,7 @@ def hold_open(config: pytest.Config, place: str) -> None:
     from pytest_jax_bench import stash
 
     held = config.stash.setdefault(stash.HELD, set())
-    # What a fork inherits of SQLite it may not use, and only the thread that opened it may close it.
+    # A fork must not use the SQLite connection of its parent, and only the thread that opened it may close it.
     is_ending_here = threading.current_thread() is threading.main_thread()
     if place not in held and is_ending_here and not config.getoption("forked", False):
         held.add(place)
@@ -199,7 +197,7 @@ def hold_open(config: pytest.Config, place: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Git sees the CSV files in it, which users might want to keep, but not the database."""
+    """Git sees the CSV files in it, which you can keep, and not the database."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -226,15 +224,15 @@ def from_path(path: str | os.PathLike[str] | None) -> BenchContext:
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Waits until no other process is inside, for as long as that takes."""
+    """Waits until no other process holds the lock."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Not to write in it: so it is made where it is missing, and not emptied while another process holds it.
+    # Mode "a" creates the file, and doesn't empty it while another process holds it.
     with (folder / LOCK).open("a") as file:
         flock(file, LOCK_EX)
         try:
             yield
         finally:
-            # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
+            # Closing isn't enough: a process that was started inside the block has the file open, too.
             flock(file, LOCK_UN)
 
 

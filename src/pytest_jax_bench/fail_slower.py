@@ -50,7 +50,7 @@ class GateResult:
     notes: tuple[str, ...] = ()
     """Facts to know about the comparison, or a note that there is no comparison."""
     change: str = ""
-    """Of the run time: +32 %."""
+    """The change of the run time: +32 %."""
     unjudged: tuple[str, ...] = ()
     """The metrics that have a limit and no verdict."""
 

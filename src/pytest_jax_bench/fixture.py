@@ -139,18 +139,18 @@ class JaxBench:
             fn_jit: the jitted function; a plain one is jitted.
             tag: tells several measurements of one test apart.
             write: keep the row, in the CSV file and the database.
-            work: what one call gets done, such as {"samples": 32}, or a function of the inputs that returns that: for
-                `res.jit.rates()`, and in the database. Not where a function has an argument of that name.
-            kwargs: further keyword arguments of the functions, of any name, also those of this method.
+            work: the work of one call, such as {"samples": 32}, or a function of the inputs that returns it. It is for
+                `res.jit.rates()` and the database. A function with an argument of that name gets it instead.
+            kwargs: further keyword arguments of the functions; these can have the names of this method's own arguments.
 
         Returns:
             (res, out): all columns as attributes, with `res.jit` and `res.eager` behind them; and what the jitted
             function returned, else the eager one. Donated arguments stay usable: the functions are given copies.
 
         Raises:
-            UsageError: a call that cannot be meant; nothing has been measured.
-            StoreError, FormatError: the CSV file cannot be written, or is none of the plugin's; it is left as it is.
-            whatever a function raises, BenchmarkFailed where it was stopped or has crashed: after the row was kept.
+            UsageError: a call with no clear meaning; nothing was measured.
+            StoreError, FormatError: the CSV file cannot be written, or is not one of the plugin's; it stays unchanged.
+            BenchmarkFailed: the function was stopped or crashed. Its own errors pass through. The row is kept first.
         """
         __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
         return self._measure(_call(fn, fn_jit, args, tag, kwargs, named), write)
@@ -164,14 +164,14 @@ class JaxBench:
             )
         if not is_wanted(self.context, call.tag):
             return keep.make_unmeasured(call, self.context), measure.call_each_once(call)
-        # Around measuring too, so that workers of xdist do not measure beside each other.
+        # The lock covers measuring, too, so that workers of xdist take turns.
         with self.context.lock():
             measured = measure.run_steps(call, self.rounds, self.overrides, self.context, store=write)
             try:
                 res = keep.keep_measurement(call, measured, self.rounds, self.overrides, self.context, write=write)
-            except (StoreError, FormatError) as error:  # how the file is read is of no interest
+            except (StoreError, FormatError) as error:  # hides the frames that read the file
                 raise error.with_traceback(None) from None
-        # Only now: the row of a function that failed is kept first, and says how it ended.
+        # The row of a failed function is kept first, and says how it ended.
         if measured.error is not None:
             raise measured.error
         check(measured.timed, self.context.marker)
@@ -179,7 +179,7 @@ class JaxBench:
 
 
 MEASURING = JaxBench._measure.__code__
-"""Where programs are compiled to be measured."""
+"""Programs that this code compiles are there to be measured."""
 
 
 class Factory:
@@ -206,8 +206,8 @@ class Factory:
 def measure_observed(
     bench: JaxBench, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **work: Any
 ) -> tuple[BenchData, Any]:
-    """As `bench.measure`, of a jitted function, or of any other one: that is jitted work where it calls jitted
-    functions, however it does that."""
+    """As `bench.measure`, for a jitted function or any other one. A function that calls jitted functions counts as
+    jitted work."""
     __tracebackhide__ = True
     both = (None, fn) if is_jitted(fn) else (fn, None)
     return bench._measure(replace(_call(*both, args, None, kwargs, work), is_observed=True), write=True)
@@ -227,20 +227,20 @@ def _call(
         raise UsageError(
             f"tag={tag!r} is an argument of measure and of the function",
             "an unambiguous call",
-            f"for the function: kwargs={{'tag': {tag!r}}}; for measure, beside it: tag=...",
+            f"for the function: kwargs={{'tag': {tag!r}}}; for measure itself: tag=...",
         )
     return MeasureCall(fn, fn_jit, args, both, DEFAULT_TAG if tag is None else tag, work)
 
 
 def _takes_tag(fn: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """Can this call of `fn` be given a `tag`, too? Not where it has one already, by its place.
+    """Could this call of `fn` have a `tag`, too? It could not if it has one already, by its place.
 
     `**kwargs` takes none: there it is the row's name, as in pytest-jax-bench.
     """
     try:
         signature = inspect.signature(fn)
         signature.bind(*args, **named, tag="")
-    except (TypeError, ValueError):  # also builtins, which have no signature; then nothing is known
+    except (TypeError, ValueError):  # also for builtins without a signature
         return False
     return "tag" in signature.parameters
 

@@ -99,15 +99,15 @@ UNKNOWN = "unknown"
 KEPT = "kept-program"
 """The code of a function that compiles nothing, because JAX kept the program."""
 KEPT_NOTE = (
-    "JAX kept the compiled program, so this is the time to look it up. benchmark.compilation(f, x) times each build, "
-    "and the Compile column of benchmark(f, x) shows one"
+    "JAX kept the compiled program, so this is the time to look it up. benchmark.compilation(f, x) times each build. "
+    "The Compile column of benchmark(f, x) shows one"
 )
 NO_COMMIT = "no-commit"
 """The code of a repository that git says nothing about."""
 BLIND = "no-dispatches"
 """The code of a function whose jitted calls this JAX does not report."""
 BUSY = "busy"
-"""The code of the remark that other processes used the machine meanwhile."""
+"""The code of the remark that other processes used the machine."""
 
 
 def keep_measurement(

@@ -90,23 +90,23 @@ class MeasureCall:
     work: Any = None
     """The work of one call, as for `benchax.bench`."""
     is_observed: bool = False
-    """Is `fn` jitted work where it dispatches any, however it's called?"""
+    """Does `fn` count as jitted work if it dispatches any?"""
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """The options in the call of JaxBench itself: they override the marker."""
+    """The options given to JaxBench itself, which override the marker."""
 
     timer: str | None = None
     verify: str | None = None
     timeout_s: float | str | None = None
     save_graph: bool | None = None
     max_time_s: float | None = None
-    """Sampling ends then, but for the first rounds."""
+    """Sampling ends after this time, but not before the first rounds."""
     setup: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
-    """Makes the arguments of each call; with `calls_per_round` only."""
+    """Makes the arguments of each call. It needs `calls_per_round`."""
     is_build: bool = False
-    """Does each call compile something, as it's meant to?"""
+    """Is each call meant to compile something?"""
 
 
 @dataclass
@@ -190,7 +190,7 @@ def _take_steps(
 
 
 def _observe(fn: Callable[..., Any], rounds: Rounds) -> Observed:
-    """The second call is a warm-up, or one in which memory is observed, except where few calls are asked for."""
+    """The second call is a warm-up, or one that observes memory, unless the user asks for few calls."""
     is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
     return Observed(fn, 1 if is_timed else 2)
 
@@ -239,19 +239,19 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
         "timer": overrides.timer or context.marker.get("timer") or context.settings.timer,
         "verify": overrides.verify or context.marker.get("verify") or context.settings.verify,
         "timeout_s": timeout_s,
-        # The number of rounds ends the sampling: neither precision nor a least time does.
+        # Only the number of rounds ends the sampling.
         "relative_width": NEVER_PRECISE,
         "min_time_s": NO_TIME_S,
-        # Beyond the limit of a stage, sampling may take as long as this.
+        # Sampling may take this long, in addition to the limit of a stage.
         "max_time_s": timeout_s or overrides.max_time_s or NO_LIMIT_S,
-        # Each process of a JAX cluster runs the test: rows of all of them would be one measurement several times.
+        # Each process of a JAX cluster runs the test, and one row is enough.
         "store": None if store and jax.process_index() == 0 else "off",
     }
 
 
 def _eager_options(rounds: Rounds) -> dict[str, Any]:
     reach = "samples" if rounds.eager_rounds else "first_run"
-    # Memory is observed in two calls more.
+    # Observing memory takes two more calls.
     memory = rounds.calls_per_round is None
     base = {"timer": "wall", "verify": "off", "memory": memory}
     return base | _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
@@ -260,7 +260,7 @@ def _eager_options(rounds: Rounds) -> dict[str, Any]:
 def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
     reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
     inside = {"timer": base["timer"] or INSIDE} if rounds.jit_loops > 1 else {}
-    # The columns hold the plan of the compiler, which takes no further run.
+    # The columns hold the compiler's plan, which needs no further run.
     return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
 
 
@@ -280,7 +280,7 @@ def _sampling(reach: str, rounds: int, warmup: int) -> dict[str, Any]:
 
 
 def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContext, *, jit: bool) -> Case:
-    # A text among the arguments is meant as it is. To benchax it might be the spec of an array to be made.
+    # A text is passed on unchanged. benchax would read it as the spec of an array.
     texts = [i for i, value in enumerate(call.args) if isinstance(value, str)]
     names = [name for name, value in call.kwargs.items() if isinstance(value, str)]
     case = make_case(
@@ -294,20 +294,20 @@ def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContex
 def _make_storable(value: Any) -> Any:
     try:
         return param_value(value)
-    except UsageError:  # no valid Unicode, which the CSV file can hold and the database cannot
+    except UsageError:  # invalid Unicode: the CSV file can hold it, and the database can't
         return Opaque(type(value).__name__, clean(repr(value)))
 
 
 def _run(
     case: Case, options: dict[str, Any], defaults: dict[str, Any], context: BenchContext, into: StepResults
 ) -> Measurement:
-    """Measures one case; its outputs, its program and its error end up in `into`."""
-    # What the row does not hold (outputs, HLO) is heard on the way; from a worker nothing comes, and stays empty.
+    """Measures one case, and stores its outputs, program, and error in `into`."""
+    # `listen` delivers what the row doesn't hold, such as outputs and HLO. A worker delivers nothing.
     heard: dict[str, Any] = {}
     defaults = defaults | {"store": str(context.output_dir)} if context.output_dir else defaults | {"store": "off"}
     resolved = resolve(options, defaults=defaults, project=context.folder)
     if resolved.store != "off":
-        api.opened(resolved.store)  # a place that cannot be is refused before anything is measured
+        api.opened(resolved.store)  # refuses an impossible place before measuring
     with _send_by_value(context.module, resolved):
         (row,) = api.run(
             [replace(case, listen=heard.__setitem__)],
@@ -322,7 +322,7 @@ def _run(
     if "outputs" in heard:
         into.out = heard["outputs"]
     elif resolved.stages != "build":
-        into.out = call_once(case.fn, *case.inputs())  # in another process, where they stayed
+        into.out = call_once(case.fn, *case.inputs())  # the outputs stayed in another process
     into.hlo, into.lowered, into.leaves = heard.get("hlo", ""), heard.get("lowered"), heard.get("leaves")
     return row
 
@@ -350,6 +350,6 @@ def _explain_failure(row: Measurement, failure: Failure) -> BenchmarkFailed:
 
 
 def _show_own_frames(error: BaseException) -> BaseException:
-    """`error` with a traceback of the user's own code: what measures it is of no interest. With none if the function
-    was never entered, as with a wrong argument."""
+    """Returns `error` with a traceback of the user's own code only. It is empty if the function was never entered, as
+    with a wrong argument."""
     return error.with_traceback(keep_own_frames(error.__traceback__))

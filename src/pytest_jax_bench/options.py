@@ -125,7 +125,12 @@ OPTIONS = (
         one_of("eager", "float64", "off"),
         "HOW",
     ),
-    Option("timeout", "For each stage; a process of its own is killed then (default: none)", _seconds, "TIME"),
+    Option(
+        "timeout",
+        "Time limit of each stage, which runs in a process that can be killed (default: none)",
+        _seconds,
+        "TIME",
+    ),
     Option("fail_slower", "Exit with 1 beyond 10%, or run=5%,peak=0,compile=20% (default: never)", _limits, "LIMITS"),
     Option("ignore_unclear", "With --ptjb-fail-slower: pass also if no measurement was judged (default: exit with 3)"),
     Option("json", "Write all results of this session to this file (default: none)", _path, "FILE"),

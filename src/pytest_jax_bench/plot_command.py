@@ -28,9 +28,9 @@ from pytest_jax_bench.plots.readings import natural
 HEADER = 80
 """Lines at the top of a CSV file that can contain its facts."""
 EPILOG = """\
-pictures, beside the CSV file of each test:
+pictures, next to the CSV file of each test:
   main.png          history: run times, compile time and memory of all runs
-  main_xtag.png     tags: those of the newest run, one below the other
+  main_xtag.png     tags of the newest run, from top to bottom
   n-128.png         history of a test with parameters, one file for each
   n.png             parameters: the newest runs over the parameter n
   summary.png       summary: the newest run of every test
@@ -40,7 +40,7 @@ examples:
   ptjb-plot -x commit -s svg -k "*test_fft*"
   ptjb-plot --only summary -o plots
 
-What markers of tests draw, as in @pytest.mark.ptjb(plot=f), needs the tests: pytest --ptjb-plot.
+Drawings of markers, as in @pytest.mark.ptjb(plot=f), need the tests: pytest --ptjb-plot.
 """
 
 
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         default="png",
         help="format of the files (default: png)",
     )
-    add("-o", "--output", type=Path, metavar="DIR", help="folder to draw into (default: beside the CSV files)")
+    add("-o", "--output", type=Path, metavar="DIR", help="folder to draw into (default: next to the CSV files)")
     add(
         "-k",
         "--filter",

@@ -1,4 +1,4 @@
-"""The hooks of the plugin `ptjb`, and the fixture `jax_bench`. They measure nothing, and load nothing until asked.
+"""The hooks of the plugin `ptjb`, and the fixture `jax_bench`. They measure nothing, and load the rest late.
 
 The measurements of a test travel to the summary as a text on its report. So they arrive in the same way from this
 process, from a fork, and from a worker of xdist. The summary reads no file again to learn what just ran.
@@ -39,7 +39,7 @@ MARKER_LINE = (
 
 
 def __getattr__(name: str) -> Any:
-    # Where pytest-jax-bench 0.5.0 has it. Loaded when asked for, since it needs JAX.
+    # pytest-jax-bench 0.5.0 has it here. It needs JAX, so it is loaded late.
     if name == "JaxBench":
         return load("fixture").JaxBench
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
-    # Here, because all plugins are there by now, and the command line is still to be read in full.
+    # By now all plugins are registered, and the command line isn't fully parsed yet.
     asks = any(one.startswith(("--benchmark", "--codspeed", "-h", "--help", "--ptjb-f", "--benchax-f")) for one in args)
     if asks or any(early_config.getini(f"{name}_fixture") for name in options.MARKERS):
         from pytest_jax_bench import benchmark_plugin
@@ -63,8 +63,8 @@ OTHERS = {
     "pytest-benchmark": (("benchmark", "pytest_benchmark.plugin"), "--benchmark-only", "-p no:benchmark"),
     "pytest-codspeed": (("codspeed", "pytest_codspeed.plugin"), "--codspeed", "-p no:codspeed"),
 }
-"""Plugins that have a fixture `benchmark` and their own options: by what names, which option runs only their own tests,
-and how to switch them off."""
+"""Plugins with their own fixture `benchmark`: their names, the option that runs only their tests, and the option that
+switches them off."""
 
 
 def other_plugins(config: pytest.Config) -> list[str]:
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", benchmark_plugin.MARKER_LINE)
         config.addinivalue_line("markers", "codspeed_benchmark: as benchmark")
         config.pluginmanager.register(benchmark_plugin, "benchax-fixture")
-    # With xdist all workers are one session, the controller's.
+    # With xdist, all workers belong to the session of the controller.
     config.stash[SESSION] = getattr(config, "workerinput", {}).get("ptjb_session") or os.urandom(8).hex()
     config.stash[MARKED] = {}
     config.stash[PROCESS] = os.getpid()
@@ -140,7 +140,7 @@ def jax_bench(request: pytest.FixtureRequest) -> Factory:
     return load("fixture").Factory(request)
 
 
-# The outermost wrapper: what follows its yield comes after all others have changed the report.
+# This is the outermost wrapper: after its yield, no other plugin changes the report.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     report = yield
@@ -149,13 +149,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         if asks_for_fork(item) and not is_fork:
             for record in records:
                 record["codes"].append(UNFORKED)
-        # What a test puts into `benchmark.extra_info` may be anything.
+        # `benchmark.extra_info` can hold any object.
         setattr(report, ATTRIBUTE, json.dumps(records, default=lambda value: f"UNSERIALIZABLE[{value!r}]"))
-        # Setup, call and teardown have a report each; a record travels with one of them.
+        # Setup, call, and teardown have a report each, and a record travels with one of them.
         records.clear()
     if is_fork and not isinstance(report.__dict__.get("_id", ""), str):
-        # pytest-forked (up to 1.7.5) sends all attributes of a report by `marshal`, and makes it again by their names.
-        # Those of pytest 9.1 and later are others.
+        # pytest-forked (up to 1.7.5) sends the attributes of a report by `marshal`, and expects those of pytest before
+        # 9.1.
         report.__dict__["nodeid"] = report.__dict__["_id"] = report.nodeid
     return report
 
@@ -165,13 +165,13 @@ def asks_for_fork(item: pytest.Item) -> bool:
 
 
 def has_jax_started() -> bool:
-    """Private (tried on jax 0.6 to 0.12.0.1); without it, the answer is no."""
+    """Reads a private name (tried with jax 0.6 to 0.12.0.1). Without it, the answer is no."""
     started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
     return bool(started and started())
 
 
 def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """A line for each option of another plugin by which tests with `jax_bench` do not run: it knows its own alone."""
+    """Returns a line for each option of another plugin that leaves out tests with `jax_bench`."""
     lines: list[str] = []
     for name in other_plugins(config):
         option = OTHERS[name][1]
@@ -180,13 +180,13 @@ def count_left_out(config: pytest.Config, items: list[pytest.Item]) -> list[str]
         if count and config.getoption(option.lstrip("-").replace("-", "_"), False):
             tests = f"{count} test{'s' if count > 1 else ''} with jax_bench"
             lines.append(
-                f"ptjb: {tests} did not run, because {option} of {name} knows only its own; leave {option} out"
+                f"ptjb: {tests} did not run, because {option} of {name} runs only its own tests; leave {option} out"
             )
     return lines
 
 
 class SessionReporter:
-    """Gathers what was measured, and reports it. One per session; hooks that are given no config need an object."""
+    """Collects the measurements of a session, and reports them. It is an object because some hooks get no config."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -195,8 +195,8 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
-        """Runs a benchmark without the requested fork, if no computation would end in a fork. A fork has none of the
-        threads that JAX has started."""
+        """Runs a benchmark without the requested fork if JAX has started: a fork has none of JAX's threads, so no
+        computation would end there."""
         own = inspect.signature(item.function).parameters if isinstance(item, pytest.Function) else ()
         is_measuring = "request" in own or {"jax_bench", "benchmark"} & set(getattr(item, "fixturenames", ()))
         self.config.stash[STARTED] = has_jax_started()
@@ -209,7 +209,7 @@ class SessionReporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # First of all, because the terminal writes the name of the test when it hears of the report.
+        # Runs first, because the terminal writes the name of the test as soon as it gets the report.
         if isinstance(report.__dict__.get("_id"), str):  # by pytest_runtest_makereport, in a fork
             report.nodeid = report.__dict__["_id"]
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
@@ -225,7 +225,7 @@ class SessionReporter:
             lines += benchmark_plugin.ignored(self.config) + benchmark_hooks.uncalled(self.config)
         return [f"benchax: {line}" for line in lines]
 
-    # First of all: what other plugins deselect is gone from the list then.
+    # Runs first, because other plugins remove tests from the list.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         wanted = self.config.stash[VALUES].get("benchmark", {})
@@ -246,7 +246,7 @@ class SessionReporter:
         if any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         elif session_summary.unjudged(self.records, settings_of(self.config)):
-            # As `benchax compare`. Of pytest's own codes this is an internal error, which prints a traceback.
+            # The code of `benchax compare`. pytest uses it for internal errors, which print a traceback.
             session.exitstatus = 3
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

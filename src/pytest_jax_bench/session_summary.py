@@ -69,7 +69,7 @@ def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
         reporter.write_line("ptjb: nothing was measured (--ptjb-disable)")
     if verbosity >= 0 and records and (workers := _workers(config)):
         reporter.write_line(
-            f"ptjb: {workers} workers measured one at a time; other tests ran beside them and may have disturbed them"
+            f"ptjb: {workers} workers measured one at a time; tests that ran at the same time can have disturbed them"
         )
     # Also with -q: these lines are why the session fails.
     for line in gate_lines(records, verbosity):

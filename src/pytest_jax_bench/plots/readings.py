@@ -92,7 +92,7 @@ FAR = 20.0
 DOUBTFUL = "doubtful result"
 """A row that has its numbers, and a message that casts doubt on them."""
 UNKNOWN = "unknown"
-"""The commit, as the plugin writes it where there is no git."""
+"""The commit of a row without git."""
 
 
 def seconds(rows: Rows, column: str) -> Floats:
