@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from benchax.program import hlo
 from benchax.program.graph import dataflow, layered
 from benchax.program.graph.dataflow import Box, Dataflow, Role
 from benchax.program.graph.layered import Point, Polyline
@@ -80,7 +81,8 @@ def svg(
         expand_fusions: draws the operations inside each fusion.
         limit: maximum number of boxes; the picture states how many it omits.
     """
-    program = dataflow.program(hlo_text, expand_fusions=expand_fusions, limit=limit)
+    module = hlo.parse(hlo_text)
+    program = dataflow.program(module, expand_fusions=expand_fusions, limit=limit)
     title, about = title or _module_name(hlo_text), _about(program)
     drawn = _flow(program.flow)
     if any(_LINK in piece for piece in drawn.pieces):
@@ -94,7 +96,7 @@ def svg(
     legend, legend_height = _legend(roles, width - 2 * _MARGIN)
     top = legend_at + legend_height + 8
     body = [*head, *_move(_MARGIN, legend_at, legend), *_move((width - drawn.width) / 2, top, drawn.pieces)]
-    metadata = f"benchax graph {digest(hlo_text, stablehlo=stablehlo)}"
+    metadata = f"benchax graph {digest(module, stablehlo=stablehlo)}"
     return _document(width, top + drawn.height + _MARGIN, title, metadata, f"{_STYLE}{_role_styles(roles)}", body)
 
 

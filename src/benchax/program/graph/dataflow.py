@@ -114,19 +114,18 @@ class ProgramDrawing:
     """Boxes that `limit` cut off, at least: what is inside of those is not looked at."""
 
 
-def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
+def program(text: str | Module, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     """Reads the text; an empty program where it has no ENTRY computation."""
-    module = hlo.parse(hlo_text)
-    reader = _DataflowReader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
+    module = hlo.parse(text)
+    reader = _DataflowReader(module, expand_fusions, limit)
     flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
-    instructions = sum(len(c.instructions) for c in module.computations.values())
-    return ProgramDrawing(flow, instructions, len(module.computations), reader.drawn, reader.left_out)
+    return ProgramDrawing(flow, len(list(module.instructions)), len(module.computations), reader.drawn, reader.left_out)
 
 
 class _DataflowReader:
-    def __init__(self, module: Module, reused: frozenset[int], expand_fusions: bool, limit: int) -> None:
+    def __init__(self, module: Module, expand_fusions: bool, limit: int) -> None:
         self.module = module
-        self.reused = {f"({number})" for number in reused}
+        self.reused = {f"({number})" for number in hlo.aliased_parameters(module.header)}
         self.holders = (*_HOLD_OTHERS, "fusion") if expand_fusions else _HOLD_OTHERS
         self.limit = limit
         self.drawn = 0
@@ -134,7 +133,7 @@ class _DataflowReader:
 
     def flow(self, computation: Computation, around: frozenset[str], *, is_entry: bool) -> Dataflow:
         wiring = _Wiring(computation)
-        boxed = wiring.make_boxes()
+        boxed = [i for i in computation.instructions if wiring.is_box(i)]
         taken = boxed[: max(self.limit - self.drawn, 0)]
         has_output = len(taken) == len(boxed) and wiring.root is not None
         self.left_out += len(boxed) - len(taken)
@@ -174,23 +173,20 @@ class _Wiring:
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
         self.root = computation.root
-        self.operands = {i.name: computation.operands(i) for i in computation.instructions}
+        self.operands = computation.operands
         self.plain = self._described_in_readers()
         self.taken_apart = {
             operands[0].name
             for i in computation.instructions
-            if i.opcode == "get-tuple-element" and (operands := self.operands[i.name])
+            if i.opcode == "get-tuple-element" and (operands := self.operands(i))
         }
 
     def _described_in_readers(self) -> set[str]:
         small = {i.name for i in self.computation.instructions if is_scalar_constant(i)}
         for reader in self.computation.instructions:
             if reader.opcode in _READ_WHOLE or reader.opcode == "get-tuple-element":
-                small -= {o.name for o in self.operands[reader.name]}
+                small -= {o.name for o in self.operands(reader)}
         return small - ({self.root.name} if self.root else set())
-
-    def make_boxes(self) -> list[Instruction]:
-        return [i for i in self.computation.instructions if self.is_box(i)]
 
     def is_box(self, found: Instruction) -> bool:
         if found.opcode == "get-tuple-element":
@@ -201,17 +197,17 @@ class _Wiring:
 
     def is_input(self, found: Instruction) -> bool:
         """One of the values that a computation is given in a tuple."""
-        return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands[found.name])
+        return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands(found))
 
     def sources(self, reader: Instruction) -> Iterator[str]:
         """Boxes whose values it reads; each perhaps more than once."""
-        todo = [] if self.is_input(reader) else list(self.operands[reader.name])
+        todo = [] if self.is_input(reader) else list(self.operands(reader))
         while todo:
             read = todo.pop(0)
             if self.is_box(read):
                 yield read.name
             elif read.opcode in ("tuple", "get-tuple-element"):
-                todo = self.operands[read.name] + todo
+                todo = self.operands(read) + todo
 
     def outputs(self) -> Iterator[str]:
         if self.root is None:
@@ -220,7 +216,7 @@ class _Wiring:
 
     def constants(self, reader: Instruction) -> list[str]:
         """The values of scalar constants that it reads."""
-        return [o.operands[1:-1] for o in self.operands[reader.name] if o.name in self.plain]
+        return [o.operands[1:-1] for o in self.operands(reader) if o.name in self.plain]
 
 
 # ---- the texts in a box -----------------------------------------------------------------------------------------
