@@ -26,7 +26,7 @@ from benchax.experiments.functions import BATCH, make_pure
 from benchax.experiments.lab import BASELINE, Pair, WorkerLab
 from benchax.experiments.study import Study, StudySide, under
 from benchax.experiments.variant import ChangedCase, Variant, failed_row, refused_row
-from benchax.experiments.variant_rows import Candidate, VariantWay, compare_group, judge_candidates, prepare_ways
+from benchax.experiments.variant_rows import VariantWay, compare_ways, judge, prepare_ways
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
@@ -132,34 +132,46 @@ def run_experiment(
     """
     variants, was_asked = choose_variants(names)
     given = dict(given or {})
-    variants = _with_batch(variants, given.pop(BATCH, None))
+    batch = str(given.pop(BATCH, ""))
+    if batch and not any(variant.cuts_batch for variant in variants.values()):
+        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
+        what = f"batch={batch!r} is given, and no variant that is tried takes a batch apart"
+        raise UsageError(what, f"one of: {able}")
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
+    seed = lab.options.seed
+    # One that can do both measures by itself, and changes the case among others (`_apply_all`).
+    plans, unplanned = prepare_ways(
+        {
+            name: VariantWay(v.title, partial(v.plan, case, given.get(name), seed, batch))
+            for name, v in variants.items()
+            if v.measures
+        }
+    )
     ways = {
-        # One that can do both measures by itself, and changes the case among others (`_apply_all`).
-        name: VariantWay(v.title, partial(v.plan if v.measures else v.change, case, given.get(name), lab.options.seed))
+        name: VariantWay(v.title, partial(v.change, case, given.get(name), seed))
         for name, v in variants.items()
+        if not v.measures
     }
-    made, refused = prepare_ways(ways)
-    changed = {name: Candidate(ways[name].title, one) for name, one in made.items() if isinstance(one, ChangedCase)}
-    group = compare_group(BASELINE, "as it is", case, changed, lab)
+    group = compare_ways(BASELINE, "as it is", case, ways, lab)
+    rows = {**group.rows, **unplanned}
     # Where all were to be tried, what would show nothing is left out.
-    unasked = {} if was_asked else {name: row for name, row in refused.items() if row.status == "not_available"}
-    rows = {name: row for name, row in {**refused, **group.rows}.items() if name not in unasked}
+    unasked = {} if was_asked else {name: row for name, row in rows.items() if row.status == "not_available"}
     # Last, because each takes as long as all the others together, and there may be a limit of time. Also where the
     # function fails as it is: a variant such as static may be what helps.
-    own = [one for plan in made.values() if not isinstance(plan, ChangedCase) for one in plan(lab)]
+    own = [one for plan in plans.values() for one in plan(lab)]
     curves = tuple(one for one in own if isinstance(one, Curve))
-    listed = (*(rows[name] for name in variants if name in rows), *(one for one in own if isinstance(one, VariantRow)))
-    found = Experiment(case.id.label, "", group.baseline, listed, curves, environment=group.looked.environment)
+    listed = tuple(rows[name] for name in variants if name in rows and name not in unasked)
+    listed += tuple(one for one in own if isinstance(one, VariantRow))
+    found = replace(group.experiment(case.id.label), rows=listed, curves=curves)
     if group.baseline.status == "failed":
         if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
             found = replace(found, rows=tuple(row for row in listed if row.status == "ok"))
         advice = group.looked.failures[BASELINE].advice
         return replace(found, remarks=(Remark("advice", "info", advice),) if advice else ())
     remarks = (*about_wrapper, *_of_chaos(group.baseline.errors), *_of_nothing(listed, unasked))
-    found = replace(found, signature=group.looked.seen[BASELINE].signature, remarks=remarks)
+    found = replace(found, remarks=remarks)
     if not combine and not ablation:
         return found
     try:
@@ -214,23 +226,6 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) 
     return (Remark("nothing-tried", "warning", " ".join(texts)),)
 
 
-def _with_batch(variants: Mapping[str, Variant], batch: Any) -> dict[str, Variant]:
-    """Passes the names of the batch arguments to the variants that split a batch.
-
-    Raises:
-        UsageError: `batch` is given, and no variant splits a batch.
-    """
-    if batch is None:
-        return dict(variants)
-    told = {name: replace(v, batch=str(batch)) for name, v in variants.items() if v.cuts_batch}
-    if not told:
-        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
-        raise UsageError(
-            f"batch={batch!r} is given, and no variant that is tried takes a batch apart", f"one of: {able}"
-        )
-    return {**variants, **told}
-
-
 # ---- all variants at once, and the contribution of each: all but one against all -----------------------------------
 #
 # The combination has the variants whose row has no failure, and only the fastest of each family. It also has variants
@@ -268,7 +263,7 @@ def add_combination(
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge_candidates(case, {ALL: Candidate(" + ".join(on), one)}, looked, found.baseline, lab)[ALL]
+    row = judge(case, {ALL: replace(one, title=" + ".join(on))}, looked, found.baseline, lab)[ALL]
     found = replace(found, rows=(*found.rows, row), remarks=remarks)
     if not is_ablation:
         return found

@@ -64,6 +64,8 @@ class ChangedCase:
     """The dtype in which it computes, if that is another one: its errors may be what rounding to it makes."""
     has_loop: bool = False
     """The variant made a loop in it, so XLA's count of operations is not usable."""
+    title: str = ""
+    """Describes it in the row; empty until it is compared."""
 
     def as_side(self, name: str) -> StudySide:
         """To be looked at."""
@@ -99,7 +101,6 @@ class Variant:
     """False: it is never part of a combination."""
     cuts_batch: bool = False
     """Does it split a batch? Then `batch` can name the arguments that hold it."""
-    batch: str = ""
 
     def change(self, case: Case, given: Any = None, seed: int = 0) -> ChangedCase:
         """The variant of `case`.
@@ -117,11 +118,15 @@ class Variant:
             raise NotAvailable(f"{self.name} does not change a case")
         return self.changes(self._ask(case, given, seed))
 
-    def plan(self, case: Case, given: Any = None, seed: int = 0) -> Measure:
-        """How it will measure. Nothing is measured yet; arguments and errors are those of `change`."""
+    def plan(self, case: Case, given: Any = None, seed: int = 0, batch: str = "") -> Measure:
+        """How it will measure. Nothing is measured yet; arguments and errors are those of `change`.
+
+        Args:
+            batch: names the arguments that hold the batch; empty: they are guessed.
+        """
         if self.measures is None:
             raise NotAvailable(f"{self.name} does not measure by itself")
-        return partial(self._measure, self.measures(self._ask(case, given, seed)))
+        return partial(self._measure, self.measures(self._ask(case, given, seed, batch)))
 
     def _measure(self, measure: Measure, lab: WorkerLab) -> Sequence[VariantRow | Curve]:
         """A variant that fails or cannot work here becomes a row with the reason."""
@@ -134,12 +139,12 @@ class Variant:
         except Exception as error:  # of the user's function, mostly
             return [failed_row(self.name, self.title, diagnose(error, self.name))]
 
-    def _ask(self, case: Case, given: Any, seed: int) -> Asked:
+    def _ask(self, case: Case, given: Any, seed: int, batch: str = "") -> Asked:
         if given is None and self.untold:
             raise NotMeasured(self.untold)
         if not case.jit and self.unjitted:
             raise NotAvailable(self.unjitted)
-        return Asked(self, case, given, seed)
+        return Asked(self, case, given, seed, batch)
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ class Asked:
     case: Case
     given: Any = None
     seed: int = 0
+    batch: str = ""
+    """The arguments that hold the batch, as the user names them; empty: to be guessed."""
 
     @cached_property
     def plain(self) -> Case:

@@ -17,7 +17,7 @@ from benchax.experiments.study import Observation, Study, StudySide
 from benchax.experiments.variant import ChangedCase, failed_row, refused_row
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Absent, Comparison
-from benchax.results.experiment import Errors, Facts, VariantRow
+from benchax.results.experiment import Errors, Experiment, Facts, VariantRow
 from benchax.units import number, percent, seconds, size
 
 T = TypeVar("T")
@@ -160,19 +160,18 @@ class VariantWay(NamedTuple, Generic[T]):
     make: Callable[[], T]
 
 
-class Candidate(NamedTuple):
-    """A changed case that is compared with the baseline of its group."""
-
-    title: str
-    changed: ChangedCase
-
-
 class VariantGroup(NamedTuple):
-    """A baseline and its candidates, looked at and compared. If the baseline failed, there are no other rows."""
+    """A baseline and its variants, looked at and compared. If the baseline failed, only refused ones have rows."""
 
     baseline: VariantRow
     rows: dict[str, VariantRow]
     looked: Study
+
+    def experiment(self, name: str) -> Experiment:
+        """What was found, as a result to show."""
+        own = self.looked.seen.get(BASELINE)
+        signature, rows = own.signature if own else "", tuple(self.rows.values())
+        return Experiment(name, signature, self.baseline, rows, environment=self.looked.environment)
 
 
 def prepare_ways(ways: Mapping[str, VariantWay[T]]) -> tuple[dict[str, T], dict[str, VariantRow]]:
@@ -195,56 +194,58 @@ def prepare_ways(ways: Mapping[str, VariantWay[T]]) -> tuple[dict[str, T], dict[
     return made, refused
 
 
-def compare_group(
+def compare_ways(
     name: str,
     title: str,
     case: Case,
-    candidates: Mapping[str, Candidate],
+    ways: Mapping[str, VariantWay[ChangedCase]],
     lab: WorkerLab,
     looks: tuple[int, ...] | None = None,
 ) -> VariantGroup:
-    """Looks at `case`, the baseline, and at the candidates, and compares them with it."""
-    changed = {key: one.changed for key, one in candidates.items()}
+    """Makes the ways, looks at `case`, the baseline, and at what was made, and compares it with the baseline."""
+    made, refused = prepare_ways(ways)
+    changed = {key: replace(one, title=ways[key].title) for key, one in made.items()}
     # The function as it is under the settings that some variants need for both sides.
     beside = [StudySide(f"{BASELINE} beside {key}", case, one.settings) for key, one in changed.items() if one.settings]
     looked = lab.study([StudySide(BASELINE, case), *(one.as_side(key) for key, one in changed.items()), *beside])
     if BASELINE not in looked.seen:
-        return VariantGroup(failed_row(name, title, looked.failures[BASELINE]), {}, looked)
+        return VariantGroup(failed_row(name, title, looked.failures[BASELINE]), refused, looked)
     baseline = seen_row(name, title, looked.seen[BASELINE])
-    return VariantGroup(baseline, judge_candidates(case, candidates, looked, baseline, lab, looks), looked)
+    rows = {**refused, **judge(case, changed, looked, baseline, lab, looks)}
+    return VariantGroup(baseline, {key: rows[key] for key in ways}, looked)
 
 
-def judge_candidates(
+def judge(
     case: Case,
-    candidates: Mapping[str, Candidate],
+    changed: Mapping[str, ChangedCase],
     looked: Study,
     baseline: VariantRow,
     lab: WorkerLab,
     looks: tuple[int, ...] | None = None,
 ) -> dict[str, VariantRow]:
-    """Returns the rows of the studied candidates. It times those that are another program with right results."""
+    """Returns the rows of the studied cases. It times those that are another program with right results."""
     rows: dict[str, VariantRow] = {}
     own = looked.seen[BASELINE]
-    for name, (title, changed) in candidates.items():
+    for name, one in changed.items():
         if name in looked.failures:
-            rows[name] = failed_row(name, title, looked.failures[name])
+            rows[name] = failed_row(name, one.title, looked.failures[name])
             continue
         seen = looked.seen[name]
-        row = seen_row(name, title, seen)
-        if changed.has_loop and row.flops is not None:
+        row = seen_row(name, one.title, seen)
+        if one.has_loop and row.flops is not None:
             row = replace(row, flops=None, absent=(*row.absent, LOOPS_COUNT_ONCE))
-        if why := wrongness(changed.tolerance, seen, own):
+        if why := wrongness(one.tolerance, seen, own):
             row = wrong_row(row, why)
         elif seen.is_same_program(own):
             absent = Absent("comparison", "the compiled program is that of the baseline")
             row = replace(row, reason="same program", sentence=SAME_PROGRAM, absent=(*row.absent, absent))
         rows[name] = row
     # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
-    due = {name: candidates[name].changed for name, row in rows.items() if row.status == "ok" and not row.sentence}
-    pairs = [Pair(name, BASELINE, case, name, changed.case, changed.settings) for name, changed in due.items()]
+    due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
+    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
     for name, comparison in lab.time_pairs(pairs, looks).items():
         rows[name] = add_comparison(rows[name], comparison, baseline)
-    return {name: _with_facts(row, candidates[name].changed, looked) for name, row in rows.items()}
+    return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}
 
 
 def _with_facts(row: VariantRow, changed: ChangedCase, looked: Study) -> VariantRow:
@@ -277,13 +278,10 @@ def measure_ways(
     Args:
         facts: the facts of the baseline.
     """
-    made, refused = prepare_ways(ways)
-    candidates = {key: Candidate(ways[key].title, changed) for key, changed in made.items()}
-    if not candidates:
-        return tuple(refused.values())
-    group = compare_group(name, title, case, candidates, lab, looks)
+    group = compare_ways(name, title, case, ways, lab, looks)
     if group.baseline.status == "failed":
-        return (group.baseline, *refused.values())
+        return (group.baseline, *group.rows.values())
+    if {*group.looked.seen, *group.looked.failures}.isdisjoint(ways):
+        return tuple(group.rows.values())
     baseline = replace(group.baseline, facts=facts(group.looked.seen[BASELINE]))
-    rows = {**group.rows, **refused}
-    return (uncompared(baseline, BASELINE_OF_GROUP, title), *(rows[key] for key in ways))
+    return (uncompared(baseline, BASELINE_OF_GROUP, title), *group.rows.values())

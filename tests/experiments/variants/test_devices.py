@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,7 +153,7 @@ def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     case = make_case(matmul, ("f32[4,4]", "f32[4,4]"))
 
     (guessed,) = DEVICES.plan(case, "2")(ScriptedLab())
-    (told,) = replace(DEVICES, batch="x").plan(case, "2")(ScriptedLab())
+    (told,) = DEVICES.plan(case, "2", batch="x")(ScriptedLab())
 
     assert guessed.sentence.startswith(
         "cut are the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -413,7 +412,7 @@ def test_the_batch_is_what_most_arguments_have_in_front() -> None:
 
 
 def test_the_batch_can_be_named() -> None:
-    measure = replace(VARIANTS["accumulate-gradients"], batch="x").plan(make_case(mean_loss, SPECS), "3")
+    measure = VARIANTS["accumulate-gradients"].plan(make_case(mean_loss, SPECS), "3", batch="x")
 
     (row,) = measure(ScriptedLab())
 

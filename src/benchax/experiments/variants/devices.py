@@ -293,7 +293,7 @@ def read_meshes(asked: Asked) -> tuple[Shape, ...]:
 def measure_meshes(asked: Asked) -> Measure:
     shapes = read_meshes(asked)
     name, title, case = asked.variant.name, asked.variant.title, asked.plain
-    batch = find_batch(case, asked.inputs, asked.variant.batch)
+    batch = find_batch(case, asked.inputs, asked.batch)
     is_mesh = name == "mesh"
     places = {"x".join(map(str, shape if is_mesh else shape[:1])): math.prod(shape) for shape in shapes}
     x_label = "mesh (data x model)" if is_mesh else "devices"

@@ -492,7 +492,7 @@ def measure_accumulation(asked: Asked) -> Measure:
     loss, argument = replace(whole.case, fn=whole.gradient.loss), whole.gradient.argument
     try:
         # The gradient is taken by position, and so is the batch.
-        batch = find_batch(loss, whole.inputs, asked.variant.batch, without=(argument, *whole.inputs.kwargs))
+        batch = find_batch(loss, whole.inputs, asked.batch, without=(argument, *whole.inputs.kwargs))
     except NotAvailable:
         raise NotAvailable(
             f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"

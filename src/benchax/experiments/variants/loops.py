@@ -24,7 +24,7 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.experiments.functions import CallArguments
 from benchax.experiments.lab import BASELINE, WorkerLab
 from benchax.experiments.variant import Asked, ChangedCase, Measure
-from benchax.experiments.variant_rows import Candidate, VariantWay, compare_group, measure_ways, prepare_ways
+from benchax.experiments.variant_rows import VariantWay, compare_ways, measure_ways
 from benchax.keywords import guard_keywords
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.options import resolve
@@ -193,11 +193,4 @@ def loops(
 
 def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: WorkerLab) -> Experiment:
     """The loop of `case`, in Python, and its other forms, compared with it."""
-    made, refused = prepare_ways(_ways(case, step, n))
-    candidates = {form: Candidate(LOOP_FORMS[form], changed) for form, changed in made.items()}
-    group = compare_group(BASELINE, PLAIN, case, candidates, lab)
-    found = Experiment(case.id.label, "", group.baseline, environment=group.looked.environment)
-    if group.baseline.status == "failed":
-        return found
-    rows, signature = {**group.rows, **refused}, group.looked.seen[BASELINE].signature
-    return replace(found, signature=signature, rows=tuple(rows[form] for form in LOOP_FORMS))
+    return compare_ways(BASELINE, PLAIN, case, _ways(case, step, n), lab).experiment(case.id.label)
