@@ -22,7 +22,7 @@ Lists and mappings work, too: {"n": [1, 2, 3]}.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,7 +33,7 @@ import jax
 from benchax.case import Case
 from benchax.discovery import MODULE_PREFIX, literal, resolve_target
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.functions import arguments, every_argument, find_argument, plain
+from benchax.experiments.functions import Arguments, arguments, every_argument, find_arguments, plain
 from benchax.experiments.lab import Failed, WorkerLab
 from benchax.experiments.study import Observation, StudySide
 from benchax.measuring.diagnosis import diagnose
@@ -190,9 +190,7 @@ class Asked:
         Raises:
             UsageError: they aren't whole numbers, or are outside of `least` to `most`.
         """
-        if self.given is None:
-            return tuple(usual)
-        words = str(self.given).split(",") if several else [str(self.given)]
+        words = self.words(usual) if several or self.given is None else [str(self.given)]
         found = [whole_number(word) for word in words]
         if any(not least <= number <= most for number in found):
             raise UsageError(self.text, expected)
@@ -201,6 +199,12 @@ class Asked:
     def number(self, usual: int, expected: str, least: int = 1, most: int = 2**31) -> int:
         """One whole number; otherwise as `numbers`."""
         return self.numbers((usual,), expected, least, most, several=False)[0]
+
+    def words(self, usual: Sequence[Any] | str = ()) -> list[str]:
+        """What is given, cut at commas: a text, a list, or one value. `usual` is for nothing."""
+        given = usual if self.given is None else self.given
+        listed = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+        return [str(word).strip() for word in listed]
 
     def halves(self) -> tuple[str, Any]:
         """Returns (arguments, values). Without arguments the first is empty; without values the second one is None.
@@ -266,7 +270,7 @@ class Asked:
     def _axis(self, word: str) -> CommonAxis:
         name, dot, number = word.rpartition(".")
         name, number = (name, number) if dot else (word, "0")
-        key, axis = self.argument(name), whole_number(number)
+        (key,), axis = self.arguments([name]), whole_number(number)
         if axis < 0:
             raise self.refusal(repr(word), "an argument, or one with the number of an axis: x.1")
         leaves = array_leaves(every_argument(self.inputs)[key])
@@ -274,9 +278,9 @@ class Asked:
             raise self.refusal(f"{word!r}: {name!r} has no axis {number}", "an axis that its arrays have")
         return CommonAxis(key, axis)
 
-    def argument(self, word: str) -> int | str:
-        """The dynamic argument of that name, or at that position. Raises `UsageError` if there is none."""
-        return find_argument(self.variant.name, word, arguments(self.plain, self.inputs))
+    def arguments(self, words: Collection[str]) -> Arguments:
+        """The dynamic arguments of these names, or at these positions. Raises `UsageError` if one does not exist."""
+        return find_arguments(self.variant.name, words, arguments(self.plain, self.inputs))
 
     def named_object(self, target: str) -> Any:
         """Returns the object that MODULE:NAME, or FILE.py:NAME, refers to. It does not import a file again that was

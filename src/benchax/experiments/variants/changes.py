@@ -38,7 +38,7 @@ from benchax.experiments.functions import (
     converted,
     dynamic_arguments,
     every_argument,
-    find_argument,
+    find_arguments,
     is_float,
 )
 from benchax.experiments.rewriting import (
@@ -301,8 +301,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
     if asked.given is None:
         chosen = _donatable(case, inputs, held)
     else:
-        words, permitted = str(asked.given).split(","), arguments(case, inputs)
-        chosen = tuple(dict.fromkeys(find_argument(asked.variant.name, word, permitted) for word in words))
+        chosen = find_arguments(asked.variant.name, asked.words(), arguments(case, inputs))
     names = ", ".join(argument_name(case.fn, argument) for argument in chosen)
 
     def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:

@@ -250,10 +250,8 @@ def change_step(asked: Asked, way: Recomputation) -> ChangedCase:
 
 
 def _read_ways(asked: Asked) -> tuple[Recomputation, ...]:
-    given = USUAL_WAYS if asked.given is None else asked.given
-    text = given if isinstance(given, str) else ",".join(map(str, given))
-    words = dict.fromkeys(word.strip() for word in text.split(","))
-    return tuple(read_recomputation(asked.variant.name, text, word) for word in words)
+    words = dict.fromkeys(asked.words(USUAL_WAYS))
+    return tuple(read_recomputation(asked.variant.name, ",".join(words), word) for word in words)
 
 
 def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> Any:

@@ -54,7 +54,7 @@ from benchax.experiments.functions import (
     change_arrays,
     dynamic_arguments,
     every_argument,
-    find_argument,
+    find_arguments,
 )
 from benchax.experiments.lab import Pair, WorkerLab
 from benchax.experiments.study import Counted, Observation
@@ -205,7 +205,7 @@ def measure_static(asked: Asked) -> Measure:
     fn = asked.plain.fn
     # Also one that is static as it is.
     permitted = {argument_name(fn, key): key for key in every_argument(asked.inputs)}
-    key = find_argument(asked.variant.name, text, permitted)
+    (key,) = find_arguments(asked.variant.name, [text], permitted)
     label, case = argument_name(fn, key), asked.plain
     # It may have been declared by its position or by its name.
     others = tuple(one for one in case.static if one not in (key, label))
@@ -465,7 +465,7 @@ def read_batching(asked: Asked) -> Batching:
     case, seed, permitted = asked.plain, asked.seed, arguments(asked.plain, asked.inputs)
     text, listed = asked.halves()
     sizes = asked.sizes(listed)
-    keys = tuple(dict.fromkeys(asked.argument(word) for word in (text.split("+") if text else permitted)))
+    keys = asked.arguments(text.split("+") if text else permitted)
     is_mapped = tuple(key in keys for key in permitted.values())
     alone = replace(case, fn=close_over_static(case, asked.inputs), static=(), donate=())
     return Batching(alone, bool(text), is_mapped, {size: partial(batched, case, seed, keys, size) for size in sizes})
