@@ -167,7 +167,7 @@ def test_some_layers_or_all_but_marked_values_are_recomputed(way: str, parts: in
     """The guide's "only this layer" and "recompute every N layers". What a layer's derivative needs is computed again:
     of a cosine the sine."""
     inputs = make_inputs(make_case(layered, LAYERED), 0).args
-    of = read_recomputation("remat", way, way).of(layered)
+    of = read_recomputation("remat", way).of(layered)
 
     found, expected = jax.value_and_grad(of)(*inputs), jax.value_and_grad(layered)(*inputs)
     program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
@@ -186,7 +186,7 @@ def test_a_scope_of_the_loss_comes_before_a_function_of_that_name_elsewhere(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("another_of_the_user")
     inputs = make_inputs(make_case(layered, LAYERED), 0).args
-    of = read_recomputation("remat", "only=head", "only=head").of(layered)
+    of = read_recomputation("remat", "only=head").of(layered)
 
     program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
 

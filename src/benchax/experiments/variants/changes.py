@@ -45,14 +45,13 @@ from benchax.experiments.rewriting import (
     LOW,
     PRODUCTS,
     Change,
-    Evaluate,
     Rewritten,
-    WithParameters,
     find_running_sums,
     hoist,
     inner_program,
     run_wide,
     split_scan,
+    with_parameters,
 )
 from benchax.experiments.study import Observation
 from benchax.experiments.variant import Asked, ChangedCase, always
@@ -63,6 +62,7 @@ from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
 from benchax.numerics import tolerance
+from benchax.program.evaluate import bind
 from benchax.program.index import index
 from benchax.program.jaxpr import every_equation
 from benchax.results.experiment import Facts
@@ -148,11 +148,11 @@ def accumulate_f32(asked: Asked) -> ChangedCase:
     )
 
 
-def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+def _widen(eqn: Any, operands: list[Any]) -> list[Any]:
     if find_running_sums(eqn):
         return run_wide(eqn, operands)
     if not _is_low(eqn):
-        return evaluate(eqn)
+        return bind(eqn, operands)
     dtype = eqn.outvars[0].aval.dtype
     if eqn.primitive.name in SUMS:
         # Sums have no parameter for the type they are accumulated in, as products have.
@@ -217,10 +217,10 @@ def _is_product(equation: Any) -> bool:
     return equation.primitive.name in PRODUCTS and all(dtype == jnp.float32 for dtype in operands)
 
 
-def _round_products(dtype: str, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+def _round_products(dtype: str, equation: Any, operands: list[Any]) -> list[Any]:
     """A change for `Rewritten`: the operands of products in `dtype`."""
     if not _is_product(equation):
-        return evaluate(equation)
+        return bind(equation, operands)
     return [_accumulate(equation, [each.astype(dtype) for each in operands])]
 
 
@@ -256,7 +256,7 @@ def unroll(asked: Asked) -> ChangedCase:
     longest = max(lengths)
     together = min(n, longest)
     what = f"{together} at a time, in {plural(len(lengths), 'loop')}; the longest has {count(longest)}"
-    return _rewrite(asked, WithParameters({"scan": {"unroll": together}}), what)
+    return _rewrite(asked, partial(with_parameters, {"scan": {"unroll": together}}), what)
 
 
 def hoist_products(asked: Asked) -> ChangedCase:
