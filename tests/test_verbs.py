@@ -13,7 +13,7 @@ import pytest
 import benchax
 from benchax.errors import UsageError
 from benchax.experiments.variants.devices import pipeline
-from benchax.experiments.variants.loops import loops
+from benchax.experiments.variants.changes import loops
 
 
 def plus(x: Any, n: Any = 1) -> Any:

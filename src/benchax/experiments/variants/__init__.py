@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchax.experiments.variant import Variant
-from benchax.experiments.variants import changes, devices, gradients, loops, process_settings, sweeps
+from benchax.experiments.variants import changes, devices, gradients, process_settings, sweeps
 
 _DEVICES = "several devices; on a CPU they are fake"
 _OVER_DEVICES = Variant(
@@ -80,7 +80,7 @@ _LISTED = (
     Variant(
         "loop",
         "the function as one iteration, step(i, state), of a loop in five ways (loop=50)",
-        measures=loops.measure_loops,
+        measures=changes.measure_loops,
         untold="it needs a trip count, loop=50, or a condition of the state, loop=model.py:unfinished; "
         "the function is one iteration, step(i, state)",
     ),
