@@ -21,12 +21,22 @@ import jax
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
-from benchax.experiments import variant_rows
 from benchax.experiments.functions import BATCH, make_pure
 from benchax.experiments.lab import BASELINE, Pair, WorkerLab
 from benchax.experiments.study import Study, StudySide, under
-from benchax.experiments.variant import ChangedCase, Variant, failed_row, refused_row
-from benchax.experiments.variant_rows import VariantWay, compare_ways, judge, prepare_ways
+from benchax.experiments.variant import (
+    ChangedCase,
+    Variant,
+    VariantWay,
+    compare_ways,
+    failed_row,
+    judge,
+    memory_change,
+    prepare_ways,
+    refused_row,
+    saved_s,
+    seen_row,
+)
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
@@ -341,10 +351,10 @@ def _contributions(
             why = "the others cannot be on without it"
             rows[name] = refused_row(label, "", "not_available", why)
         elif looked.seen[ALL].is_same_program(looked.seen[label]):
-            same = variant_rows.seen_row(label, "", looked.seen[label])
+            same = seen_row(label, "", looked.seen[label])
             rows[name] = replace(same, sentence="does nothing here: the program is the same without it")
         else:
-            rows[name] = variant_rows.seen_row(label, "", looked.seen[label])
+            rows[name] = seen_row(label, "", looked.seen[label])
             settings = {**everything.settings, **less[name].settings}
             pairs.append(Pair(name, ALL, everything.case, label, less[name].case, settings))
     comparisons = lab.time_pairs(pairs)
@@ -355,13 +365,13 @@ def contribution(name: str, comparison: Comparison | None, everything: VariantRo
     """Returns the loss without one variant. `comparison`: the others against all."""
     both = None not in (everything.peak_bytes, without.peak_bytes)
     saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
-    memory = variant_rows.memory_change(everything.peak_bytes, without.peak_bytes)
+    memory = memory_change(everything.peak_bytes, without.peak_bytes)
     if comparison is None or comparison.ratio is None:
         why = comparison.why if comparison else without.reason or without.sentence
         text = "; ".join(filter(None, (memory, why)))
         return Contribution(name, comparison, None, saved_bytes=saved_bytes, sentence=text)
     ratios = comparison.ratio, comparison.low, comparison.high
-    middle, low, high = (None if ratio is None else -variant_rows.saved_s(comparison, ratio) for ratio in ratios)
+    middle, low, high = (None if ratio is None else -saved_s(comparison, ratio) for ratio in ratios)
     text = "; ".join(filter(None, (_describe_time(comparison, middle, low, high), memory)))
     return Contribution(name, comparison, middle, low, high, saved_bytes, text)
 

@@ -2,7 +2,7 @@
 
 A lab has all that measures: the worker that looks at each side once and counts programs (`study.py`), pairs of cases,
 and pairs of fresh processes. A variant is handed one, and so is whatever else compares; tests hand in
-one with results made by hand. How what was measured is judged says `variant_rows.py`.
+one with results made by hand. How what was measured is judged says `variant.py`.
 """
 
 from __future__ import annotations

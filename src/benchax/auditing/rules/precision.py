@@ -27,7 +27,7 @@ from benchax.auditing.rule import (
 from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.rewriting import ADDITIONS, LOW, Rewritten, with_parameters
-from benchax.experiments.variant_rows import scientific
+from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value

@@ -59,8 +59,7 @@ from benchax.experiments.rewriting import (
     with_parameters,
 )
 from benchax.experiments.study import Observation
-from benchax.experiments.variant import Asked, ChangedCase, Measure, always
-from benchax.experiments.variant_rows import VariantWay, compare_ways, measure_ways
+from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, compare_ways, measure_ways
 from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
 from benchax.inspecting.inspect import abstract_inputs
 from benchax.keywords import guard_keywords

@@ -46,8 +46,7 @@ from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.experiments.functions import argument_name, find_batch, is_float, plain
 from benchax.experiments.rewriting import Rewritten, crossing, run_traced
 from benchax.experiments.study import Observation
-from benchax.experiments.variant import Asked, ChangedCase, Measure, always, whole_number
-from benchax.experiments.variant_rows import VariantWay, measure_ways
+from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.program.evaluate import bind
 from benchax.program.jaxpr import every_equation, scope_of
