@@ -8,7 +8,7 @@ import pytest
 from comparisons_by_hand import compared as by_hand
 
 from benchax.experiments import experiment
-from benchax.experiments.study import Observation
+from benchax.experiments.lab import Observation
 from benchax.experiments.variant import add_comparison, refused_row, seen_row, wrongness
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow

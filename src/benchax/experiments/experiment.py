@@ -1,6 +1,6 @@
 """`benchax.experiment`: an unchanged function, and variants of it, each compared with it.
 
-    change the case for each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is
+    change the case for each variant → look at every side once, in a worker (`lab.py`) → leave out what failed, is
     wrong, or is the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
 
 Variants that measure by themselves are planned with the changes and measured after the look.
@@ -22,8 +22,7 @@ from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments.functions import BATCH, make_pure
-from benchax.experiments.lab import BASELINE, Pair, WorkerLab
-from benchax.experiments.study import Study, StudySide, under
+from benchax.experiments.lab import BASELINE, Pair, Study, StudySide, WorkerLab, under
 from benchax.experiments.variant import (
     ChangedCase,
     Variant,

@@ -34,8 +34,7 @@ from benchax.case import Case
 from benchax.discovery import MODULE_PREFIX, literal, resolve_target
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import Arguments, arguments, every_argument, find_arguments, plain
-from benchax.experiments.lab import BASELINE, Failed, Pair, WorkerLab
-from benchax.experiments.study import Observation, Study, StudySide
+from benchax.experiments.lab import BASELINE, Failed, Observation, Pair, Study, StudySide, WorkerLab
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.prepare import prepare

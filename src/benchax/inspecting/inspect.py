@@ -28,13 +28,12 @@ from benchax.model import Absent, Remark
 from benchax.options import NAMES
 from benchax.printable import cap
 from benchax.program import arguments, hlo
-from benchax.program.collectives import collectives
 from benchax.program.cost import cost
 from benchax.program.hlo import Module
 from benchax.program.index import index
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory import Assignment, buffer_assignment, buffers, donation, memory_plan, peak_memory
-from benchax.program.work import counts, operations, work_by_line
+from benchax.program.work import collectives, counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constant, Constants, Inspection, Place
 from benchax.results.memory import PeakMemory

@@ -45,7 +45,7 @@ from benchax.experiments.functions import (
     find_arguments,
     is_float,
 )
-from benchax.experiments.lab import BASELINE, WorkerLab
+from benchax.experiments.lab import BASELINE, Observation, WorkerLab
 from benchax.experiments.rewriting import (
     LOW,
     PRODUCTS,
@@ -58,7 +58,6 @@ from benchax.experiments.rewriting import (
     split_scan,
     with_parameters,
 )
-from benchax.experiments.study import Observation
 from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, compare_ways, measure_ways
 from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
 from benchax.inspecting.inspect import abstract_inputs

@@ -83,9 +83,8 @@ from benchax.profiling.session import session
 from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.program import hlo
-from benchax.program.collectives import collectives
 from benchax.program.memory import memory_plan
-from benchax.program.work import counts
+from benchax.program.work import collectives, counts
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow
 from benchax.stats.intervals import median_interval, quantile

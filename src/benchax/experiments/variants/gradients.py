@@ -44,8 +44,8 @@ from jax.extend import core
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.experiments.functions import argument_name, find_batch, is_float, plain
+from benchax.experiments.lab import Observation
 from benchax.experiments.rewriting import Rewritten, crossing, run_traced
-from benchax.experiments.study import Observation
 from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.program.evaluate import bind

@@ -32,8 +32,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments.lab import Condition, Failed, WorkerLab
-from benchax.experiments.study import Observation, StudySide
+from benchax.experiments.lab import Condition, Failed, Observation, StudySide, WorkerLab
 from benchax.experiments.variant import (
     Asked,
     Measure,

@@ -55,8 +55,7 @@ from benchax.experiments.functions import (
     every_argument,
     find_arguments,
 )
-from benchax.experiments.lab import Pair, WorkerLab
-from benchax.experiments.study import Counted, Observation
+from benchax.experiments.lab import Counted, Observation, Pair, WorkerLab
 from benchax.experiments.variant import (
     BASELINE_OF_GROUP,
     Asked,
