@@ -344,11 +344,13 @@ class _SourceTables:
         self.frames = _number_tables(tables["StackFrames"])
 
     def user_line(self, metadata: str) -> str:
+        found = _FRAME.search(metadata)
+        frame = found[1] if found else "0"
         if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
             innermost = f"{unescape(file[1])}:{line[1]}"
         else:
-            innermost = self._line_of(_frame_of(metadata))
-        line = self._own_line(_frame_of(metadata)) or innermost
+            innermost = self._line_of(frame)
+        line = self._own_line(frame) or innermost
         return "" if is_runner(line.rpartition(":")[0]) else line
 
     def _own_line(self, frame: str) -> str:
@@ -365,11 +367,6 @@ class _SourceTables:
         location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))
         name = self.files.get(location.get("file_name_id", "")) if location else None
         return f"{name}:{location['line']}" if name and location and "line" in location else ""
-
-
-def _frame_of(metadata: str) -> str:
-    frame = _FRAME.search(metadata)
-    return frame[1] if frame else "0"
 
 
 def _tables(hlo_text: str) -> dict[str, list[str]]:

@@ -595,9 +595,9 @@ class _OperationLister:
         taken = working[: max(self.most - len(self.found), 0)]
         self.left_out += len(working) - len(taken)
         numbers = {each.name: number for number, each in enumerate(taken, len(self.found))}
-        makers = _Makers(listed.where)
+        read_by = _reads_of(listed.where)
         for each in taken:
-            reads = tuple(numbers[name] for name in makers.read_by(each) if name in numbers)
+            reads = tuple(numbers[name] for name in read_by[each.name] if name in numbers)
             self.found.append(self.operation(listed, each, reads))
             is_fused = listed.is_fused or each.opcode == "fusion"
             for part, inside, often in self.parts(each):
@@ -645,24 +645,15 @@ class _OperationLister:
         return self.holes[computation.name]
 
 
-class _Makers:
-    """The instructions that made the values of a computation, without those that only name and group values."""
-
-    def __init__(self, where: Computation) -> None:
-        self.where = where
-        self.known: dict[str, tuple[str, ...]] = {}
-
-    def read_by(self, one: Instruction) -> tuple[str, ...]:
-        """Each once."""
-        made = (name for each in self.where.operands(one) for name in self.makers(each))
-        return tuple(dict.fromkeys(made))
-
-    def makers(self, value: Instruction) -> tuple[str, ...]:
-        if value.opcode not in FREE:
-            return (value.name,)
-        if value.name not in self.known:
-            self.known[value.name] = self.read_by(value)
-        return self.known[value.name]
+def _reads_of(where: Computation) -> dict[str, tuple[str, ...]]:
+    """Names of what each instruction reads, each once, without those that only name and group values."""
+    reads: dict[str, tuple[str, ...]] = {}
+    makers: dict[str, tuple[str, ...]] = {}
+    for one in where.instructions:
+        made = (name for each in where.operands(one) for name in makers.get(each.name, ()))
+        reads[one.name] = tuple(dict.fromkeys(made))
+        makers[one.name] = reads[one.name] if one.opcode in FREE else (one.name,)
+    return reads
 
 
 # ---- communication between devices ------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ from benchax.experiments.variant import (
     uncompared,
     wrong_row,
 )
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
 from benchax.results.experiment import Curve, Facts, Point, VariantRow
 from benchax.stats.intervals import median_interval
@@ -162,12 +162,6 @@ def resized(case: Case, seed: int, axes: Sequence[CommonAxis], size: int, padded
         return leaf
 
     return change_arrays(make_inputs(case, seed), resize)
-
-
-def close_over_static(case: Case, inputs: Inputs) -> ByPosition:
-    """The function of its dynamic arguments alone, as `vmap` wants it."""
-    static = {key: value for key, value in every_argument(inputs).items() if key in inputs.static}
-    return ByPosition(case.fn, tuple(dynamic_arguments(inputs)), fixed=tuple(static.items()))
 
 
 def batched(case: Case, seed: int, keys: Collection[int | str], size: int, *, is_spread: bool = False) -> CallArguments:
@@ -478,7 +472,8 @@ def read_batching(asked: Asked) -> Batching:
     sizes = asked.sizes(listed)
     keys = asked.arguments(text.split("+") if text else permitted)
     is_mapped = tuple(key in keys for key in permitted.values())
-    alone = replace(case, fn=close_over_static(case, asked.inputs), static=(), donate=())
+    fixed = tuple((key, value) for key, value in every_argument(asked.inputs).items() if key in asked.inputs.static)
+    alone = replace(case, fn=ByPosition(case.fn, tuple(permitted.values()), fixed=fixed), static=(), donate=())
     return Batching(alone, bool(text), is_mapped, {size: partial(batched, case, seed, keys, size) for size in sizes})
 
 

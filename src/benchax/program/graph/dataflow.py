@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -145,7 +145,7 @@ class _DataflowReader:
         # Dicts in place of sets, which have no order: the picture of one program is always the same text.
         arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
         if has_output and wiring.root is not None:
-            arrows |= {(place[s], len(boxes)): None for s in wiring.outputs() if s in place}
+            arrows |= {(place[s], len(boxes)): None for s in wiring.makers[wiring.root.name] if s in place}
             boxes.append(Box(first + len(taken), "output", "output", shape_lines(wiring.root.shape)))
         return Dataflow(tuple(boxes), tuple(arrows))
 
@@ -180,6 +180,10 @@ class _Wiring:
             for i in computation.instructions
             if i.opcode == "get-tuple-element" and (operands := self.operands(i))
         }
+        self.makers: dict[str, list[str]] = {}
+        """The boxes that made each value: tuples and their elements only pass values on."""
+        for i in computation.instructions:
+            self.makers[i.name] = [i.name] if self.is_box(i) else self.sources(i)
 
     def _described_in_readers(self) -> set[str]:
         small = {i.name for i in self.computation.instructions if is_scalar_constant(i)}
@@ -199,20 +203,11 @@ class _Wiring:
         """One of the values that a computation is given in a tuple."""
         return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands(found))
 
-    def sources(self, reader: Instruction) -> Iterator[str]:
+    def sources(self, reader: Instruction) -> list[str]:
         """Boxes whose values it reads; each perhaps more than once."""
-        todo = [] if self.is_input(reader) else list(self.operands(reader))
-        while todo:
-            read = todo.pop(0)
-            if self.is_box(read):
-                yield read.name
-            elif read.opcode in ("tuple", "get-tuple-element"):
-                todo = self.operands(read) + todo
-
-    def outputs(self) -> Iterator[str]:
-        if self.root is None:
-            return iter(())
-        return iter([self.root.name]) if self.is_box(self.root) else self.sources(self.root)
+        if self.is_input(reader):
+            return []
+        return [name for o in self.operands(reader) for name in self.makers.get(o.name, ())]
 
     def constants(self, reader: Instruction) -> list[str]:
         """The values of scalar constants that it reads."""
