@@ -183,12 +183,8 @@ class _InspectionReader:
         constants = Constants(
             find_captured(traced) if traced is not None else None, baked_in(module) if module is not None else None
         )
-        if traced is None:
-            self.absent.append(Absent("jaxpr", self._why("trace")))
-        if lowered is None:
-            self.absent.append(Absent("stablehlo", self._why("lower")))
-        if traced is None:
-            self.absent.append(Absent("constants.captured", self._why("trace")))
+        told = (("jaxpr", traced, "trace"), ("stablehlo", lowered, "lower"), ("constants.captured", traced, "trace"))
+        self.absent += [Absent(what, self._why(stage)) for what, found, stage in told if found is None]
         if module is None:
             self.absent.append(Absent("constants.baked_in", NO_PROGRAM))
         parts = self._compiled_parts(constants.captured_bytes)
