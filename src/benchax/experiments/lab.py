@@ -137,9 +137,17 @@ class WorkerLab:
         return time_pairs(pairs, self.options, effort, self.report)
 
     def count_programs(self, ways: Mapping[str, Sequence[Case]]) -> dict[str, Counted]:
-        """How many programs a jitted function needs for a list of calls, for each way to make them, in a worker."""
+        """How many programs a jitted function needs for a list of calls, for each way to make them, in a worker. The
+        first way gives the right outputs."""
         self._refuse_late()
-        return count_ways(shared_pool(), ways, self.options, self.tell)
+        counted = shared_pool().call(
+            count_all,
+            ({way: tuple(cases) for way, cases in ways.items()}, self.options.seed),
+            limits_of(self.options),
+            name=f"the calls of {next(iter(ways.values()))[0].id.label!r}",
+            on_message=lambda message: self.tell(message["stage"]),
+        )
+        return {way: Counted(failure=counted) for way in ways} if isinstance(counted, Failure) else counted
 
     def time_processes(self, case: Case, conditions: tuple[Condition, Condition]) -> Comparison:
         """The comparison of run times under two conditions that a process is born with, in pairs of new processes."""
@@ -672,21 +680,6 @@ class Counted:
     @property
     def disagreement(self) -> str:
         return next((call.disagreement for call in self.calls if call.disagreement), "")
-
-
-def count_ways(
-    pool: Pool, ways: Mapping[str, Sequence[Case]], options: Options, tell: Callable[[str], None]
-) -> dict[str, Counted]:
-    """By way; the cases of one are calls of one jitted function, in order. The first way gives the right outputs."""
-    name = next(iter(ways.values()))[0].id.label
-    counted = pool.call(
-        count_all,
-        ({way: tuple(cases) for way, cases in ways.items()}, options.seed),
-        limits_of(options),
-        name=f"the calls of {name!r}",
-        on_message=lambda message: tell(message["stage"]),
-    )
-    return {way: Counted(failure=counted) for way in ways} if isinstance(counted, Failure) else counted
 
 
 @task

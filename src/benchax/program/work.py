@@ -34,7 +34,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -310,19 +310,20 @@ def _read(inside: Computation, value: Instruction) -> int:
 # ---- the fold ---------------------------------------------------------------------------------------------------
 
 
-class Amount(Protocol):
-    """The amount that a fold adds up."""
+class OperationTally(Counter[str]):
+    """How many of each operation; elements for what moves data, calls for custom calls."""
 
-    def plus(self, other: Self) -> Self: ...
+    def plus(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self + other)
 
-    def times(self, factor: float) -> Self: ...
+    def times(self, factor: float) -> OperationTally:
+        return OperationTally({name: amount * factor for name, amount in self.items()})
 
-    def most(self, other: Self) -> Self:
-        """The greater number of each part."""
-        ...
+    def most(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self | other)
 
 
-A = TypeVar("A", bound=Amount)
+A = TypeVar("A", Work, OperationTally)
 CALLS = ("call", "async-start")
 """Opcodes whose work is done by the computation that they call."""
 

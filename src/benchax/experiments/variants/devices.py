@@ -560,18 +560,20 @@ def pipeline(
     numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(functools.partial(_chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    piped, found = Piped(case, 0, stages, numbers), Experiment(case.id.label, "", VariantRow(BASELINE, WHOLE))
+    piped, told, baseline = Piped(case, 0, stages, numbers), DeviceSweep(), VariantRow(BASELINE, WHOLE)
     environment = capture(with_jax=False)
     with show_progress(progress) as report:
         try:
             told = _run(piped, WorkerLab(options, report=report))
         except Failed as ended:
-            return replace(found, baseline=failed_row(BASELINE, WHOLE, ended.failure), environment=environment)
-    found = replace(found, signature=told.signature, environment=replace(environment, **told.environment))
+            baseline = failed_row(BASELINE, WHOLE, ended.failure)
     if told.why:
-        return replace(found, baseline=refused_row(BASELINE, WHOLE, "not_available", told.why))
-    baseline = replace(found.baseline, sentence=f"{WHOLE}: its results are those that are expected")
-    return replace(found, baseline=baseline, curves=(_pipeline_curve(piped, told),))
+        baseline = refused_row(BASELINE, WHOLE, "not_available", told.why)
+    elif told.readings:
+        baseline = replace(baseline, sentence=f"{WHOLE}: its results are those that are expected")
+    curves = (_pipeline_curve(piped, told),) if told.readings else ()
+    environment = replace(environment, **told.environment)
+    return Experiment(case.id.label, told.signature, baseline, curves=curves, environment=environment)
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
