@@ -12,8 +12,8 @@ import pytest
 
 import benchax
 from benchax.errors import UsageError
+from benchax.experiments.variants.changes import loops
 from benchax.experiments.variants.devices import pipeline
-from benchax.experiments.variants.loops import loops
 
 
 def plus(x: Any, n: Any = 1) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchax.case import make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.study import StudySide, look_at_all, measure_errors, to_host
+from benchax.experiments.lab import StudySide, look_at_all, measure_errors, to_host
 
 KEY = jax.random.key(0)
 

@@ -14,7 +14,7 @@ from jax_versions import tells_runs
 from xspace_by_hand import Event, block, number, op, plane, space
 
 from benchax.profiling.trace import profile_of
-from benchax.program.collectives import OPCODES
+from benchax.program.work import OPCODES
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.results.profile import Device, Profile
 

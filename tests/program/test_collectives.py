@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import warm_python
 
-from benchax.program.collectives import collectives
 from benchax.program.hlo import parse
+from benchax.program.work import collectives
 from benchax.results.inspection import Collective
 
 CHILD = """

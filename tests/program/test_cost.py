@@ -92,11 +92,6 @@ def test_no_analysis_is_no_cost(found: Any):
     assert lowered_flops(stage) is None
 
 
-@pytest.mark.parametrize("found", [{costs.FLOPS: 3.0}, [{costs.FLOPS: 3.0}]])
-def test_the_analysis_is_a_dictionary_or_a_list_of_one(found: Any):
-    assert cost(Stage(found), "") == Cost(flops=3.0)  # type: ignore[arg-type]
-
-
 def test_negative_is_unknown():
     stage: Any = Stage({costs.FLOPS: -1.0, costs.BYTES_ACCESSED: -1.0, costs.TRANSCENDENTALS: 2.0})
 

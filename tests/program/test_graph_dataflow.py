@@ -161,8 +161,8 @@ def test_values_go_straight_through_tuples() -> None:
     flow = entry(
         "  %x = f32[] parameter(0)",
         "  %s = f32[] sine(%x)",
-        "  %t = (f32[], (f32[], f32[])) tuple(%x, %u)",
         "  %u = (f32[], f32[]) tuple(%s, %x)",
+        "  %t = (f32[], (f32[], f32[])) tuple(%x, %u)",
         '  %c = (f32[], f32[]) custom-call(%t), custom_call_target="both"',
         "  %g = f32[] get-tuple-element(%c), index=1",
         "  ROOT %r = f32[] negate(%g)",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchax.program.graph import layered
-from benchax.program.graph.layered import Arrow, Placed
+from benchax.program import graph
+from benchax.program.graph import Arrow, Placed
 
 Sizes = list[tuple[float, float]]
 
@@ -24,7 +24,7 @@ def drawings(draw: st.DrawFn) -> tuple[Sizes, list[Arrow]]:
 
 
 def placed(sizes: Sizes, arrows: list[Arrow]) -> Placed:
-    return layered.place(sizes, arrows, layered.ranks(len(sizes), arrows))
+    return graph.place(sizes, arrows, graph.ranks(len(sizes), arrows))
 
 
 @given(drawings())
@@ -57,7 +57,7 @@ def test_every_arrow_arrives_and_runs_down(drawing: tuple[Sizes, list[Arrow]]) -
 @given(drawings())
 def test_a_reader_is_below_what_it_reads(drawing: tuple[Sizes, list[Arrow]]) -> None:
     sizes, arrows = drawing
-    ranks = layered.ranks(len(sizes), arrows)
+    ranks = graph.ranks(len(sizes), arrows)
 
     assert all(ranks[s] < ranks[t] for s, t in arrows)
     assert min(ranks) >= 0
@@ -79,7 +79,7 @@ def test_no_line_runs_through_a_box(drawing: tuple[Sizes, list[Arrow]]) -> None:
 
 def test_an_input_is_drawn_above_its_first_reader() -> None:
     """0 → 1 → 2 → 3 and 4 → 3: 4 belongs beside 2, not at the top."""
-    assert layered.ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)]) == [0, 1, 2, 3, 2]
+    assert graph.ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)]) == [0, 1, 2, 3, 2]
 
 
 def test_arrows_in_a_circle_do_not_hang() -> None:
@@ -106,7 +106,7 @@ def test_crossings_are_removed_where_they_can_be() -> None:
 
 def test_sweeping_removes_crossings_that_the_first_order_has() -> None:
     arrows = [(1, 3), (1, 4), (1, 5), (2, 3), (3, 7), (4, 6), (4, 8)]
-    found = layered.place([(50.0, 20.0)] * 9, arrows, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    found = graph.place([(50.0, 20.0)] * 9, arrows, [0, 0, 0, 1, 1, 1, 2, 2, 2])
 
     x = [corner[0] for corner in found.corners]
 
@@ -119,7 +119,7 @@ def test_sweeping_removes_crossings_that_the_first_order_has() -> None:
     [([2, 3], 0), ([3, 2], 1)],
 )
 def test_crossings_are_counted(lower: list[int], count: int) -> None:
-    assert layered.crossings([0, 1], lower, {0: [2], 1: [3]}) == count
+    assert graph.crossings([0, 1], lower, {0: [2], 1: [3]}) == count
 
 
 def test_arrows_from_one_box_share_their_way() -> None:
@@ -154,8 +154,8 @@ def test_a_long_line_is_straight_beside_boxes_of_any_width() -> None:
 
 
 def test_boxes_without_arrows_are_side_by_side() -> None:
-    assert placed([(50.0, 20.0)] * 3, []).width == pytest.approx(3 * 50 + 2 * layered.COLUMN_GAP)
+    assert placed([(50.0, 20.0)] * 3, []).width == pytest.approx(3 * 50 + 2 * graph.COLUMN_GAP)
 
 
 def test_nothing_to_place_is_an_empty_drawing() -> None:
-    assert layered.place([], [], []) == Placed(0.0, 0.0, (), ())
+    assert graph.place([], [], []) == Placed(0.0, 0.0, (), ())

@@ -22,7 +22,7 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.functions import is_float
 from benchax.experiments.lab import WorkerLab
-from benchax.experiments.variant_rows import BASELINE_OF_GROUP
+from benchax.experiments.variant import BASELINE_OF_GROUP
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.options import NAMES, resolve
@@ -190,7 +190,7 @@ def _of_row(row: VariantRow) -> Said:
         return "not checked", name + row.reason
     if row.status == "wrong_result":
         return "yes", f"{name}tried, and rightly not used: {row.reason}"
-    # A sentence begins with what is gained, whatever it costs beside (variant_rows.sentence): the author has to choose.
+    # A sentence begins with what is gained, whatever it costs beside (`variant.sentence`): the author has to choose.
     if row.sentence.startswith("saves"):
         return "no", f"{name}tried: it {row.sentence}"
     if row.comparison is not None and row.comparison.verdict == "unclear":

@@ -35,8 +35,8 @@ from benchax.auditing.evidence import refuse_failed as refuse_failed
 from benchax.auditing.syntax import Place, where_of
 from benchax.case import Case, make_case
 from benchax.errors import NotMeasured
-from benchax.experiments.study import Observation, StudySide, study
-from benchax.experiments.variant_rows import saved_s, speedup
+from benchax.experiments.lab import Observation, StudySide, study
+from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
 from benchax.program.evaluate import evaluate, look_up

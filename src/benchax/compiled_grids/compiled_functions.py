@@ -31,6 +31,7 @@ from benchax.measuring.state import Values, is_stateful, take_apart
 from benchax.measuring.timers.regions import explain
 from benchax.program import census, hlo
 from benchax.program.hlo import Module
+from benchax.program.index import index
 from benchax.program.jaxpr import every_equation
 from benchax.specs import spec_of
 from benchax.static_leaves import reveal
@@ -99,7 +100,7 @@ def trace(name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Tra
         return as_failed(Traced(name, list, None), error)
     as_function = jaxpr_as_fun(program)
     traced = Traced(name, lambda leaves: list(as_function(*leaves)), form)
-    if not uses_inputs(program.jaxpr):
+    if not uses_inputs(program):
         note = "its result does not depend on its inputs, so that XLA would compute it once"
         return replace(
             traced, guard=lambda _, leaves: (traced.run(leaves), jnp.bool_(False)), refused=Status.constant, note=note
@@ -179,24 +180,11 @@ def with_guard(traced: Traced, inputs: Leaves) -> Traced:
     return replace(traced, guard=guard)
 
 
-def uses_inputs(jaxpr: Any) -> bool:
+def uses_inputs(program: Any) -> bool:
     """Does any output depend on any input? Looks inside jit; other operations use all their inputs."""
-    return any(reached_outputs(jaxpr, [True] * len(jaxpr.invars)))
-
-
-def reached_outputs(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which outputs depend on those inputs that are true."""
-    found = {v for v, is_used in zip(jaxpr.invars, inputs, strict=True) if is_used}
-
-    def is_found(v: Any) -> bool:
-        return not hasattr(v, "val") and v in found  # literals hold a value, and cannot be hashed
-
-    for eqn in jaxpr.eqns:
-        given = [is_found(v) for v in eqn.invars]
-        inner = eqn.params.get("jaxpr") if eqn.primitive.name in ("jit", "pjit") else None
-        gives = reached_outputs(inner.jaxpr, given) if inner else [any(given)] * len(eqn.outvars)
-        found.update(v for v, is_used in zip(eqn.outvars, gives, strict=True) if is_used)
-    return [is_found(v) for v in jaxpr.outvars]
+    traced = index(program)
+    inputs = set(traced.inputs)
+    return any(not inputs.isdisjoint(value.behind()) for value in traced.outputs)
 
 
 # ---- proof that what is timed is the work of the functions -----------------------------------------------------------

@@ -1,6 +1,6 @@
 """`benchax.experiment`: an unchanged function, and variants of it, each compared with it.
 
-    change the case for each variant → look at every side once, in a worker (`study.py`) → leave out what failed, is
+    change the case for each variant → look at every side once, in a worker (`lab.py`) → leave out what failed, is
     wrong, or is the same program → pairs of the rest with the baseline, in one session of fresh processes → rows
 
 Variants that measure by themselves are planned with the changes and measured after the look.
@@ -21,12 +21,21 @@ import jax
 from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
-from benchax.experiments import variant_rows
 from benchax.experiments.functions import BATCH, make_pure
-from benchax.experiments.lab import BASELINE, Pair, WorkerLab
-from benchax.experiments.study import Study, StudySide, under
-from benchax.experiments.variant import ChangedCase, Variant, failed_row, refused_row
-from benchax.experiments.variant_rows import Candidate, VariantWay, compare_group, judge_candidates, prepare_ways
+from benchax.experiments.lab import BASELINE, Pair, Study, StudySide, WorkerLab, under
+from benchax.experiments.variant import (
+    ChangedCase,
+    Variant,
+    VariantWay,
+    compare_ways,
+    failed_row,
+    judge,
+    memory_change,
+    prepare_ways,
+    refused_row,
+    saved_s,
+    seen_row,
+)
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
@@ -132,34 +141,46 @@ def run_experiment(
     """
     variants, was_asked = choose_variants(names)
     given = dict(given or {})
-    variants = _with_batch(variants, given.pop(BATCH, None))
+    batch = str(given.pop(BATCH, ""))
+    if batch and not any(variant.cuts_batch for variant in variants.values()):
+        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
+        what = f"batch={batch!r} is given, and no variant that is tried takes a batch apart"
+        raise UsageError(what, f"one of: {able}")
     for unknown in set(given) - set(variants):
         raise UsageError(f"something is given for {unknown!r}, which is not tried", one_of(variants, unknown))
     case, about_wrapper = _open_wrapper(case, lab.options.seed)
+    seed = lab.options.seed
+    # One that can do both measures by itself, and changes the case among others (`_apply_all`).
+    plans, unplanned = prepare_ways(
+        {
+            name: VariantWay(v.title, partial(v.plan, case, given.get(name), seed, batch))
+            for name, v in variants.items()
+            if v.measures
+        }
+    )
     ways = {
-        # One that can do both measures by itself, and changes the case among others (`_apply_all`).
-        name: VariantWay(v.title, partial(v.plan if v.measures else v.change, case, given.get(name), lab.options.seed))
+        name: VariantWay(v.title, partial(v.change, case, given.get(name), seed))
         for name, v in variants.items()
+        if not v.measures
     }
-    made, refused = prepare_ways(ways)
-    changed = {name: Candidate(ways[name].title, one) for name, one in made.items() if isinstance(one, ChangedCase)}
-    group = compare_group(BASELINE, "as it is", case, changed, lab)
+    group = compare_ways(BASELINE, "as it is", case, ways, lab)
+    rows = {**group.rows, **unplanned}
     # Where all were to be tried, what would show nothing is left out.
-    unasked = {} if was_asked else {name: row for name, row in refused.items() if row.status == "not_available"}
-    rows = {name: row for name, row in {**refused, **group.rows}.items() if name not in unasked}
+    unasked = {} if was_asked else {name: row for name, row in rows.items() if row.status == "not_available"}
     # Last, because each takes as long as all the others together, and there may be a limit of time. Also where the
     # function fails as it is: a variant such as static may be what helps.
-    own = [one for plan in made.values() if not isinstance(plan, ChangedCase) for one in plan(lab)]
+    own = [one for plan in plans.values() for one in plan(lab)]
     curves = tuple(one for one in own if isinstance(one, Curve))
-    listed = (*(rows[name] for name in variants if name in rows), *(one for one in own if isinstance(one, VariantRow)))
-    found = Experiment(case.id.label, "", group.baseline, listed, curves, environment=group.looked.environment)
+    listed = tuple(rows[name] for name in variants if name in rows and name not in unasked)
+    listed += tuple(one for one in own if isinstance(one, VariantRow))
+    found = replace(group.experiment(case.id.label), rows=listed, curves=curves)
     if group.baseline.status == "failed":
         if not was_asked:  # nearly all of them have failed of the same, and would say so in as many words again
             found = replace(found, rows=tuple(row for row in listed if row.status == "ok"))
         advice = group.looked.failures[BASELINE].advice
         return replace(found, remarks=(Remark("advice", "info", advice),) if advice else ())
     remarks = (*about_wrapper, *_of_chaos(group.baseline.errors), *_of_nothing(listed, unasked))
-    found = replace(found, signature=group.looked.seen[BASELINE].signature, remarks=remarks)
+    found = replace(found, remarks=remarks)
     if not combine and not ablation:
         return found
     try:
@@ -214,23 +235,6 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) 
     return (Remark("nothing-tried", "warning", " ".join(texts)),)
 
 
-def _with_batch(variants: Mapping[str, Variant], batch: Any) -> dict[str, Variant]:
-    """Passes the names of the batch arguments to the variants that split a batch.
-
-    Raises:
-        UsageError: `batch` is given, and no variant splits a batch.
-    """
-    if batch is None:
-        return dict(variants)
-    told = {name: replace(v, batch=str(batch)) for name, v in variants.items() if v.cuts_batch}
-    if not told:
-        able = ", ".join(name for name, variant in VARIANTS.items() if variant.cuts_batch)
-        raise UsageError(
-            f"batch={batch!r} is given, and no variant that is tried takes a batch apart", f"one of: {able}"
-        )
-    return {**variants, **told}
-
-
 # ---- all variants at once, and the contribution of each: all but one against all -----------------------------------
 #
 # The combination has the variants whose row has no failure, and only the fastest of each family. It also has variants
@@ -268,7 +272,7 @@ def add_combination(
     if BASELINE not in looked.seen:
         text = f"there is no combination: {looked.failures[BASELINE].message}"
         return replace(found, remarks=(*remarks, Remark("no-combination", "warning", text)))
-    row = judge_candidates(case, {ALL: Candidate(" + ".join(on), one)}, looked, found.baseline, lab)[ALL]
+    row = judge(case, {ALL: replace(one, title=" + ".join(on))}, looked, found.baseline, lab)[ALL]
     found = replace(found, rows=(*found.rows, row), remarks=remarks)
     if not is_ablation:
         return found
@@ -346,10 +350,10 @@ def _contributions(
             why = "the others cannot be on without it"
             rows[name] = refused_row(label, "", "not_available", why)
         elif looked.seen[ALL].is_same_program(looked.seen[label]):
-            same = variant_rows.seen_row(label, "", looked.seen[label])
+            same = seen_row(label, "", looked.seen[label])
             rows[name] = replace(same, sentence="does nothing here: the program is the same without it")
         else:
-            rows[name] = variant_rows.seen_row(label, "", looked.seen[label])
+            rows[name] = seen_row(label, "", looked.seen[label])
             settings = {**everything.settings, **less[name].settings}
             pairs.append(Pair(name, ALL, everything.case, label, less[name].case, settings))
     comparisons = lab.time_pairs(pairs)
@@ -360,13 +364,13 @@ def contribution(name: str, comparison: Comparison | None, everything: VariantRo
     """Returns the loss without one variant. `comparison`: the others against all."""
     both = None not in (everything.peak_bytes, without.peak_bytes)
     saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
-    memory = variant_rows.memory_change(everything.peak_bytes, without.peak_bytes)
+    memory = memory_change(everything.peak_bytes, without.peak_bytes)
     if comparison is None or comparison.ratio is None:
         why = comparison.why if comparison else without.reason or without.sentence
         text = "; ".join(filter(None, (memory, why)))
         return Contribution(name, comparison, None, saved_bytes=saved_bytes, sentence=text)
     ratios = comparison.ratio, comparison.low, comparison.high
-    middle, low, high = (None if ratio is None else -variant_rows.saved_s(comparison, ratio) for ratio in ratios)
+    middle, low, high = (None if ratio is None else -saved_s(comparison, ratio) for ratio in ratios)
     text = "; ".join(filter(None, (_describe_time(comparison, middle, low, high), memory)))
     return Contribution(name, comparison, middle, low, high, saved_bytes, text)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
@@ -25,6 +25,8 @@ from benchax.measuring.program import unwrapped
 from benchax.measuring.state import CallOutcome, holds_objects, is_ref, is_stateful, take_apart, without_objects
 from benchax.static_leaves import as_function_of_arrays, find_hidden, hide, hide_all, hide_argument, reveal
 
+Arguments = tuple[int | str, ...]
+"""Positions and names of arguments."""
 CallArguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """(args, kwargs) of one call."""
 InputsOf = Callable[[], CallArguments]
@@ -213,17 +215,17 @@ def arguments(case: Case, inputs: Inputs) -> dict[str, int | str]:
     return {argument_name(case.fn, key): key for key in dynamic_arguments(inputs)}
 
 
-def find_argument(variant: str, word: str, permitted: Mapping[str, int | str]) -> int | str:
-    """The argument of that name, or at that position.
+def find_arguments(variant: str, words: Collection[str], permitted: Mapping[str, int | str]) -> Arguments:
+    """The arguments of these names, or at these positions, each once.
 
     Raises:
-        UsageError: it is none of `permitted`.
+        UsageError: one is none of `permitted`.
     """
-    by_position = {str(key): key for key in permitted.values()}
-    key = permitted.get(word.strip(), by_position.get(word.strip()))
-    if key is None:
-        raise UsageError(f"{variant} is given the argument {word!r}", f"one of: {', '.join(permitted)}")
-    return key
+    known = {str(key): key for key in permitted.values()} | dict(permitted)
+    for word in words:
+        if word.strip() not in known:
+            raise UsageError(f"{variant} is given the argument {word!r}", f"one of: {', '.join(permitted)}")
+    return tuple(dict.fromkeys(known[word.strip()] for word in words))
 
 
 # ---- the arguments that hold a batch ------------------------------------------------------------------------------
@@ -242,7 +244,6 @@ BATCH = "batch"
 MOST_TOGETHER = 5
 """Where more arguments have as many rows, not every choice is tried."""
 
-Arguments = tuple[int | str, ...]
 Basis = Literal["given", "outputs", "loss", "last"]
 
 
@@ -289,8 +290,7 @@ def find_batch(case: Case, inputs: Inputs, given: str = "", *, without: Argument
 
 
 def _read(case: Case, inputs: Inputs, given: str, rows: Mapping[int | str, int]) -> Arguments:
-    permitted = arguments(case, inputs)
-    chosen = tuple(dict.fromkeys(find_argument(BATCH, word, permitted) for word in given.split("+")))
+    chosen = find_arguments(BATCH, given.split("+"), arguments(case, inputs))
     if without := [argument_name(case.fn, key) for key in chosen if key not in rows]:
         raise UsageError(f"batch={given!r}: {without[0]!r} is no batch", "arrays, or trees of arrays with as many rows")
     if len({rows[key] for key in chosen}) > 1:

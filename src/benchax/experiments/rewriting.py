@@ -6,7 +6,7 @@ computes again, are rewritten, too. They must give the same shapes and types; ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,35 +15,24 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 from jax.extend import core
 
-from benchax.program.evaluate import bind, interpret
-from benchax.program.jaxpr import open_program, split_operands
+from benchax.errors import NotMeasured
+from benchax.program.evaluate import bind, interpret, retrace, shape_of
+from benchax.program.jaxpr import open_program, programs_of, split_operands
 from benchax.static_leaves import as_function_of_arrays
 
-Evaluate = Callable[[Any], list[Any]]
-"""The results of an equation, as JAX has them."""
-Change = Callable[[Any, list[Any], Evaluate], list[Any]]
-"""(equation, its operands, what evaluates an equation on them) → its results."""
+Change = Callable[[Any, list[Any]], list[Any]]
+"""(equation, its operands) → its results; `bind` gives those that JAX has."""
 
 
-@dataclass(frozen=True)
-class Without:
-    """Leaves out the primitives of these names that have no results, as those of debugging callbacks."""
-
-    names: tuple[str, ...]
-
-    def __call__(self, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
-        return [] if equation.primitive.name in self.names and not equation.outvars else evaluate(equation)
+def leave_out(names: Collection[str], equation: Any, operands: list[Any]) -> list[Any]:
+    """A change: leaves out the primitives of these names that have no results, as those of debugging callbacks."""
+    return [] if equation.primitive.name in names and not equation.outvars else bind(equation, operands)
 
 
-@dataclass(frozen=True)
-class WithParameters:
-    """Sets parameters of primitives, by their names."""
-
-    params: Mapping[str, Mapping[str, Any]]
-
-    def __call__(self, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
-        changed = self.params.get(equation.primitive.name)
-        return evaluate(equation.replace(params={**equation.params, **changed}) if changed else equation)
+def with_parameters(params: Mapping[str, Mapping[str, Any]], equation: Any, operands: list[Any]) -> list[Any]:
+    """A change: sets parameters of primitives, by their names."""
+    changed = params.get(equation.primitive.name)
+    return bind(equation.replace(params={**equation.params, **changed}) if changed else equation, operands)
 
 
 def run_traced(fn: Callable[..., Any], args: Any, kwargs: Any, run: Callable[[Any, list[Any]], list[Any]]) -> Any:
@@ -66,44 +55,28 @@ class Rewritten:
 
     def _apply(self, equation: Any, operands: list[Any]) -> list[Any]:
         if self.enters_loops and equation.primitive.name in WITH_BODIES:
-            params = {key: self._rewrite_value(value) for key, value in equation.params.items()}
-            equation = equation.replace(params=params)
+            equation = self._rewrite_bodies(equation)
         if (inner := inner_program(equation)) is not None:
             return interpret(inner, operands, self._apply)
-        return self.change(equation, operands, lambda changed: bind(changed, operands))
+        return self.change(equation, operands)
 
-    def _rewrite_value(self, value: Any) -> Any:
-        """A parameter of an equation, each program in it rewritten."""
-        if isinstance(value, tuple):
-            return tuple(map(self._rewrite_value, value))
-        if not isinstance(value, core.ClosedJaxpr | core.Jaxpr):
-            return value
-        found = self._rewrite_program(value)
-        if found is None or isinstance(value, core.ClosedJaxpr):
-            return found or value
-        # `jax.checkpoint` has nowhere to keep constants.
-        return value if found.consts else found.jaxpr
+    def _rewrite_bodies(self, equation: Any) -> Any:
+        """The equation with its programs rewritten; as it is where one would no longer fit into its place."""
+        try:
+            params = retrace(equation.params, lambda program, given: interpret(program, given, self._apply))
+        except NotMeasured:
+            return equation
+        rewritten = equation.replace(params=params)
+        return rewritten if _returned_by(rewritten) == _returned_by(equation) else equation
 
-    def _rewrite_program(self, program: Any) -> Any:
-        """None where it would no longer fit into its place."""
-        jaxpr, consts = open_program(program)
-        inputs = [_shape(v.aval) for v in jaxpr.invars]
-        if None in inputs or (jaxpr.constvars and not consts):
-            return None
-        found = jax.make_jaxpr(lambda *xs: interpret(program, xs, self._apply))(*inputs)
-        fits = [_shape(v.aval) for v in found.jaxpr.outvars] == [_shape(v.aval) for v in jaxpr.outvars]
-        return found if fits else None
+
+def _returned_by(equation: Any) -> list[Any]:
+    """Shapes and dtypes of what its programs return."""
+    return [shape_of(v) for program in programs_of(equation) for v in open_program(program)[0].outvars]
 
 
 WITH_BODIES = ("scan", "while", "cond", "checkpoint", "remat", "remat2")
 """Primitives whose parameters hold programs that can be given in another form (jax 0.6 to 0.10.2)."""
-
-
-def _shape(aval: Any) -> jax.ShapeDtypeStruct | None:
-    """None of a token or a reference, which has none."""
-    if not hasattr(aval, "dtype") or not hasattr(aval, "shape") or hasattr(aval, "inner_aval"):
-        return None
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def inner_program(equation: Any) -> Any:
@@ -231,11 +204,11 @@ class SplitScan:
     """Products that are no longer in the loop."""
 
 
-def hoist(equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+def hoist(equation: Any, operands: list[Any]) -> list[Any]:
     """A change for `Rewritten`: a scan, with what needs no carry computed before it."""
     parts = split_scan(equation) if equation.primitive.name == "scan" else None
     if parts is None:
-        return evaluate(equation)
+        return bind(equation, operands)
     params = equation.params
     consts, carry, xs = split_operands(equation, operands)
     n_carry = len(carry)

@@ -28,13 +28,12 @@ from benchax.model import Absent, Remark
 from benchax.options import NAMES
 from benchax.printable import cap
 from benchax.program import arguments, hlo
-from benchax.program.collectives import collectives
 from benchax.program.cost import cost
 from benchax.program.hlo import Module
 from benchax.program.index import index
 from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory import Assignment, buffer_assignment, buffers, donation, memory_plan, peak_memory
-from benchax.program.work import counts, operations, work_by_line
+from benchax.program.work import collectives, counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.inspection import Constant, Constants, Inspection, Place
 from benchax.results.memory import PeakMemory
@@ -184,12 +183,8 @@ class _InspectionReader:
         constants = Constants(
             find_captured(traced) if traced is not None else None, baked_in(module) if module is not None else None
         )
-        if traced is None:
-            self.absent.append(Absent("jaxpr", self._why("trace")))
-        if lowered is None:
-            self.absent.append(Absent("stablehlo", self._why("lower")))
-        if traced is None:
-            self.absent.append(Absent("constants.captured", self._why("trace")))
+        told = (("jaxpr", traced, "trace"), ("stablehlo", lowered, "lower"), ("constants.captured", traced, "trace"))
+        self.absent += [Absent(what, self._why(stage)) for what, found, stage in told if found is None]
         if module is None:
             self.absent.append(Absent("constants.baked_in", NO_PROGRAM))
         parts = self._compiled_parts(constants.captured_bytes)

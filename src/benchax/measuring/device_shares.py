@@ -17,7 +17,7 @@ from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.measuring.inputs import meshes_of
 from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, DeviceShare
-from benchax.program.collectives import count_devices
+from benchax.program.work import count_devices
 from benchax.units import plural
 
 CALLS = 5

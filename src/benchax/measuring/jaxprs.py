@@ -19,14 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.extend import core
 
 from benchax.errors import NotMeasured
 from benchax.measuring.inputs import without_static
 from benchax.measuring.program import as_reason
 from benchax.measuring.timers.base import Subject
-from benchax.program.evaluate import interpret
-from benchax.program.jaxpr import every_equation, open_program, programs_of
+from benchax.program.evaluate import interpret, retrace
+from benchax.program.jaxpr import every_equation, programs_of
 
 Arrays = list[Any]
 
@@ -129,23 +128,7 @@ class Evaluator:
 
     def retrace(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the parameters; programs among them are traced again by these rules."""
-        return {name: jax.tree.map(self._retraced, value, is_leaf=is_program) for name, value in params.items()}
-
-    def _retraced(self, value: Any) -> Any:
-        if not is_program(value):
-            return value
-        jaxpr, _ = open_program(value)
-        shapes = [jax.ShapeDtypeStruct(v.aval.shape, self.dtype(v.aval.dtype)) for v in jaxpr.invars]
-        found = jax.make_jaxpr(lambda *arguments: self.evaluate(value, list(arguments)))(*shapes)
-        if isinstance(value, core.ClosedJaxpr):
-            return found
-        if found.consts:
-            raise NotMeasured("an inner program holds constants")
-        return found.jaxpr
-
-
-def is_program(value: Any) -> bool:
-    return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
+        return retrace(params, self.evaluate, self.dtype)
 
 
 def _of_solve(equation: Any, operands: Arrays) -> Arrays:

@@ -30,7 +30,7 @@ from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
 from benchax.profiling.operations import Flags, Operations
 from benchax.profiling.spans import group_rows, unite
-from benchax.program.collectives import OPCODES
+from benchax.program.work import OPCODES
 from benchax.protobuf import Ints
 from benchax.results.profile import Device
 

@@ -6,6 +6,8 @@ leaves those out, and the positions behind them move. Whoever knows which they a
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -39,8 +41,8 @@ def inputs(stage: Any, static: Sequence[int | str] = ()) -> list[ArgumentLeaf]:
         static: positions of the static arguments, which are not among `args_info`; names do no harm.
     """
     args, kwargs = stage.args_info
-    positions = _positions(len(args), {p for p in static if isinstance(p, int)})
-    named = [(f"args[{i}]", value) for i, value in zip(positions, args, strict=True)]
+    positions = (i for i in itertools.count() if i not in static)
+    named = [(f"args[{i}]", value) for value, i in zip(args, positions, strict=False)]
     named += [(f"kwargs[{name!r}]", kwargs[name]) for name in sorted(kwargs)]  # as JAX flattens a dict
     return [leaf for name, value in named for leaf in leaves(name, value)]
 
@@ -71,20 +73,7 @@ def spec(shape: Sequence[int], dtype: Any) -> str:
 
 def size_bytes(shape: Sequence[int], dtype: Any) -> int:
     """Returns the bytes of the contiguous elements. A typed key has the size of its base array."""
-    count = 1
-    for size in shape:
-        count *= size
-    return count * dtype.itemsize
-
-
-def _positions(count: int, static: set[int]) -> list[int]:
-    """The first `count` positions that are not static."""
-    found: list[int] = []
-    position = 0
-    while len(found) < count:
-        found += [] if position in static else [position]
-        position += 1
-    return found
+    return math.prod(shape) * dtype.itemsize
 
 
 def _is_array(leaf: Any) -> bool:

@@ -16,7 +16,6 @@ added operations by a rough price of each.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,22 +29,8 @@ from benchax.program.hlo import (
     is_shared_among_threads,
     shape_bytes,
 )
-from benchax.program.work import Fold, Work
+from benchax.program.work import Fold, OperationTally, Work
 from benchax.units import count
-
-
-class OperationTally(Counter[str]):
-    """How many of each operation; elements for what moves data, calls for custom calls."""
-
-    def plus(self, other: OperationTally) -> OperationTally:
-        return OperationTally(self + other)
-
-    def times(self, factor: float) -> OperationTally:
-        return OperationTally({name: amount * factor for name, amount in self.items()})
-
-    def most(self, other: OperationTally) -> OperationTally:
-        return OperationTally(self | other)
-
 
 UNKNOWN_LOOP = "loop of unknown trip count"
 SHARED = "thread-parallel"

@@ -92,8 +92,6 @@ def _analysis(stage: jax.stages.Compiled | jax.stages.Lowered) -> Mapping[str, f
         # Documented as unstable and optional, and a backend may fail in its own way (XlaRuntimeError
         # UNIMPLEMENTED, AttributeError). Harmless: the None becomes "XLA does not say" in the row.
         return None
-    if isinstance(found, list):  # jax 0.4: a list of one
-        found = found[0] if found else None
     return found if isinstance(found, Mapping) else None
 
 

@@ -66,6 +66,49 @@ def number_of(literal: Any) -> Any:
     return literal.val if dtype in (None, jax.dtypes.float0) else jnp.asarray(literal.val, dtype)
 
 
+def retrace(
+    params: Mapping[str, Any],
+    run: Callable[[Any, list[Any]], Sequence[Any]],
+    dtype: Callable[[Any], Any] = lambda dtype: dtype,
+) -> dict[str, Any]:
+    """The parameters of an equation, the programs among them traced again as `run` runs them on its arguments.
+
+    Args:
+        dtype: what values of a declared dtype have now.
+
+    Raises:
+        NotMeasured: a program takes or holds what a traced one cannot.
+    """
+
+    def traced(value: Any) -> Any:
+        if not _is_program(value):
+            return value
+        jaxpr, consts = open_program(value)
+        if len(jaxpr.constvars) != len(consts) or any(shape_of(v) is None for v in jaxpr.invars):
+            raise NotMeasured("an inner program takes what is no array")
+        shapes = [jax.ShapeDtypeStruct(v.aval.shape, dtype(v.aval.dtype)) for v in jaxpr.invars]
+        found = jax.make_jaxpr(lambda *arguments: run(value, list(arguments)))(*shapes)
+        if isinstance(value, core.ClosedJaxpr):
+            return found
+        if found.consts:  # `jax.checkpoint` has nowhere to keep them
+            raise NotMeasured("an inner program holds constants")
+        return found.jaxpr
+
+    return {name: jax.tree.map(traced, value, is_leaf=_is_program) for name, value in params.items()}
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)
+
+
+def shape_of(variable: Any) -> Any:
+    """Shape and dtype of a variable; None of a token or a reference, which has none."""
+    aval = variable.aval
+    if not hasattr(aval, "dtype") or not hasattr(aval, "shape") or hasattr(aval, "inner_aval"):
+        return None
+    return aval.shape, aval.dtype
+
+
 def evaluate(ops: Iterable[TracedOp], known: Mapping[Value, Any]) -> dict[Value, Any]:
     """Computes these operations from known values, in their order. Under jit, XLA leaves out what isn't needed.
 

@@ -55,6 +55,7 @@ _KEY = re.compile(r"\s*,?\s*([\w.\-]+)=")
 _NAME = re.compile(r"%?([\w.\-]+)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PLAIN_BRACKET = re.compile(r"\([^(){}]*\)")
 _STOPS = re.compile(_QUOTED.pattern + r"|[(){}\[\],]")
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
@@ -77,12 +78,13 @@ class Computation:
     def __init__(self, name: str) -> None:
         self.name = name
         self.instructions: list[Instruction] = []
+        self._operands: dict[Instruction, list[Instruction]] = {}
 
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
         return {i.name: i for i in self.instructions}
 
-    @property
+    @cached_property
     def root(self) -> Instruction | None:
         """The result; None in a text that was cut."""
         return next((i for i in self.instructions if i.is_root), None)
@@ -97,7 +99,10 @@ class Computation:
 
     def operands(self, instruction: Instruction) -> list[Instruction]:
         """Returns the instructions that it reads, in order, including repetitions."""
-        return [self.by_name[n] for n in operand_names(instruction) if n in self.by_name]
+        if instruction not in self._operands:
+            read = operand_names(instruction)
+            self._operands[instruction] = [self.by_name[name] for name in read if name in self.by_name]
+        return self._operands[instruction]
 
 
 @dataclass(frozen=True)
@@ -151,8 +156,11 @@ class Module:
         return [(key, computation, trips + (key == "condition")) for key, computation in called]
 
 
-def parse(text: str) -> Module:
-    """Reads a whole module; lenient, so that a text of a version to come still gives what can be read."""
+def parse(text: str | Module) -> Module:
+    """Reads a whole module; lenient, so that a text of a version to come still gives what can be read. A module that
+    was read before is returned as it is."""
+    if isinstance(text, Module):
+        return text
     lines = text.split("\n")  # not splitlines: names may hold other separators
     header = lines[0] if lines and lines[0].startswith("HloModule") else ""
     computations: dict[str, Computation] = {}
@@ -184,6 +192,8 @@ def read_instruction(line: str) -> Instruction | None:
 
 def _split_bracket(text: str) -> tuple[str, str]:
     """Splits `text`, which begins with a bracket, behind the one that closes it; nested pairs are respected."""
+    if plain := _PLAIN_BRACKET.match(text):
+        return plain[0], text[plain.end() :]
     depth = 0
     for match in re.finditer(r"[(){}]", text):
         depth += 1 if match[0] in "({" else -1
@@ -235,6 +245,8 @@ def named_in(key: str, value: str) -> list[str]:
 
 def rename(key: str, value: str, names: Mapping[str, str]) -> str:
     """The value with what it refers to called by other names."""
+    if key not in CALLS and "%" not in value:
+        return value
     reference = _NAME if key in CALLS else _REFERENCE
     pieces = re.split(f"({_QUOTED.pattern})", value)
     pieces[::2] = [reference.sub(lambda m: names.get(m[1], m[0]), piece) for piece in pieces[::2]]
@@ -332,11 +344,13 @@ class _SourceTables:
         self.frames = _number_tables(tables["StackFrames"])
 
     def user_line(self, metadata: str) -> str:
+        found = _FRAME.search(metadata)
+        frame = found[1] if found else "0"
         if (file := _FILE.search(metadata)) and (line := _LINE.search(metadata)):
             innermost = f"{unescape(file[1])}:{line[1]}"
         else:
-            innermost = self._line_of(_frame_of(metadata))
-        line = self._own_line(_frame_of(metadata)) or innermost
+            innermost = self._line_of(frame)
+        line = self._own_line(frame) or innermost
         return "" if is_runner(line.rpartition(":")[0]) else line
 
     def _own_line(self, frame: str) -> str:
@@ -353,11 +367,6 @@ class _SourceTables:
         location = self.locations.get(self.frames.get(frame, {}).get("file_location_id", ""))
         name = self.files.get(location.get("file_name_id", "")) if location else None
         return f"{name}:{location['line']}" if name and location and "line" in location else ""
-
-
-def _frame_of(metadata: str) -> str:
-    frame = _FRAME.search(metadata)
-    return frame[1] if frame else "0"
 
 
 def _tables(hlo_text: str) -> dict[str, list[str]]:

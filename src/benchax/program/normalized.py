@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from benchax.program import hlo
 from benchax.program.hlo import Computation, Instruction, Module
@@ -36,24 +36,24 @@ Names = dict[str, str]
 """Old name to new name."""
 
 
-def normalize(hlo_text: str, *, stablehlo: str = "") -> str:
+def normalize(program: str | Module, *, stablehlo: str = "") -> str:
     """Returns the normalised program, one line per instruction; equal for equal programs.
 
     Args:
-        hlo_text: `compiled.as_text()`.
-        stablehlo: `lowered.as_text()`, for the values of constants that `hlo_text` leaves out. Without it a program
+        program: `compiled.as_text()`, read or not.
+        stablehlo: `lowered.as_text()`, for the values of constants that `program` leaves out. Without it a program
             that captured another array of the same shape looks the same: `elides_constants` tells.
     """
-    module = hlo.parse(hlo_text)
+    module = hlo.parse(program)
     lines = [_header(module.header), *_Writer(module).lines()]
-    if stablehlo and elides_constants(hlo_text):
+    if stablehlo and elides_constants(module.text):
         lines.append(f"constants {_sha256(chr(10).join(sorted(_WRITTEN_CONSTANT.findall(stablehlo))))}")
     return "\n".join(lines) + "\n"
 
 
-def digest(hlo_text: str, *, stablehlo: str = "") -> str:
+def digest(program: str | Module, *, stablehlo: str = "") -> str:
     """Returns a short stand-in for `normalize`, to keep with the files made from the program."""
-    return _PREFIX + _sha256(normalize(hlo_text, stablehlo=stablehlo))
+    return _PREFIX + _sha256(normalize(program, stablehlo=stablehlo))
 
 
 def elides_constants(hlo_text: str) -> bool:
@@ -119,17 +119,15 @@ class _Writer:
     def attribute(self, key: str, value: str, numbers: Names) -> str:
         if key == "channel_id":
             return self.channels.setdefault(value, f"channel{len(self.channels)}")
-        names = dict(numbers)
-        for name in hlo.named_in(key, value):
-            if name in self.module.computations:
-                names[name] = self.name_of(self.module.computations[name])
+        computations = self.module.computations
+        called = [name for name in hlo.named_in(key, value) if name in computations]
+        names = {**numbers, **{name: self.name_of(computations[name]) for name in called}} if called else numbers
         return _clean(key, hlo.rename(key, value, names))
 
 
 def needed_first(computation: Computation) -> list[str]:
     """Returns names of its instructions, each after the instructions that it needs. Instructions that the result does
     not need come last."""
-    before = _dependencies(computation)
     ordered: list[str] = []
     seen: set[str] = set()
     # With a stack of our own: a chain of thousands of operations would pass Python's limit of recursion.
@@ -141,7 +139,7 @@ def needed_first(computation: Computation) -> list[str]:
             if name is not None:
                 seen.add(name)
                 path.append(name)
-                stack.append(iter(before(name)))
+                stack.append(iter(_needs(computation, name)))
             else:
                 stack.pop()
                 ordered += [path.pop()] if path else []
@@ -154,16 +152,14 @@ def _when(instruction: Instruction) -> tuple[bool, bool, str]:
     return not instruction.is_root, not is_parameter, instruction.operands.zfill(12) if is_parameter else ""
 
 
-def _dependencies(computation: Computation) -> Callable[[str], list[str]]:
-    def before(name: str) -> list[str]:
-        instruction = computation.by_name[name]
-        operands = [o.name for o in computation.operands(instruction)]
-        if "control-predecessors" not in instruction.attributes:
-            return operands
-        earlier = hlo.named_in("", hlo.attributes(instruction)["control-predecessors"])
-        return operands + [n for n in earlier if n in computation.by_name]
-
-    return before
+def _needs(computation: Computation, name: str) -> list[str]:
+    """Names of the instructions that must run before this one."""
+    instruction = computation.by_name[name]
+    operands = [o.name for o in computation.operands(instruction)]
+    if "control-predecessors" not in instruction.attributes:
+        return operands
+    earlier = hlo.named_in("", hlo.attributes(instruction)["control-predecessors"])
+    return operands + [n for n in earlier if n in computation.by_name]
 
 
 def _clean(key: str, value: str) -> str:

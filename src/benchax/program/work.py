@@ -32,14 +32,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from benchax.program import hlo
 from benchax.program.hlo import Computation, Instruction, Module, shape_bytes
-from benchax.results.inspection import Counts, LineWork
+from benchax.results.inspection import Collective, Collectives, Counts, LineWork
 from benchax.results.operations import HloOperation, HloOperations
 from benchax.units import count as counted_text
 from benchax.units import plural
@@ -309,19 +310,20 @@ def _read(inside: Computation, value: Instruction) -> int:
 # ---- the fold ---------------------------------------------------------------------------------------------------
 
 
-class Amount(Protocol):
-    """The amount that a fold adds up."""
+class OperationTally(Counter[str]):
+    """How many of each operation; elements for what moves data, calls for custom calls."""
 
-    def plus(self, other: Self) -> Self: ...
+    def plus(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self + other)
 
-    def times(self, factor: float) -> Self: ...
+    def times(self, factor: float) -> OperationTally:
+        return OperationTally({name: amount * factor for name, amount in self.items()})
 
-    def most(self, other: Self) -> Self:
-        """The greater number of each part."""
-        ...
+    def most(self, other: OperationTally) -> OperationTally:
+        return OperationTally(self | other)
 
 
-A = TypeVar("A", bound=Amount)
+A = TypeVar("A", Work, OperationTally)
 CALLS = ("call", "async-start")
 """Opcodes whose work is done by the computation that they call."""
 
@@ -594,9 +596,9 @@ class _OperationLister:
         taken = working[: max(self.most - len(self.found), 0)]
         self.left_out += len(working) - len(taken)
         numbers = {each.name: number for number, each in enumerate(taken, len(self.found))}
-        makers = _Makers(listed.where)
+        read_by = _reads_of(listed.where)
         for each in taken:
-            reads = tuple(numbers[name] for name in makers.read_by(each) if name in numbers)
+            reads = tuple(numbers[name] for name in read_by[each.name] if name in numbers)
             self.found.append(self.operation(listed, each, reads))
             is_fused = listed.is_fused or each.opcode == "fusion"
             for part, inside, often in self.parts(each):
@@ -644,21 +646,118 @@ class _OperationLister:
         return self.holes[computation.name]
 
 
-class _Makers:
-    """The instructions that made the values of a computation, without those that only name and group values."""
+def _reads_of(where: Computation) -> dict[str, tuple[str, ...]]:
+    """Names of what each instruction reads, each once, without those that only name and group values."""
+    reads: dict[str, tuple[str, ...]] = {}
+    makers: dict[str, tuple[str, ...]] = {}
+    for one in where.instructions:
+        made = (name for each in where.operands(one) for name in makers.get(each.name, ()))
+        reads[one.name] = tuple(dict.fromkeys(made))
+        makers[one.name] = reads[one.name] if one.opcode in FREE else (one.name,)
+    return reads
 
-    def __init__(self, where: Computation) -> None:
-        self.where = where
-        self.known: dict[str, tuple[str, ...]] = {}
 
-    def read_by(self, one: Instruction) -> tuple[str, ...]:
-        """Each once."""
-        made = (name for each in self.where.operands(one) for name in self.makers(each))
-        return tuple(dict.fromkeys(made))
+# ---- communication between devices ------------------------------------------------------------------------------
+#
+# The shapes in the text are for one device. An asynchronous pair (`all-gather-start`, `all-gather-done`) is one
+# communication; its size is the result of `done`.
 
-    def makers(self, value: Instruction) -> tuple[str, ...]:
-        if value.opcode not in FREE:
-            return (value.name,)
-        if value.name not in self.known:
-            self.known[value.name] = self.read_by(value)
-        return self.known[value.name]
+
+OPCODES = (
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-permute",
+    "ragged-all-to-all",
+    "reduce-scatter",
+)
+_START = "-start"
+_PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
+_REPLICAS = re.compile(r"\breplica_count=(\d+)")
+_LISTED = re.compile(r"\{([\d,\s]+)\}")
+_IOTA = re.compile(r"\[\d+,(\d+)\]<=")
+_MESH = re.compile(r"mesh\[(?P<sizes>[^\]]*)\]\s*\{(?P<axes>[^}]*)\}")
+_AXIS = re.compile(r"'([^']*)'(?:\s*=\s*(\d+))?")
+
+
+def collectives(module: Module, shardings: Mapping[str, str] = MappingProxyType({})) -> Collectives:
+    """Every communication that the entry computation reaches, largest first.
+
+    Args:
+        shardings: of inputs and outputs, by path; told of programs on several devices.
+    """
+    partitions = _number(_PARTITIONS, module.header)
+    devices = partitions * _number(_REPLICAS, module.header)
+    found = _find_collectives(module, module.entry, 1, devices) if module.entry else iter(())
+    told = tuple(shardings.items()) if devices > 1 else ()
+    return Collectives(tuple(sorted(found, key=lambda c: -c.size_bytes)), partitions, told)
+
+
+def count_devices(text: str) -> int:
+    """On how many devices the optimised program runs, as its first line says; 1 where that does not say."""
+    header = text.partition("\n")[0]
+    return _number(_PARTITIONS, header) * _number(_REPLICAS, header)
+
+
+def _number(pattern: re.Pattern[str], header: str) -> int:
+    found = pattern.search(header)
+    return int(found[1]) if found else 1
+
+
+def _find_collectives(
+    module: Module, computation: Computation, trips: int | None, devices: int
+) -> Iterator[Collective]:
+    for each in computation.instructions:
+        kind = each.opcode.removesuffix(_START)
+        if kind in OPCODES:
+            yield _collective(computation, each, kind, trips, devices)
+            continue  # what it applies is its arithmetic
+        for _, called, n in module.runs(each):
+            times = None if trips is None or n is None else trips * n
+            yield from _find_collectives(module, called, times, devices)
+
+
+def _collective(
+    computation: Computation, instruction: Instruction, kind: str, trips: int | None, devices: int
+) -> Collective:
+    attributes = hlo.attributes(instruction)
+    groups = attributes.get("replica_groups") or attributes.get("source_target_pairs") or ""
+    return Collective(
+        opcode=kind,
+        name=instruction.name,
+        size_bytes=hlo.shape_bytes(_result(computation, instruction).shape),
+        groups=groups,
+        group_size=_group_size(attributes.get("replica_groups"), devices),
+        trips=trips,
+        op_name=hlo.op_name(instruction),
+    )
+
+
+def _result(computation: Computation, instruction: Instruction) -> Instruction:
+    """Finds the result of a collective. A start also returns its operands; only the -done returns the result alone."""
+    if not instruction.opcode.endswith(_START):
+        return instruction
+    done = (
+        each
+        for each in computation.instructions
+        if each.opcode.endswith("-done") and instruction.name in hlo.operand_names(each)
+    )
+    return next(done, instruction)
+
+
+def _group_size(groups: str | None, devices: int) -> int | None:
+    """Reads `{{0,1},{2,3}}`, `[2,4]<=[8]`, `mesh['x'=4,'y'=2] {'x'}`; `{}` means all of them. None: groups that
+    differ."""
+    if groups is None:
+        return None
+    if mesh := _MESH.match(groups):
+        sizes = {name: int(size) for name, size in _AXIS.findall(mesh["sizes"]) if size}
+        axes = [name for name, _ in _AXIS.findall(mesh["axes"])]
+        return math.prod(sizes[a] for a in axes) if all(a in sizes for a in axes) else None
+    if iota := _IOTA.match(groups):
+        return int(iota[1])
+    if groups.replace(" ", "") in ("{}", "{{}}"):
+        return devices
+    listed = {len(group.split(",")) for group in _LISTED.findall(groups)}
+    return listed.pop() if len(listed) == 1 else None

@@ -31,7 +31,7 @@ from benchax.measuring.start_line import NS, RemoteStartLine, StartLine, clock_i
 from benchax.measuring.timers.base import Subject
 from benchax.model import Devices, Environment, Options
 from benchax.program import hlo
-from benchax.program.collectives import collectives
+from benchax.program.work import collectives
 from benchax.workers import pickling
 from benchax.workers.task import Say, task
 

@@ -17,7 +17,7 @@ from jax import value_and_grad
 from benchax import workloads
 from benchax.case import make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.study import Observation
+from benchax.experiments.lab import Observation
 from benchax.experiments.variants import VARIANTS
 from benchax.measuring.inputs import make_inputs
 from benchax.model import Memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,7 +153,7 @@ def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     case = make_case(matmul, ("f32[4,4]", "f32[4,4]"))
 
     (guessed,) = DEVICES.plan(case, "2")(ScriptedLab())
-    (told,) = replace(DEVICES, batch="x").plan(case, "2")(ScriptedLab())
+    (told,) = DEVICES.plan(case, "2", batch="x")(ScriptedLab())
 
     assert guessed.sentence.startswith(
         "cut are the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"
@@ -171,17 +170,17 @@ def test_without_rows_nothing_can_be_cut(case) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "text", "expected"),
-    [(DEVICES, " 2,8, 2", ((2, 1), (8, 1))), (MESH, "4x2,1x64", ((4, 2), (1, 64)))],
+    [(DEVICES, " 2,8, 2", {"2": (2, 1), "8": (8, 1)}), (MESH, "4x2,1x64", {"4x2": (4, 2), "1x64": (1, 64)})],
 )
 def test_meshes_are_read_each_once(variant, text: str, expected: Any) -> None:
-    assert read_meshes(Asked(variant, CASE, text)) == expected
+    assert read_meshes(Asked(variant, CASE, text), "1") == expected
 
 
 @given(st.text("-.x,² ", max_size=6) | st.sampled_from(["0", "65", "1,", "2x", "8x16", "2x2x2", "0x4", "1e3"]))
 def test_what_is_no_mesh_is_refused(text: str) -> None:
     for variant in (DEVICES, MESH):
         with pytest.raises(UsageError) as error:
-            read_meshes(Asked(variant, CASE, text))
+            read_meshes(Asked(variant, CASE, text), "1")
         assert repr(text) in error.value.problem
 
 

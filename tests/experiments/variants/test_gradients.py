@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ def test_some_layers_or_all_but_marked_values_are_recomputed(way: str, parts: in
     """The guide's "only this layer" and "recompute every N layers". What a layer's derivative needs is computed again:
     of a cosine the sine."""
     inputs = make_inputs(make_case(layered, LAYERED), 0).args
-    of = read_recomputation("remat", way, way).of(layered)
+    of = read_recomputation("remat", way).of(layered)
 
     found, expected = jax.value_and_grad(of)(*inputs), jax.value_and_grad(layered)(*inputs)
     program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
@@ -187,7 +186,7 @@ def test_a_scope_of_the_loss_comes_before_a_function_of_that_name_elsewhere(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("another_of_the_user")
     inputs = make_inputs(make_case(layered, LAYERED), 0).args
-    of = read_recomputation("remat", "only=head", "only=head").of(layered)
+    of = read_recomputation("remat", "only=head").of(layered)
 
     program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
 
@@ -413,7 +412,7 @@ def test_the_batch_is_what_most_arguments_have_in_front() -> None:
 
 
 def test_the_batch_can_be_named() -> None:
-    measure = replace(VARIANTS["accumulate-gradients"], batch="x").plan(make_case(mean_loss, SPECS), "3")
+    measure = VARIANTS["accumulate-gradients"].plan(make_case(mean_loss, SPECS), "3", batch="x")
 
     (row,) = measure(ScriptedLab())
 

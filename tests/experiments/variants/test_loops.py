@@ -18,7 +18,7 @@ from benchax.errors import NotMeasured, UsageError
 from benchax.experiments import loops
 from benchax.experiments.lab import WorkerLab
 from benchax.experiments.variants import VARIANTS
-from benchax.experiments.variants.loops import MOST_UNROLLED, WrittenLoop, measure_loop
+from benchax.experiments.variants.changes import MOST_UNROLLED, WrittenLoop, measure_loop
 from benchax.results.experiment import Experiment, VariantRow
 
 WAYS = ["loop:inner-jit", "loop:lax-loop", "loop:unrolled", "loop:scan"]

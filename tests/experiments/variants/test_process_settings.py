@@ -17,8 +17,7 @@ from measurement_strategies import RICH
 
 from benchax.case import make_case
 from benchax.errors import NotAvailable, NotMeasured, UsageError
-from benchax.experiments.lab import Condition, WorkerLab
-from benchax.experiments.study import StudySide
+from benchax.experiments.lab import Condition, StudySide, WorkerLab
 from benchax.experiments.variants import VARIANTS
 from benchax.experiments.variants.process_settings import SETTING, SYNC, Start, start
 from benchax.model import Failure, Measurement

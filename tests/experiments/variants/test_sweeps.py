@@ -16,23 +16,22 @@ from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.experiment import run_experiment
 from benchax.experiments.lab import WorkerLab
-from benchax.experiments.variant import CommonAxis
+from benchax.experiments.variant import Asked, CommonAxis
 from benchax.experiments.variants import VARIANTS, sweeps
 from benchax.experiments.variants.sweeps import (
     around,
     batched,
     beside_each_other,
     bucket,
-    close_over_static,
     in_words,
     knee,
     points,
+    read_batching,
     reading,
     resized,
     step_gain,
     with_value,
 )
-from benchax.measuring.inputs import make_inputs
 from benchax.model import Block, Failure, Numerics
 from benchax.options import resolve
 
@@ -401,7 +400,9 @@ def test_keys_of_a_batch_differ() -> None:
 def test_static_arguments_are_bound_and_names_kept() -> None:
     case = make_case(lambda x, n, *, w: x * n + w, (X, 3), {"w": X}, static=("n",))
 
-    assert (close_over_static(case, make_inputs(case, 0))(X, 2 * X) == 5 * X).all()
+    alone = read_batching(Asked(VARIANTS["vmap"], case, "x=2")).alone
+
+    assert (alone.fn(X, 2 * X) == 5 * X).all()
 
 
 def test_one_argument_has_another_value() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,8 +26,8 @@ from benchax.auditing.rule import (
 )
 from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.rewriting import ADDITIONS, LOW, Rewritten, WithParameters
-from benchax.experiments.variant_rows import scientific
+from benchax.experiments.rewriting import ADDITIONS, LOW, Rewritten, with_parameters
+from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value
@@ -467,7 +468,7 @@ def precision_setting_idle(e: Evidence) -> Iterable[Finding]:
     if any(op.body.op is not None for op in asking):
         raise NotMeasured("some of its products are in loops and branches, where they cannot be changed")
     params: dict[str, dict[str, Any]] = {name: {"precision": None} for name in PRODUCTS}
-    without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, WithParameters(params)))
+    without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, partial(with_parameters, params)))
     now, plain = probe(e, "without a precision", without)
     if not now.digest or not plain.digest:
         raise NotMeasured("the compiled programs cannot be read")

@@ -9,6 +9,7 @@ import linecache
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from benchax.auditing.recorder.hooks import DEBUGGING
 from benchax.auditing.rule import NotApplicable, program_of, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, where_of
 from benchax.errors import BenchaxError, NotMeasured
-from benchax.experiments.rewriting import Rewritten, Without
+from benchax.experiments.rewriting import Rewritten, leave_out
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose, explain, user_line
 from benchax.measuring.mutation import State, changes, state_of
@@ -306,7 +307,7 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
     if silent and e.why_not_called:  # of what a package traces within its own call there is no case to change, either
         seen.append(f"{what}: gain not measured, because {e.why_not_called}")
     elif silent:
-        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, Without(CALLBACKS)))
+        without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, partial(leave_out, CALLBACKS)))
         tried = try_variant(e, what, without)
         seen.append(tried.sentence)
     seen += [f"gain not measured of {returning}: they give results, which the rest can need"] * bool(returning)

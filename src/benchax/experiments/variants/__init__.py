@@ -5,10 +5,22 @@ The order matters: a combination applies them from the first to the last.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from benchax.experiments.variant import Variant
-from benchax.experiments.variants import changes, devices, gradients, loops, process_settings, sweeps
+from benchax.experiments.variants import changes, devices, gradients, process_settings, sweeps
 
 _DEVICES = "several devices; on a CPU they are fake"
+_OVER_DEVICES = Variant(
+    "devices",
+    "the batch cut over 1 … N devices",
+    measures=partial(devices.measure_meshes, "1,2,4,8", "devices"),
+    needs=_DEVICES,
+    only_by_name=True,
+    unjitted="only a jitted function is split over devices",
+    cuts_batch=True,
+)
 
 # Donation comes last: it is about the arguments that are left when all else is done.
 _LISTED = (
@@ -68,7 +80,7 @@ _LISTED = (
     Variant(
         "loop",
         "the function as one iteration, step(i, state), of a loop in five ways (loop=50)",
-        measures=loops.measure_loops,
+        measures=changes.measure_loops,
         untold="it needs a trip count, loop=50, or a condition of the state, loop=model.py:unfinished; "
         "the function is one iteration, step(i, state)",
     ),
@@ -96,23 +108,12 @@ _LISTED = (
         measures=gradients.measure_accumulation,
         cuts_batch=True,
     ),
-    Variant(
-        "devices",
-        "the batch cut over 1 … N devices",
-        measures=devices.measure_meshes,
-        needs=_DEVICES,
-        only_by_name=True,
-        unjitted="only a jitted function is split over devices",
-        cuts_batch=True,
-    ),
-    Variant(
-        "mesh",
-        "batch and matrices cut over meshes of two axes",
-        measures=devices.measure_meshes,
-        needs=_DEVICES,
-        only_by_name=True,
-        unjitted="only a jitted function is split over devices",
-        cuts_batch=True,
+    _OVER_DEVICES,
+    replace(
+        _OVER_DEVICES,
+        name="mesh",
+        title="batch and matrices cut over meshes of two axes",
+        measures=partial(devices.measure_meshes, "8x1,4x2,2x4", "mesh (data x model)"),
     ),
     Variant(
         "pipeline",

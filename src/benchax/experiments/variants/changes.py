@@ -22,52 +22,59 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
-from benchax.case import Case, Positions
+from benchax.case import Case, Positions, make_case, name_of
 from benchax.comparing.break_even import of_comparison
+from benchax.comparing.sequential import Effort
+from benchax.discovery import literal
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.experiments.functions import (
+    CallArguments,
     argument_name,
     arguments,
     converted,
     dynamic_arguments,
     every_argument,
-    find_argument,
+    find_arguments,
     is_float,
 )
+from benchax.experiments.lab import BASELINE, Observation, WorkerLab
 from benchax.experiments.rewriting import (
     LOW,
     PRODUCTS,
     Change,
-    Evaluate,
     Rewritten,
-    WithParameters,
     find_running_sums,
     hoist,
     inner_program,
     run_wide,
     split_scan,
+    with_parameters,
 )
-from benchax.experiments.study import Observation
-from benchax.experiments.variant import Asked, ChangedCase, always
+from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, compare_ways, measure_ways
 from benchax.experiments.variants.gradients import Loss, WithGradients, takes_gradients
 from benchax.inspecting.inspect import abstract_inputs
-from benchax.measuring.inputs import Inputs
+from benchax.keywords import guard_keywords
+from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Comparison
 from benchax.numerics import tolerance
+from benchax.options import resolve
+from benchax.program.evaluate import bind
 from benchax.program.index import index
 from benchax.program.jaxpr import every_equation
-from benchax.results.experiment import Facts
+from benchax.progress import Progress, show_progress
+from benchax.results.experiment import Experiment, Facts
 from benchax.specs import long_dtype
-from benchax.units import count, number, plural, size
+from benchax.units import count, number, plural, read_duration, size
 
 # ---- jitted or not: from how many calls on compiling pays -----------------------------------------------------------
 
@@ -148,11 +155,11 @@ def accumulate_f32(asked: Asked) -> ChangedCase:
     )
 
 
-def _widen(eqn: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+def _widen(eqn: Any, operands: list[Any]) -> list[Any]:
     if find_running_sums(eqn):
         return run_wide(eqn, operands)
     if not _is_low(eqn):
-        return evaluate(eqn)
+        return bind(eqn, operands)
     dtype = eqn.outvars[0].aval.dtype
     if eqn.primitive.name in SUMS:
         # Sums have no parameter for the type they are accumulated in, as products have.
@@ -217,10 +224,10 @@ def _is_product(equation: Any) -> bool:
     return equation.primitive.name in PRODUCTS and all(dtype == jnp.float32 for dtype in operands)
 
 
-def _round_products(dtype: str, equation: Any, operands: list[Any], evaluate: Evaluate) -> list[Any]:
+def _round_products(dtype: str, equation: Any, operands: list[Any]) -> list[Any]:
     """A change for `Rewritten`: the operands of products in `dtype`."""
     if not _is_product(equation):
-        return evaluate(equation)
+        return bind(equation, operands)
     return [_accumulate(equation, [each.astype(dtype) for each in operands])]
 
 
@@ -256,7 +263,7 @@ def unroll(asked: Asked) -> ChangedCase:
     longest = max(lengths)
     together = min(n, longest)
     what = f"{together} at a time, in {plural(len(lengths), 'loop')}; the longest has {count(longest)}"
-    return _rewrite(asked, WithParameters({"scan": {"unroll": together}}), what)
+    return _rewrite(asked, partial(with_parameters, {"scan": {"unroll": together}}), what)
 
 
 def hoist_products(asked: Asked) -> ChangedCase:
@@ -301,8 +308,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
     if asked.given is None:
         chosen = _donatable(case, inputs, held)
     else:
-        words, permitted = str(asked.given).split(","), arguments(case, inputs)
-        chosen = tuple(dict.fromkeys(find_argument(asked.variant.name, word, permitted) for word in words))
+        chosen = find_arguments(asked.variant.name, asked.words(), arguments(case, inputs))
     names = ", ".join(argument_name(case.fn, argument) for argument in chosen)
 
     def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
@@ -342,3 +348,176 @@ def _takes(tree: Any, free: Counter[Any]) -> bool:
     # An output takes over one array only.
     free -= taken
     return bool(taken)
+
+
+# ---- a loop in five ways: Python, Python with a jitted body, a loop of XLA, unrolled, scan --------------------------
+#
+# A Python loop cannot be rewritten by looking at it: its body is given as a function, `step(i, state)`, to the variant
+# `loop`, or to `benchax.experiments.loops`. Each form is compared with the plain Python loop.
+#
+#     loop=50                     iterations
+#     loop=model.py:unfinished    as long as unfinished(state) is true
+
+
+MOST_UNROLLED = 1000
+LoopBody = Callable[[Any, Any], Any]
+Condition = Callable[[Any], Any]
+
+PLAIN = "a Python loop, operation by operation"
+TRIP_COUNT = "a trip count from 1 up, or a condition of the state"
+HOW_TO_GIVE = f"{TRIP_COUNT}: loop=50, loop=model.py:unfinished"
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenLoop:
+    """A loop in one of the `LOOP_FORMS`; "python": the plain one."""
+
+    step: LoopBody
+    n: int | Condition
+    form: str = "python"
+
+    def __call__(self, state: Any) -> Any:
+        step, n, form = self.step, self.n, self.form
+        # While a Python loop is traced (for the run in float64) it is a loop of XLA: nothing is unrolled.
+        if form in ("python", "inner-jit") and any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(state)):
+            form = "lax-loop"
+        if form == "scan":
+            return jax.lax.scan(lambda s, i: (step(i, s), None), state, jax.numpy.arange(n))[0]
+        if form == "lax-loop" and callable(n):
+            return jax.lax.while_loop(lambda s: n(s[1]), lambda s: (s[0] + 1, step(s[0], s[1])), (0, state))[1]
+        if form == "lax-loop":
+            return jax.lax.fori_loop(0, n, step, state)
+        i = 0
+        while n(state) if callable(n) else i < n:
+            state = self._body(i, state)
+            i += 1
+        return state
+
+    @cached_property
+    def _body(self) -> LoopBody:
+        return jax.jit(self.step) if self.form == "inner-jit" else self.step
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is jitted does not travel: the other process jits its own.
+        return {key: value for key, value in vars(self).items() if key != "_body"}
+
+
+LOOP_FORMS = {
+    "inner-jit": "the Python loop with a jitted body",
+    "lax-loop": "jitted as a whole: jax.lax.fori_loop or while_loop",
+    "unrolled": "jitted as a whole: Python unrolls it while tracing",
+    "scan": "jitted as a whole: jax.lax.scan",
+}
+
+
+def write_loop(form: str, case: Case, step: LoopBody, n: int | Condition) -> ChangedCase:
+    """The loop of `case` in one of the `LOOP_FORMS`. Raises `NotAvailable` where it cannot be written so."""
+    if callable(n) and form in ("unrolled", "scan"):
+        raise NotAvailable("the trip count is not known while tracing")
+    if form == "unrolled" and not callable(n) and n > MOST_UNROLLED:
+        raise NotAvailable(f"more than {MOST_UNROLLED} iterations are not unrolled here; it has {n}")
+    changed = replace(case, fn=WrittenLoop(step, n, form))
+    if form != "inner-jit":
+        changed = replace(changed, jit=True, id=replace(case.id, variant=""))
+    # Unrolled there is no loop, so that XLA counts all of it.
+    return ChangedCase(changed, has_loop=form != "unrolled")
+
+
+def check_trip_count(said: str, n: Any, expected: str) -> int | Condition:
+    """Raises `UsageError`, which begins with `said`, for what is neither a trip count nor a condition."""
+    if callable(n) or (type(n) is int and n > 0):
+        return n
+    raise UsageError(said, expected)
+
+
+def _first_state(body: Case, seed: int) -> CallArguments:
+    """The state among the inputs of an iteration. Numbers become arrays, as in a loop of XLA."""
+    return (jax.tree.map(jax.numpy.asarray, make_inputs(body, seed).args[1]),), {}
+
+
+def measure_loops(asked: Asked) -> Measure:
+    """The function is one iteration, step(i, state)."""
+    case, n = asked.case, _trip_count(asked)
+    _check_inputs(case, make_inputs(case, asked.seed))
+    body = asked.plain  # a jitted one would be no loop "operation by operation"
+    inputs = partial(_first_state, case, asked.seed)
+    whole = replace(body, fn=WrittenLoop(body.fn, n), inputs=inputs, static=(), donate=(), jit=False)
+    whole = replace(whole, id=replace(case.id, variant=""))
+    count = f"while {name_of(n)}(state)" if callable(n) else plural(n, "iteration")
+    ways = {f"loop:{form}": way for form, way in _ways(whole, body.fn, n).items()}
+    return partial(measure_ways, "loop:python", f"{PLAIN}; {count}, i from 0 on", whole, ways)
+
+
+def _ways(case: Case, step: LoopBody, n: int | Condition) -> dict[str, VariantWay[ChangedCase]]:
+    return {form: VariantWay(title, partial(write_loop, form, case, step, n)) for form, title in LOOP_FORMS.items()}
+
+
+def _trip_count(asked: Asked) -> int | Condition:
+    raw = asked.given
+    if not isinstance(raw, str):
+        return check_trip_count(asked.text, raw, HOW_TO_GIVE)
+    if ":" not in raw:
+        return check_trip_count(asked.text, literal(raw.strip()), HOW_TO_GIVE)
+    named = asked.named_object(raw)
+    return check_trip_count(f"{asked.text} names an object of the type {type(named).__name__}", named, HOW_TO_GIVE)
+
+
+def _check_inputs(case: Case, inputs: Inputs) -> None:
+    """Raises `UsageError` unless the inputs are those of step(i, state)."""
+    if len(inputs.args) != 2 or inputs.kwargs or not _is_index(inputs.args[0]):
+        raise UsageError(
+            f"loop cannot take {case.id.label}({inputs.signature}) for one iteration",
+            "two inputs by position, as of step(i, state): the number of the iteration, and the state",
+            "benchax experiment model.py:step 0 f32[1000] --variants loop --given loop=50",
+        )
+
+
+def _is_index(i: Any) -> bool:
+    is_scalar = isinstance(i, jax.Array) and not i.shape and jax.numpy.issubdtype(i.dtype, jax.numpy.integer)
+    return is_scalar or type(i) is int
+
+
+@guard_keywords()
+def loops(
+    step: LoopBody,
+    init: Any,
+    n: int | Condition,
+    *,
+    name: str | None = None,
+    max_time_s: float | str | None = None,
+    timeout_s: float | str | None = None,
+    seed: int | None = None,
+    progress: Progress = None,
+) -> Experiment:
+    """Measures a loop in five ways, each paired with the plain Python loop, and compares the results.
+
+        state = init
+        for i in range(n):
+            state = step(i, state)
+
+    Args:
+        step: one iteration, of shapes and dtypes that stay as they are.
+        init: the first state: arrays, pytrees, specs such as "f32[1024]".
+        n: trip count, or a condition of the state: the loop goes on while `n(state)` is true. Then there is no
+            scan, and nothing to unroll.
+        max_time_s: begin no further process after this long; half of it is for confirming changes.
+        timeout_s: of each stage in the worker processes.
+        seed: of the data made from specs.
+        progress: as for `bench`.
+
+    Raises:
+        UsageError: `step` or `n` is invalid.
+    """
+    if not callable(step):
+        raise UsageError(f"step={step!r} cannot be called", "a function step(i, state) that returns the next state")
+    n = check_trip_count(f"n={n!r}", n, TRIP_COUNT)
+    options = resolve({"timeout_s": timeout_s, "seed": seed})
+    case = make_case(WrittenLoop(step, n), (init,), name=name or name_of(step), jit=False)
+    effort = Effort(max_time_s=read_duration("max_time_s", max_time_s))
+    with show_progress(progress) as report:
+        return measure_loop(case, step, n, WorkerLab(options, effort, report))
+
+
+def measure_loop(case: Case, step: LoopBody, n: int | Condition, lab: WorkerLab) -> Experiment:
+    """The loop of `case`, in Python, and its other forms, compared with it."""
+    return compare_ways(BASELINE, PLAIN, case, _ways(case, step, n), lab).experiment(case.id.label)

@@ -83,9 +83,8 @@ from benchax.profiling.session import session
 from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.program import hlo
-from benchax.program.collectives import collectives
 from benchax.program.memory import memory_plan
-from benchax.program.work import counts
+from benchax.program.work import collectives, counts
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow
 from benchax.stats.intervals import median_interval, quantile
@@ -277,29 +276,32 @@ Shape = tuple[int, int]
 NOTHING = ("exchanged:", "nothing")
 
 
-def read_meshes(asked: Asked) -> tuple[Shape, ...]:
-    """Raises `UsageError` for what is no list of numbers of devices, or of meshes."""
-    usual, expected, axes = {
-        "devices": ("1,2,4,8", "numbers of devices, such as 1,2,4,8", 1),
-        "mesh": ("8x1,4x2,2x4", "meshes such as 4x2,8x1", 2),
-    }[asked.variant.name]
-    text = usual if asked.given is None else str(asked.given)
-    found = [tuple(map(whole_number, word.split("x"))) for word in text.split(",")]
-    if any(len(shape) != axes or min(shape) < 1 or math.prod(shape) > MOST_DEVICES for shape in found):
-        raise UsageError(asked.text, f"{expected}, of at most {MOST_DEVICES} devices each")
-    return tuple(dict.fromkeys((shape[0], shape[-1] if axes == 2 else 1) for shape in found))
+def read_meshes(asked: Asked, usual: str) -> dict[str, Shape]:
+    """The meshes by their labels: numbers of devices, or of devices along both axes.
+
+    Raises:
+        UsageError: something else is given.
+    """
+    meshes: dict[str, Shape] = {}
+    for word in asked.words(usual):
+        along, *more = map(whole_number, word.split("x"))
+        shape = along, more[0] if more else 1
+        if len(more) > 1 or min(shape) < 1 or math.prod(shape) > MOST_DEVICES:
+            kinds = "numbers of devices such as 1,2,4, or meshes such as 4x2"
+            raise UsageError(asked.text, f"{kinds}, of at most {MOST_DEVICES} devices each")
+        meshes[word] = shape
+    return meshes
 
 
-def measure_meshes(asked: Asked) -> Measure:
-    shapes = read_meshes(asked)
+def measure_meshes(usual: str, x_label: str, asked: Asked) -> Measure:
+    """The batch cut over meshes, the `usual` ones if none are given."""
+    meshes = read_meshes(asked, usual)
     name, title, case = asked.variant.name, asked.variant.title, asked.plain
-    batch = find_batch(case, asked.inputs, asked.variant.batch)
-    is_mesh = name == "mesh"
-    places = {"x".join(map(str, shape if is_mesh else shape[:1])): math.prod(shape) for shape in shapes}
-    x_label = "mesh (data x model)" if is_mesh else "devices"
+    batch = find_batch(case, asked.inputs, asked.batch)
+    places = {label: math.prod(shape) for label, shape in meshes.items()}
 
     def measure(lab: WorkerLab) -> tuple[Curve]:
-        argument = (case, batch, shapes, lab.options.seed)
+        argument = (case, batch, meshes, lab.options.seed)
         devices = with_devices(max(places.values()))
         told = lab.call_alone(try_meshes, argument, name=f"the meshes of {case.id.label!r}", condition=devices)
         return (told.curve(name, title, x_label, places),)
@@ -311,8 +313,8 @@ def measure_meshes(asked: Asked) -> Measure:
 
 
 @task
-def try_meshes(argument: tuple[Case, Batch, tuple[Shape, ...], int], say: Say) -> DeviceSweep:
-    case, batch, shapes, seed = argument
+def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) -> DeviceSweep:
+    case, batch, meshes, seed = argument
     say("inputs")
     is_fake, found = jax.default_backend() == "cpu", list[DeviceReading]()
     with without_cache():
@@ -320,8 +322,8 @@ def try_meshes(argument: tuple[Case, Batch, tuple[Shape, ...], int], say: Say) -
         # Without donation, since the same inputs are placed on every mesh.
         call = program_of(replace(case, donate=())).call
         expected = jax.block_until_ready(call(*inputs.args, **inputs.kwargs))
-        for shape in shapes:
-            say(f"mesh {'x'.join(map(str, shape))}", again=True)
+        for label, shape in meshes.items():
+            say(f"mesh {label}", again=True)
             tried = functools.partial(_try_mesh, call, batch, shape, inputs, expected, is_timed=not is_fake)
             found.append(attempt(tried, "mesh"))
     told = "times are of one process, one after the other, and no comparison in pairs"
@@ -558,18 +560,20 @@ def pipeline(
     numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(functools.partial(_chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    piped, found = Piped(case, 0, stages, numbers), Experiment(case.id.label, "", VariantRow(BASELINE, WHOLE))
+    piped, told, baseline = Piped(case, 0, stages, numbers), DeviceSweep(), VariantRow(BASELINE, WHOLE)
     environment = capture(with_jax=False)
     with show_progress(progress) as report:
         try:
             told = _run(piped, WorkerLab(options, report=report))
         except Failed as ended:
-            return replace(found, baseline=failed_row(BASELINE, WHOLE, ended.failure), environment=environment)
-    found = replace(found, signature=told.signature, environment=replace(environment, **told.environment))
+            baseline = failed_row(BASELINE, WHOLE, ended.failure)
     if told.why:
-        return replace(found, baseline=refused_row(BASELINE, WHOLE, "not_available", told.why))
-    baseline = replace(found.baseline, sentence=f"{WHOLE}: its results are those that are expected")
-    return replace(found, baseline=baseline, curves=(_pipeline_curve(piped, told),))
+        baseline = refused_row(BASELINE, WHOLE, "not_available", told.why)
+    elif told.readings:
+        baseline = replace(baseline, sentence=f"{WHOLE}: its results are those that are expected")
+    curves = (_pipeline_curve(piped, told),) if told.readings else ()
+    environment = replace(environment, **told.environment)
+    return Experiment(case.id.label, told.signature, baseline, curves=curves, environment=environment)
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ from jax.extend import core
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.experiments.functions import argument_name, find_batch, is_float, plain
-from benchax.experiments.rewriting import Rewritten, WithParameters, crossing, run_traced
-from benchax.experiments.study import Observation
-from benchax.experiments.variant import Asked, ChangedCase, Measure, always, whole_number
-from benchax.experiments.variant_rows import VariantWay, measure_ways
+from benchax.experiments.lab import Observation
+from benchax.experiments.rewriting import Rewritten, crossing, run_traced
+from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.program.evaluate import bind
 from benchax.program.jaxpr import every_equation, scope_of
 from benchax.results.experiment import Facts
 from benchax.source_files import owner_of
@@ -250,10 +250,7 @@ def change_step(asked: Asked, way: Recomputation) -> ChangedCase:
 
 
 def _read_ways(asked: Asked) -> tuple[Recomputation, ...]:
-    given = USUAL_WAYS if asked.given is None else asked.given
-    text = given if isinstance(given, str) else ",".join(map(str, given))
-    words = dict.fromkeys(word.strip() for word in text.split(","))
-    return tuple(read_recomputation(asked.variant.name, text, word) for word in words)
+    return tuple(read_recomputation(asked.text, word) for word in dict.fromkeys(asked.words(USUAL_WAYS)))
 
 
 def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> Any:
@@ -316,11 +313,11 @@ class Recomputation:
     """The loss, computed again so."""
 
 
-def read_recomputation(variant: str, text: str, word: str) -> Recomputation:
+def read_recomputation(said: str, word: str) -> Recomputation:
     """Reads one word of the given value: segments=4.
 
     Raises:
-        UsageError: the word is unknown.
+        UsageError: the word is unknown; the message begins with `said`.
     """
     kind, _, value = (part.strip() for part in word.partition("="))
     if word in POLICIES:
@@ -339,7 +336,7 @@ def read_recomputation(variant: str, text: str, word: str) -> Recomputation:
         of = partial(Checkpointed, names=names, saves_names=True)
         return Recomputation(label, f"{WHOLE} that keeps {listed}", of)
     known = (*POLICIES, SEGMENTS, f"{SEGMENTS}=N", f"{ONLY}=LAYER", f"{SAVE}=NAME")
-    raise UsageError(f"{variant}={text!r} holds {word!r}", one_of(known, word))
+    raise UsageError(f"{said} holds {word!r}", one_of(known, word))
 
 
 # ---- the ways -----------------------------------------------------------------------------------------------------
@@ -386,7 +383,7 @@ class Segmented:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Run equation by equation, inner jits are no operations but what is in them.
-        inlined = Rewritten(self.fn, WithParameters({}))
+        inlined = Rewritten(self.fn, bind)
         return _run_in_parts(inlined, args, kwargs, self._cut)
 
     def _cut(self, operations: Sequence[Any]) -> list[Part]:
@@ -492,7 +489,7 @@ def measure_accumulation(asked: Asked) -> Measure:
     loss, argument = replace(whole.case, fn=whole.gradient.loss), whole.gradient.argument
     try:
         # The gradient is taken by position, and so is the batch.
-        batch = find_batch(loss, whole.inputs, asked.variant.batch, without=(argument, *whole.inputs.kwargs))
+        batch = find_batch(loss, whole.inputs, asked.batch, without=(argument, *whole.inputs.kwargs))
     except NotAvailable:
         raise NotAvailable(
             f"no argument but {whole.name} is a batch: an array, or a tree of arrays with as many rows"

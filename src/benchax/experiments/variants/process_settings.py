@@ -32,10 +32,18 @@ from jax.experimental.compilation_cache import compilation_cache
 from benchax.case import Case
 from benchax.comparing.judging import confirm, judge_times
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments import variant_rows
-from benchax.experiments.lab import Condition, Failed, WorkerLab
-from benchax.experiments.study import Observation, StudySide
-from benchax.experiments.variant import Asked, Measure, failed_row
+from benchax.experiments.lab import Condition, Failed, Observation, StudySide, WorkerLab
+from benchax.experiments.variant import (
+    Asked,
+    Measure,
+    add_comparison,
+    failed_row,
+    saved_s,
+    seen_row,
+    speedup,
+    wrong_row,
+    wrongness,
+)
 from benchax.measuring.prepare import prepare
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Block, Comparison, Failure, Measurement, Version
@@ -66,11 +74,11 @@ def measure_flags(asked: Asked) -> Measure:
         before = _look(case, as_it_is, lab)
         if isinstance(before, Failure):
             return (failed_row(name, flags, before),)
-        row = variant_rows.seen_row(name, flags, after)
-        if why := variant_rows.wrongness(None, after, before):
-            return (variant_rows.wrong_row(row, why),)
+        row = seen_row(name, flags, after)
+        if why := wrongness(None, after, before):
+            return (wrong_row(row, why),)
         run = lab.time_processes(case, (as_it_is, changed))
-        row = variant_rows.add_comparison(row, run, variant_rows.seen_row("baseline", "as it is", before))
+        row = add_comparison(row, run, seen_row("baseline", "as it is", before))
         is_same = bool(before.digest) and before.digest == after.digest
         same = "the same after optimisation; the flags can still change the machine code"
         return (replace(row, facts=(("flags", flags), ("program", same if is_same else "another one"))),)
@@ -127,7 +135,7 @@ def measure_sync(asked: Asked) -> Measure:
         run = lab.time_processes(case, (ASYNC, SYNC))
         facts = (TIMED, *(fact for label, one in found.items() for fact in _returns(label, one)))
         row = VariantRow(name, title, facts=facts)
-        return (variant_rows.add_comparison(row, run, VariantRow("baseline", "asynchronous dispatch")),)
+        return (add_comparison(row, run, VariantRow("baseline", "asynchronous dispatch")),)
 
     return measure
 
@@ -255,8 +263,8 @@ def _sentence(c: Comparison, pairs: Sequence[Pair]) -> str:
     if c.verdict not in ("faster", "slower") or c.baseline_value is None or not c.ratio:
         return f"a start with a filled cache: {c.verdict}{f', {c.why}' if c.why else ''}"
     word = "saves" if c.verdict == "faster" else "costs"
-    saved = seconds(abs(variant_rows.saved_s(c, c.ratio)))
-    return f"a start with a filled cache {word} {saved} of building ({variant_rows.speedup(c)})"
+    saved = seconds(abs(saved_s(c, c.ratio)))
+    return f"a start with a filled cache {word} {saved} of building ({speedup(c)})"
 
 
 @task

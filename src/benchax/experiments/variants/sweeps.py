@@ -45,7 +45,6 @@ import jax.numpy as jnp
 
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError
-from benchax.experiments import variant_rows
 from benchax.experiments.functions import (
     ByPosition,
     CallArguments,
@@ -54,13 +53,25 @@ from benchax.experiments.functions import (
     change_arrays,
     dynamic_arguments,
     every_argument,
-    find_argument,
+    find_arguments,
 )
-from benchax.experiments.lab import Pair, WorkerLab
-from benchax.experiments.study import Counted, Observation
-from benchax.experiments.variant import Asked, ChangedCase, CommonAxis, Measure, array_leaves, failed_row
-from benchax.experiments.variant_rows import BASELINE_OF_GROUP, VariantWay, measure_ways
-from benchax.measuring.inputs import Inputs, make_inputs
+from benchax.experiments.lab import Counted, Observation, Pair, WorkerLab
+from benchax.experiments.variant import (
+    BASELINE_OF_GROUP,
+    Asked,
+    ChangedCase,
+    CommonAxis,
+    Measure,
+    VariantWay,
+    add_comparison,
+    array_leaves,
+    failed_row,
+    measure_ways,
+    saved_s,
+    uncompared,
+    wrong_row,
+)
+from benchax.measuring.inputs import make_inputs
 from benchax.model import Comparison
 from benchax.results.experiment import Curve, Facts, Point, VariantRow
 from benchax.stats.intervals import median_interval
@@ -153,12 +164,6 @@ def resized(case: Case, seed: int, axes: Sequence[CommonAxis], size: int, padded
     return change_arrays(make_inputs(case, seed), resize)
 
 
-def close_over_static(case: Case, inputs: Inputs) -> ByPosition:
-    """The function of its dynamic arguments alone, as `vmap` wants it."""
-    static = {key: value for key, value in every_argument(inputs).items() if key in inputs.static}
-    return ByPosition(case.fn, tuple(dynamic_arguments(inputs)), fixed=tuple(static.items()))
-
-
 def batched(case: Case, seed: int, keys: Collection[int | str], size: int, *, is_spread: bool = False) -> CallArguments:
     """The dynamic arguments by position; those in `keys` with a batch axis of `size` in front.
 
@@ -205,7 +210,7 @@ def measure_static(asked: Asked) -> Measure:
     fn = asked.plain.fn
     # Also one that is static as it is.
     permitted = {argument_name(fn, key): key for key in every_argument(asked.inputs)}
-    key = find_argument(asked.variant.name, text, permitted)
+    (key,) = find_arguments(asked.variant.name, [text], permitted)
     label, case = argument_name(fn, key), asked.plain
     # It may have been declared by its position or by its name.
     others = tuple(one for one in case.static if one not in (key, label))
@@ -252,15 +257,15 @@ def _counted_row(row: VariantRow, one: Counted, reason: str, sentence: str, mist
         row = failed_row(row.name, row.title, one.failure)
         return replace(row, facts=(("what to do", one.failure.advice),) if one.failure.advice else ())
     if one.disagreement:
-        return variant_rows.wrong_row(row, mistake + one.disagreement)
-    return variant_rows.uncompared(row, reason, sentence)
+        return wrong_row(row, mistake + one.disagreement)
+    return uncompared(row, reason, sentence)
 
 
 def _pays_off(one: Counted, c: Comparison) -> str:
     """From how many calls on a program for one value pays, by what it saves in a call."""
     if c.verdict != "faster" or not c.ratio or not c.baseline_value or not one.programs:
         return ""
-    calls = math.ceil(one.lost_s / one.programs / variant_rows.saved_s(c, c.ratio))
+    calls = math.ceil(one.lost_s / one.programs / saved_s(c, c.ratio))
     return f"; a program of its own pays after about {count(calls)} calls with this value"
 
 
@@ -465,9 +470,10 @@ def read_batching(asked: Asked) -> Batching:
     case, seed, permitted = asked.plain, asked.seed, arguments(asked.plain, asked.inputs)
     text, listed = asked.halves()
     sizes = asked.sizes(listed)
-    keys = tuple(dict.fromkeys(asked.argument(word) for word in (text.split("+") if text else permitted)))
+    keys = asked.arguments(text.split("+") if text else permitted)
     is_mapped = tuple(key in keys for key in permitted.values())
-    alone = replace(case, fn=close_over_static(case, asked.inputs), static=(), donate=())
+    fixed = tuple((key, value) for key, value in every_argument(asked.inputs).items() if key in asked.inputs.static)
+    alone = replace(case, fn=ByPosition(case.fn, tuple(permitted.values()), fixed=fixed), static=(), donate=())
     return Batching(alone, bool(text), is_mapped, {size: partial(batched, case, seed, keys, size) for size in sizes})
 
 
@@ -526,7 +532,7 @@ def _four(size: int, ways: Mapping[str, Case]) -> list[Pair]:
 
 def _batch_rows(beside: Sequence[int], found: Mapping[str, Comparison]) -> list[VariantRow]:
     """The rows are about the largest size; the other sizes are facts."""
-    rows = [variant_rows.uncompared(VariantRow(LOOP, TITLES[LOOP]), BASELINE_OF_GROUP, BASELINE_OF_GROUP)]
+    rows = [uncompared(VariantRow(LOOP, TITLES[LOOP]), BASELINE_OF_GROUP, BASELINE_OF_GROUP)]
     for name in list(TITLES)[1:]:
         row = _judge_batch(name, found[_name(name, beside[-1])], beside[-1])
         facts = [(f"batch {size}", in_words(found[_name(name, size)])) for size in beside[:-1]]
@@ -555,8 +561,8 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     """Judges a batch against the loop. Outputs of a pair are compared whenever both have run."""
     row = VariantRow(name, TITLES[name])
     if c.numerics is not None and not c.numerics.agrees:
-        return variant_rows.wrong_row(row, f"unlike the loop: {c.numerics.why}")
-    row = variant_rows.add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
+        return wrong_row(row, f"unlike the loop: {c.numerics.why}")
+    row = add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
     return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
 
 

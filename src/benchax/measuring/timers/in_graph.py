@@ -37,7 +37,7 @@ from benchax.measuring.timers.embedding import Embedded, Leaves, embed, feed, li
 from benchax.measuring.timers.regions import FORMS, Proven, Run, census_alone, compile_proven, run_direct
 from benchax.model import Form
 from benchax.program.census import timed_body
-from benchax.program.collectives import count_devices
+from benchax.program.work import count_devices
 
 Once = Callable[[Leaves, Any], Leaves]
 """(values, the reading of the clock before) -> outputs of one run."""

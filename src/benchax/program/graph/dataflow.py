@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -114,19 +114,18 @@ class ProgramDrawing:
     """Boxes that `limit` cut off, at least: what is inside of those is not looked at."""
 
 
-def program(hlo_text: str, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
+def program(text: str | Module, *, expand_fusions: bool = False, limit: int = 2000) -> ProgramDrawing:
     """Reads the text; an empty program where it has no ENTRY computation."""
-    module = hlo.parse(hlo_text)
-    reader = _DataflowReader(module, frozenset(hlo.aliased_parameters(hlo_text)), expand_fusions, limit)
+    module = hlo.parse(text)
+    reader = _DataflowReader(module, expand_fusions, limit)
     flow = reader.flow(module.entry, frozenset(), is_entry=True) if module.entry else Dataflow((), ())
-    instructions = sum(len(c.instructions) for c in module.computations.values())
-    return ProgramDrawing(flow, instructions, len(module.computations), reader.drawn, reader.left_out)
+    return ProgramDrawing(flow, len(list(module.instructions)), len(module.computations), reader.drawn, reader.left_out)
 
 
 class _DataflowReader:
-    def __init__(self, module: Module, reused: frozenset[int], expand_fusions: bool, limit: int) -> None:
+    def __init__(self, module: Module, expand_fusions: bool, limit: int) -> None:
         self.module = module
-        self.reused = {f"({number})" for number in reused}
+        self.reused = {f"({number})" for number in hlo.aliased_parameters(module.header)}
         self.holders = (*_HOLD_OTHERS, "fusion") if expand_fusions else _HOLD_OTHERS
         self.limit = limit
         self.drawn = 0
@@ -134,7 +133,7 @@ class _DataflowReader:
 
     def flow(self, computation: Computation, around: frozenset[str], *, is_entry: bool) -> Dataflow:
         wiring = _Wiring(computation)
-        boxed = wiring.make_boxes()
+        boxed = [i for i in computation.instructions if wiring.is_box(i)]
         taken = boxed[: max(self.limit - self.drawn, 0)]
         has_output = len(taken) == len(boxed) and wiring.root is not None
         self.left_out += len(boxed) - len(taken)
@@ -146,7 +145,7 @@ class _DataflowReader:
         # Dicts in place of sets, which have no order: the picture of one program is always the same text.
         arrows = {(place[s], place[i.name]): None for i in taken for s in wiring.sources(i) if s in place}
         if has_output and wiring.root is not None:
-            arrows |= {(place[s], len(boxes)): None for s in wiring.outputs() if s in place}
+            arrows |= {(place[s], len(boxes)): None for s in wiring.makers[wiring.root.name] if s in place}
             boxes.append(Box(first + len(taken), "output", "output", shape_lines(wiring.root.shape)))
         return Dataflow(tuple(boxes), tuple(arrows))
 
@@ -174,23 +173,24 @@ class _Wiring:
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
         self.root = computation.root
-        self.operands = {i.name: computation.operands(i) for i in computation.instructions}
+        self.operands = computation.operands
         self.plain = self._described_in_readers()
         self.taken_apart = {
             operands[0].name
             for i in computation.instructions
-            if i.opcode == "get-tuple-element" and (operands := self.operands[i.name])
+            if i.opcode == "get-tuple-element" and (operands := self.operands(i))
         }
+        self.makers: dict[str, list[str]] = {}
+        """The boxes that made each value: tuples and their elements only pass values on."""
+        for i in computation.instructions:
+            self.makers[i.name] = [i.name] if self.is_box(i) else self.sources(i)
 
     def _described_in_readers(self) -> set[str]:
         small = {i.name for i in self.computation.instructions if is_scalar_constant(i)}
         for reader in self.computation.instructions:
             if reader.opcode in _READ_WHOLE or reader.opcode == "get-tuple-element":
-                small -= {o.name for o in self.operands[reader.name]}
+                small -= {o.name for o in self.operands(reader)}
         return small - ({self.root.name} if self.root else set())
-
-    def make_boxes(self) -> list[Instruction]:
-        return [i for i in self.computation.instructions if self.is_box(i)]
 
     def is_box(self, found: Instruction) -> bool:
         if found.opcode == "get-tuple-element":
@@ -201,26 +201,17 @@ class _Wiring:
 
     def is_input(self, found: Instruction) -> bool:
         """One of the values that a computation is given in a tuple."""
-        return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands[found.name])
+        return found.opcode == "get-tuple-element" and any(o.opcode == "parameter" for o in self.operands(found))
 
-    def sources(self, reader: Instruction) -> Iterator[str]:
+    def sources(self, reader: Instruction) -> list[str]:
         """Boxes whose values it reads; each perhaps more than once."""
-        todo = [] if self.is_input(reader) else list(self.operands[reader.name])
-        while todo:
-            read = todo.pop(0)
-            if self.is_box(read):
-                yield read.name
-            elif read.opcode in ("tuple", "get-tuple-element"):
-                todo = self.operands[read.name] + todo
-
-    def outputs(self) -> Iterator[str]:
-        if self.root is None:
-            return iter(())
-        return iter([self.root.name]) if self.is_box(self.root) else self.sources(self.root)
+        if self.is_input(reader):
+            return []
+        return [name for o in self.operands(reader) for name in self.makers.get(o.name, ())]
 
     def constants(self, reader: Instruction) -> list[str]:
         """The values of scalar constants that it reads."""
-        return [o.operands[1:-1] for o in self.operands[reader.name] if o.name in self.plain]
+        return [o.operands[1:-1] for o in self.operands(reader) if o.name in self.plain]
 
 
 # ---- the texts in a box -----------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from comparisons_by_hand import compared as by_hand
 
-from benchax.experiments import experiment, variant_rows
-from benchax.experiments.study import Observation
+from benchax.experiments import experiment
+from benchax.experiments.lab import Observation
+from benchax.experiments.variant import add_comparison, refused_row, seen_row, wrongness
 from benchax.model import Failure, Memory, Numerics, Remark
 from benchax.results.experiment import Errors, VariantRow
 
@@ -25,7 +26,7 @@ def float64(max_rel: float | None, **more: int) -> Errors:
 
 
 def row(peak: int | None, max_rel: float = 1e-7, name: str = "bf16") -> VariantRow:
-    return variant_rows.seen_row(name, "title", seen(float64(max_rel), peak))
+    return seen_row(name, "title", seen(float64(max_rel), peak))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def row(peak: int | None, max_rel: float = 1e-7, name: str = "bf16") -> VariantR
 def test_results_are_wrong_beyond_the_tolerance_and_the_error_of_the_function_itself(
     tolerance, now, before, why
 ) -> None:
-    found = variant_rows.wrongness(tolerance, seen(now), seen(before))
+    found = wrongness(tolerance, seen(now), seen(before))
 
     assert found.startswith(why)
     assert bool(found) == bool(why)
@@ -55,7 +56,7 @@ def test_a_low_precision_may_be_as_far_off_as_rounding_the_inputs_makes_it(round
     """The gradient of a net with relu jumps where an input is rounded: 16 % in float64, and 16 % in bf16."""
     now = replace(seen(float64(0.16)), rounding_rel=rounding_rel)
 
-    assert bool(variant_rows.wrongness(0.088, now, seen(float64(1e-6)))) == is_wrong
+    assert bool(wrongness(0.088, now, seen(float64(1e-6)))) == is_wrong
 
 
 @pytest.mark.parametrize(
@@ -68,13 +69,13 @@ def test_a_low_precision_may_be_as_far_off_as_rounding_the_inputs_makes_it(round
     ],
 )
 def test_a_sentence_says_gains_losses_and_errors(ratio, peak, max_rel, expected) -> None:
-    found = variant_rows.add_comparison(row(peak, max_rel), by_hand(1, ratio), row(2 * MIB))
+    found = add_comparison(row(peak, max_rel), by_hand(1, ratio), row(2 * MIB))
 
     assert found.sentence.startswith(expected)
 
 
 def test_an_unclear_verdict_claims_no_time() -> None:
-    found = variant_rows.add_comparison(row(None), by_hand(1, 0.9, verdict="unclear", why="too few samples"), row(None))
+    found = add_comparison(row(None), by_hand(1, 0.9, verdict="unclear", why="too few samples"), row(None))
 
     assert found.sentence == "time unclear: too few samples; equal results"
 
@@ -82,7 +83,7 @@ def test_an_unclear_verdict_claims_no_time() -> None:
 def test_a_side_that_failed_while_it_was_timed_is_a_failed_row() -> None:
     failure = Failure("out_of_memory", "rounds", "no memory left")
 
-    found = variant_rows.add_comparison(row(None), by_hand(1, None, failure=failure), row(None))
+    found = add_comparison(row(None), by_hand(1, None, failure=failure), row(None))
 
     assert (found.status, found.reason) == ("failed", "out of memory in rounds: no memory left")
 
@@ -90,7 +91,7 @@ def test_a_side_that_failed_while_it_was_timed_is_a_failed_row() -> None:
 def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_comparison() -> None:
     remark = Remark("outputs-differ", "error", "bf16 gives another result")
 
-    found = variant_rows.add_comparison(row(None), by_hand(1, 0.5, remarks=(remark,)), row(None))
+    found = add_comparison(row(None), by_hand(1, 0.5, remarks=(remark,)), row(None))
 
     assert found.comparison is not None
     assert found.comparison.remarks == ()
@@ -99,7 +100,7 @@ def test_other_dtypes_of_outputs_are_told_by_the_errors_and_not_by_the_compariso
 def test_a_result_that_differs_and_has_no_errors_to_be_judged_by_is_wrong() -> None:
     wrong = Numerics("baseline", agrees=False, why="the output is f32[3] where the reference is f32[4]")
 
-    found = variant_rows.add_comparison(replace(row(None), errors=None), by_hand(1, 0.5, numerics=wrong), row(None))
+    found = add_comparison(replace(row(None), errors=None), by_hand(1, 0.5, numerics=wrong), row(None))
 
     assert (found.status, found.reason, found.comparison) == ("wrong_result", wrong.why, None)
 
@@ -116,7 +117,7 @@ def test_what_is_slower_without_a_variant_is_what_the_variant_saves(ratio, expec
 
 
 def test_a_contribution_that_was_not_measured_has_no_number() -> None:
-    failed = variant_rows.refused_row("all but f16", "", "not_available", "the others cannot be on without it")
+    failed = refused_row("all but f16", "", "not_available", "the others cannot be on without it")
 
     found = experiment.contribution("f16", None, row(1 * MIB), failed)
 
