@@ -8,7 +8,7 @@ its default is left out. How values are written is in `json_values.py`; answers 
 from __future__ import annotations
 
 import json
-import re
+import marshal
 import types
 from collections.abc import Mapping
 from functools import lru_cache
@@ -114,20 +114,18 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
     """
     if with_blocks:
         return _decoded(load(text), Comparison)
-    document = load(_BLOCKS.sub("", text, count=1))
+    # Cut out before the text is parsed. The arrays of the last block end so, and nothing else in blocks does.
+    head, _, rest = text.partition(',"blocks":[')
+    document = load(head + rest.partition("]}]")[2])
     if isinstance(document, dict) and "environment" in document:
-        document["environment"] = _share_environment(json.dumps(document["environment"]))
+        document["environment"] = _share_environment(marshal.dumps(document["environment"], 2))
     return _decoded(document, Comparison)
 
 
-_BLOCKS = re.compile(r',"blocks":\[(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\},?)*\]')
-"""Cut out before the text is parsed. Within a string, the quotation marks would have backslashes."""
-
-
 @lru_cache(maxsize=4096)
-def _share_environment(text: str) -> Environment | None:
+def _share_environment(marshalled: bytes) -> Environment | None:
     """Comparisons of one commit have the same environment, and decoding it takes longer than the rest."""
-    return _convert(json.loads(text), Environment | None)
+    return _convert(marshal.loads(marshalled), Environment | None)
 
 
 def encode_inspection(i: Inspection) -> str:
