@@ -13,7 +13,6 @@ from results_by_hand import every_result
 
 from benchax.model import Remark
 from benchax.reporting import display, error_rates, history, html, markdown
-from benchax.reporting.chart_data import encode_outline
 from benchax.reporting.display import document_of
 from benchax.reporting.document import (
     Block,
@@ -37,6 +36,7 @@ from benchax.reporting.document import (
     tabulate,
     tabulate_outline,
 )
+from benchax.reporting.html import encode_outline
 from benchax.reporting.markdown import escape, render
 from benchax.reporting.terminal import to_text
 from benchax.results import Displayed

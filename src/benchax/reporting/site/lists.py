@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from benchax.reporting.document import Block, Document, Heading, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.html import Markup, element
 from benchax.reporting.pages.page import EMPTY, Shared
-from benchax.reporting.site.case_page import RECENT, name_environment, split_common
-from benchax.reporting.site.state import VERDICTS, CaseSummary, FoundChange, SiteState, file_of, shorten_version
+from benchax.reporting.site.case_page import (
+    RECENT,
+    VERDICTS,
+    CaseSummary,
+    FoundChange,
+    file_of,
+    name_environment,
+    shorten_version,
+    split_common,
+)
 from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN, describe_date
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST
 from benchax.stats.verdicts import Verdict
@@ -199,15 +208,29 @@ def comparing_placeholder() -> Markup:
     )
 
 
-def render_index(state: SiteState) -> str:
+@dataclass
+class SiteIndex:
+    """What all pages share. Files of versions name an environment, a baseline or a timer by its place here."""
+
+    cases: list[CaseSummary] = field(default_factory=list[CaseSummary])
+    environments: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """By fingerprint, in the order in which they came: facts as texts."""
+    baselines: dict[str, int] = field(default_factory=dict[str, int])
+    timers: dict[str, int] = field(default_factory=dict[str, int])
+    """Their places."""
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    """Name of a version → when it was measured first."""
+
+
+def render_index(site: SiteIndex) -> str:
     """The script that says which versions, environments and cases there are."""
-    ordered = sorted(state.versions.items(), key=lambda item: item[1], reverse=True)
+    ordered = sorted(site.versions.items(), key=lambda item: item[1], reverse=True)
     comparing_page = {
         "versions": [[shorten_version(name), date[:10], file_of(name)] for name, date in ordered],
-        "environments": _list_environments(state.environments),
-        "cases": _list_cases(list(state.cases.values())),
-        "baselines": state.baselines,
-        "timers": state.timers,
+        "environments": _list_environments(site.environments),
+        "cases": _list_cases(site.cases),
+        "baselines": list(site.baselines),
+        "timers": list(site.timers),
         "verdicts": VERDICTS,
     }
     return f"benchaxIndex({json.dumps(comparing_page, separators=(',', ':'))});\n"
