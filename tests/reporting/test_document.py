@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from benchax.reporting.document import (
     Remarks,
     Section,
     Sparkline,
+    Table,
     TableColumn,
     TextRow,
     decode_document,
@@ -60,6 +62,22 @@ def documents(result: Any) -> Iterator[Document]:
 def test_each_renderer_shows_all_of_a_result(kind: str, name: str) -> None:
     for document in documents(every_result(name)[kind]):
         check_rendered(document)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_stays_a_table_at_80_columns_with_names_of_40_characters(kind: str) -> None:
+    tables = [
+        replace(block, note="")
+        for document in documents(every_result("benchmark_matrix_multiplication_of_large")[kind])
+        for block in document.blocks
+        if isinstance(block, Table)
+    ]
+
+    for table in tables:
+        lines = to_text(Document((table,)), 80).splitlines()
+        # Row by row, there would be a line for each cell, and blank lines between the rows.
+        assert "" not in lines
+        assert max(map(len, lines)) <= 80
 
 
 def test_each_kind_of_result_has_a_document() -> None:

@@ -184,7 +184,8 @@ ANSWERS: dict[Answer, tuple[str, Style]] = {
 }
 
 
-CHECKLIST = (TableColumn("", "words"), TableColumn("", "words", 20), TableColumn("", "words", 20))
+TICK = TableColumn("", "words", 20, breaks_words=True)
+CHECKLIST = (TableColumn("", "words"), TICK, TICK)
 
 
 def document_of_checklist(c: Checklist) -> Document:

@@ -59,6 +59,8 @@ class TableColumn:
     """A narrow window can fold the texts of this column down to this width. None: it never folds them."""
     breaks_words: bool = False
     """There a word that is wider than that goes on in the next line; else it makes the table fall apart into lines."""
+    is_cut: bool = False
+    """There a text that is wider than that is cut in its middle: a row stays one line."""
 
 
 @dataclass(frozen=True)

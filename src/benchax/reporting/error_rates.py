@@ -9,7 +9,7 @@ from typing import Any
 
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
-from benchax.reporting.document import Document, Table, list_lines, tabulate
+from benchax.reporting.document import Document, Table, TableColumn, list_lines, tabulate
 from benchax.reporting.tables import CASE, name_device
 from benchax.stats.verdicts import Ratio, Verdict
 from benchax.units import number, percent, plural, seconds
@@ -72,7 +72,7 @@ def verdict_grid(found: ErrorRates) -> Table:
         (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
         for tally in found.tallies()
     ]
-    return tabulate((CASE, "judged", *WORDS), lines)
+    return tabulate((CASE, "judged", *(TableColumn(word, least_width=8) for word in WORDS)), lines)
 
 
 def _share(tally: Tally, word: Verdict) -> str:
@@ -89,8 +89,8 @@ def effect_grid(found: ErrorRates) -> Table:
         (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
         for kernel in found.kernels
     ]
-    names = (f"really, of {planted_name(planted)}" for planted in found.planted)
-    return tabulate((CASE, "median", *names), lines)
+    columns = (TableColumn(f"really, of {planted_name(planted)}", least_width=8) for planted in found.planted)
+    return tabulate((CASE, "median", *columns), lines)
 
 
 def _time(found: ErrorRates, kernel: str) -> str:

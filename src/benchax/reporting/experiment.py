@@ -186,11 +186,11 @@ def document_of_scaling(found: Scaling) -> Document:
 def _tabulate_curve(curve: ScalingCurve, is_fake: bool) -> Table:
     columns = (
         "fake devices" if is_fake else "devices",
-        "inputs",
+        TableColumn("inputs", "words", 16, breaks_words=True),
         "median",
-        "work/s",
-        "efficiency",
-        "against the one before",
+        TableColumn("work/s", least_width=9),
+        TableColumn("efficiency", least_width=9),
+        TableColumn("against the one before", least_width=16, breaks_words=True),
     )
     return tabulate(columns, [_scaling_line(point) for point in curve.points])
 

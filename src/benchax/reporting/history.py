@@ -16,7 +16,18 @@ from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.comparisons import interval, style, verdict
-from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, list_parts, tabulate
+from benchax.reporting.document import (
+    Document,
+    Heading,
+    List,
+    Paragraph,
+    Sparkline,
+    Style,
+    Table,
+    TableColumn,
+    list_parts,
+    tabulate,
+)
 from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, describe_date, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
@@ -30,6 +41,8 @@ NAMES: dict[Metric, str] = {
 }
 LONGEST_LINE = 60
 """Bars, the newest ones."""
+BARS = 12
+"""In a table of many histories."""
 LONGEST_TABLE = 30
 FEW = 10
 """With this many points or fewer, benchax can find only large changes."""
@@ -146,7 +159,8 @@ def _remarks(h: History) -> list[list[str]]:
 
 def overview(histories: Sequence[History]) -> Table:
     """A line for each history."""
-    columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
+    baseline, newest = TableColumn("baseline", "words", 8, breaks_words=True), TableColumn("newest", least_width=9)
+    columns = (CASE, baseline, "history", newest, VERDICT, COMMIT, REMARKS)
     return tabulate(columns, map(_overview_line, histories), [style(h.points[-1]) for h in histories])
 
 
@@ -156,7 +170,7 @@ def _overview_line(h: History) -> tuple[str, ...]:
     return (
         one_line(h.case.label),
         one_line(h.baseline),
-        sparkline(h, 30),
+        sparkline(h, BARS),
         interval(newest) if not h.is_counted else "" if value is None else amount(value, h.metric),
         verdict(newest, has_reason=False),
         commit(newest),
