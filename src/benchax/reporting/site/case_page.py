@@ -13,7 +13,7 @@ from benchax.comparing.history import History
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
-from benchax.reporting.comparisons import interval, verdict
+from benchax.reporting.comparisons import interval
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Section, Table, TextRow, tabulate
 from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
 from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, describe_date, describe_fact, join_time, one_line
@@ -239,8 +239,8 @@ class CaseSummary:
     """Place of the environment."""
     status: str = ""
     bars: str = ""
-    verdict: str = ""
-    ratio: str = ""
+    newest: Comparison | None = None
+    """Of run times, if there is one."""
     looks: int = 0
     """Comparisons among the newest ones of each of its series in which a change could have been found by mistake."""
     changes: tuple[FoundChange, ...] = ()
@@ -299,8 +299,7 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: di
         where=places.get(newest.fingerprint) if newest else None,
         status="" if newest is None else newest.status,
         bars=sparkline(judged, BARS) if judged else "",
-        verdict=verdict(judged.points[-1], has_reason=False) if judged else "",
-        ratio=interval(judged.points[-1]) if judged else "",
+        newest=judged.points[-1] if judged else None,
         looks=sum(count_looks(h) for h in found.histories),
         changes=tuple(sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at)),
     )

@@ -235,7 +235,7 @@ class _Publishing:
     def _write_lists(self) -> None:
         cases = self.site.cases
         environments = [name_briefly(facts) for facts in self.site.environments.values()]
-        self._write_page("index.html", "Benchmarks: what changed lately", overview(cases))
+        self._write_page("index.html", "Benchmarks: what changed lately", overview(cases, environments))
         for number, document in enumerate(lists_of_cases(cases, environments), 1):
             self._write_page(name_list(number), "Benchmarks: all cases", document)
         self._write_file("data/" + INDEX, render_index(self.site))
