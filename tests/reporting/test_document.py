@@ -143,7 +143,7 @@ def test_of_very_many_outermost_boxes_a_table_says_how_many_it_has_not() -> None
     table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK,) * 100, "of one call"))
 
     assert len(table.rows) == 60
-    assert table.note == "of one call 40 boxes beside these are not in this table."
+    assert table.note == "of one call 40 other boxes are not in this table."
 
 
 def test_every_renderer_shows_it() -> None:

@@ -123,8 +123,8 @@ def _false_alarms(tally: Tally) -> str:
     """States the most important rate: users ignore a tool that raises many false alarms."""
     slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
     return (
-        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax said slower {_times(slower)} and faster "
-        f"{_times(faster)}: on this machine, as it was now, it says slower of at most "
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {_times(slower)} and "
+        f"faster {_times(faster)}. On this machine, as it was now, it reports slower for at most "
         f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
     )
 
@@ -134,7 +134,7 @@ def _caught(tally: Tally) -> str:
     # The lower end of 90 % on two sides is the limit of 95 % on one side.
     low, _ = tally.interval("slower", 0.90)
     return (
-        f"Of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted it called {slower} "
+        f"It called {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted "
         f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
     )
 

@@ -222,7 +222,7 @@ def plain(value: Any) -> Any:
 
 
 def drop_unknown(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Removes the facts whose value is None."""
+    """Removes unknown facts."""
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -317,7 +317,7 @@ COLUMNS = {
     "is_fake": "m.devices.is_fake",
     "ranks": "m.ranks.ranks",
 }
-"""Of the CSV, and where an entry has the value."""
+"""Columns of the CSV, and the place of each value in an entry."""
 
 
 def to_csv(found: Sequence[ExportedCase]) -> str:

@@ -473,12 +473,12 @@ def _devices(m: Measurement) -> Iterable[TextRow]:
 
 
 def _communication(share: DeviceShare) -> str:
-    """Returns a text such as ", 12 % of it in collectives, 3 µs of which nothing hid"."""
+    """Returns a text such as ", 12 % of it in collectives, 3 µs not hidden by other work"."""
     if share.communication_s is None:
         return "; what of it is communication is not known"
     if not share.communication_s:
         return ", none of it in collectives"
-    exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} of which nothing hid"
+    exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} not hidden by other work"
     part = percent(share.communication_s / share.busy_s)
     return f", {part} of it in collectives, waiting included ({seconds(share.communication_s)}{exposed})"
 

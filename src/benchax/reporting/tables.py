@@ -69,7 +69,7 @@ def name_device(env: Environment) -> str | None:
 
 
 def stored_grid(rows: Sequence[StoredRow]) -> Table:
-    """Rows of the store, one line each. What all of them share, a year and a timer, is said above their column."""
+    """Rows of the store, one line each. A shared year or timer is in the head of its column."""
     years, timers = {row.started_at[:4] for row in rows}, {row.timer for row in rows if row.timer}
     year = next(iter(years)) if len(years) == 1 else ""
     timer = next(iter(timers)) if len(timers) == 1 else ""
@@ -128,7 +128,7 @@ MOST_NAMES = 3
 
 def _stored_line(row: StoredRow, has_year: bool, has_timer: bool) -> tuple[str, ...]:
     """Args:
-    has_year: the year is said elsewhere, as is the timer with `has_timer`.
+    has_year: the head of the table has the year. `has_timer`: it has the timer.
     """
     if row.failure_kind is not None:
         time = row.failure_kind.replace("_", " ")

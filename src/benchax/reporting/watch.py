@@ -163,7 +163,7 @@ def _describe_step(ones: Sequence[StepCompiles]) -> str:
 def remarks(w: Watch) -> list[Remark]:
     notes = list(w.remarks)
     if w.lost_events:
-        why = "jax.monitoring.clear_event_listeners() was called inside: there may have been more than is listed"
+        why = "jax.monitoring.clear_event_listeners() was called inside: there might have been more than is listed"
         notes.insert(0, Remark("lost-events", "warning", why))
     if w.threads == "all" and w.wall_s is not None:
         notes.append(Remark("threads", "info", "all threads were watched, whose times may overlap: no share is given"))
@@ -245,7 +245,7 @@ def cache_rows(found: CacheUse) -> list[TextRow]:
 
 
 def _place(found: CacheUse) -> str:
-    how = {True: "", False: ", which cannot be written to", None: ", of which is not known whether it can be written"}
+    how = {True: "", False: ", which cannot be written to", None: "; whether it can be written is not known"}
     return f"{found.directory}{how[found.is_writable]}"
 
 
@@ -295,5 +295,7 @@ def cache_remarks(found: CacheUse) -> list[Remark]:
             )
         )
     if not found.is_reliable:
-        listed.append(Remark("lost-events", "warning", "JAX's listeners were cleared meanwhile: programs are missing"))
+        listed.append(
+            Remark("lost-events", "warning", "JAX's listeners were cleared during the block: programs are missing")
+        )
     return listed

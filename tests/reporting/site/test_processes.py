@@ -101,7 +101,9 @@ def test_where_no_others_can_be_had_this_one_does_the_work(monkeypatch: pytest.M
 
 
 def test_a_process_that_was_ended_is_told_of() -> None:
-    expected = r"a process that was writing pages has ended before its time\n\nhint: the system may have run out of mem"
+    expected = (
+        r"a process that was writing pages has ended before its time\n\nhint: the system might have run out of mem"
+    )
     with pytest.raises(NotAvailable, match=expected), open_workers(1, processes=2) as workers:
         list(workers.map(end, range(4)))
 

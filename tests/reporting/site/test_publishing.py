@@ -112,10 +112,10 @@ def test_what_changed_is_said_with_how_sure_that_is(store: DatabaseStore, site: 
     said = " ".join(text_of(site / "index.html").split())
 
     assert "3 changes among the newest 30 comparisons" in said
-    assert "Of 46 comparisons with noise that is 0.046 to 0.32 by chance, beside 2 found." in said
+    assert "Among 46 comparisons with noise, expect 0.046 to 0.32 by chance; 2 were found." in said
     slower, faster = said.index("Slower, or more of it"), said.index("Faster, or less of it")
     assert slower < said.index("12 % slower") < faster < said.index("20 % less time")
-    assert slower < said.index("2.00 MiB in place of 1.00 MiB") < faster
+    assert slower < said.index("2.00 MiB instead of 1.00 MiB") < faster
     assert said.index("First signs") < said.index("% above the median before it")
     assert "p < 0.001" in said
 
@@ -127,7 +127,7 @@ def test_of_histories_too_short_for_a_change_none_is_expected_by_chance(site: Pa
     publish(store, site)
 
     said = text_of(site / "index.html")
-    assert "A change takes 2 comparisons on either side of it: no case has so many yet" in said
+    assert "A change takes 2 comparisons on either side of it: no case has enough yet" in said
     assert "by chance" not in said
 
 
@@ -347,7 +347,7 @@ def test_what_got_worse_is_an_entry_the_newest_first(tmp_path: Path) -> None:
 
     assert titles == [
         f"matmul[n=256]: 12 % slower from {commit_of(12)[:8]} on",
-        f"fft: 2.00 MiB in place of 1.00 MiB from {commit_of(2)[:8]} on",
+        f"fft: 2.00 MiB instead of 1.00 MiB from {commit_of(2)[:8]} on",
     ]
 
 

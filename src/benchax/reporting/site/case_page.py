@@ -233,14 +233,14 @@ class CaseSummary:
     """Shortened."""
     newest_at: str = ""
     version: str = ""
-    """That of its newest row."""
+    """The version of its newest row."""
     time: str = ""
     where: int | None = None
     """Place of the environment."""
     status: str = ""
     bars: str = ""
     newest: Comparison | None = None
-    """Of run times, if there is one."""
+    """The newest comparison, which is one of run times if there is any."""
     looks: int = 0
     """Comparisons among the newest ones of each of its series in which a change could have been found by mistake."""
     changes: tuple[FoundChange, ...] = ()

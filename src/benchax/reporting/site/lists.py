@@ -88,13 +88,13 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
     if looks:
         low, high = (share * looks for share in FALSE_ALARMS)
         yield (
-            f"How sure: where nothing changed, {percent(FALSE_ALARMS[0])} to {percent(FALSE_ALARMS[1])} of comparisons "
-            "begin a change that is none (for ratios that scatter by 1.5 % and by 3 %). Of "
-            f"{plural(looks, 'comparison')} with noise that is {_expected(low)} to {_expected(high)} by chance, beside "
-            f"{len(judged)} found. A change may be withdrawn, or move by a commit, when more comparisons come in."
+            f"How sure: in unchanged code, {percent(FALSE_ALARMS[0])} to {percent(FALSE_ALARMS[1])} of comparisons "
+            "begin a false change (for ratios that scatter by 1.5 % and by 3 %). Among "
+            f"{plural(looks, 'comparison')} with noise, expect {_expected(low)} to {_expected(high)} by chance; "
+            f"{len(judged)} were found. More comparisons can withdraw a change, or move it by a commit."
         )
     else:
-        yield f"A change takes {LEAST} comparisons on either side of it: no case has so many yet, or all were counted."
+        yield f"A change takes {LEAST} comparisons on either side of it: no case has enough yet, or all were counted."
 
 
 def _expected(number_of: float) -> str:
@@ -231,7 +231,7 @@ def comparing_placeholder() -> Markup:
 
 @dataclass
 class SiteIndex:
-    """What all pages share. Files of versions name an environment, a baseline or a timer by its place here."""
+    """The names that all pages share. Files of versions name an environment, a baseline or a timer by its place."""
 
     cases: list[CaseSummary] = field(default_factory=list[CaseSummary])
     environments: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])

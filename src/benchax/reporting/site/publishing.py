@@ -287,17 +287,17 @@ def _place(places: dict[str, int], name: str) -> int:
 
 
 def _identify(store: DatabaseStore, activity: Sequence[CaseActivity]) -> str:
-    """A digest of the store, of what it holds, and of the code that makes pages: two checkouts of one version can make
+    """A digest of the store, its content, and the code that makes pages: two checkouts of one version can make
     different pages."""
     found = hashlib.sha256(repr((_digest(store.where), [(each.key, each.seen) for each in activity])).encode())
     for file in sorted(Path(__file__).parents[1].rglob("*")):
-        if file.suffix in (".py", ".js", ".css"):
+        if file.suffix in (".py", ".js", ".css", ".html"):
             found.update(file.read_bytes())
     return found.hexdigest()
 
 
 def _digest(where: str) -> str:
-    """Of the place of a store. A site is for others to see, and the place may hold a password."""
+    """Hides the place of a store: a site is for others to see, and the place can hold a password."""
     return hashlib.sha256(where.encode("utf-8", "surrogatepass")).hexdigest()
 
 
