@@ -15,7 +15,7 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
+from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol, name_places
 from benchax.reporting.document import (
     Block,
     Document,
@@ -363,7 +363,7 @@ def chart(found: Comparisons) -> Chart:
             _axis_title(runs), "change", is_log=True, ends=(low, high),
             ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
         ),
-        Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names(runs)))),
+        name_places(names(runs)),
         (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
         title=_title(found, runs),
         beside=tuple(beside) if has_words else (),

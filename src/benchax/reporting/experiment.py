@@ -216,13 +216,11 @@ def _times_factor(gain: SpeedupFactor | None) -> str:
     """1.82× (1.79 – 1.85)"""
     if gain is None:
         return ""
-    ends = "" if gain.low is None or gain.high is None else f" ({gain.low:.2f} – {gain.high:.2f})"
-    return f"{gain.factor:.2f}×{ends}"
+    return f"{gain.factor:.2f}×" + around(gain.low, gain.high, "{:.2f}".format)
 
 
 def _share(gain: SpeedupFactor) -> str:
-    ends = "" if gain.low is None or gain.high is None else f" ({percent(gain.low)} – {percent(gain.high)})"
-    return percent(gain.factor) + ends
+    return percent(gain.factor) + around(gain.low, gain.high, percent)
 
 
 def _sentence(curve: ScalingCurve, is_fake: bool) -> str:

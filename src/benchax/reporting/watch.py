@@ -232,15 +232,18 @@ def cache_rows(found: CacheUse) -> list[TextRow]:
         return [TextRow("state", "", "the block has not ended")]
     if not found.is_enabled:
         return [TextRow("state", "off", found.why_off or "")]
+    fates: dict[Fate, str] = {
+        "hit": "read from the cache",
+        "written": "compiled, and written to the cache",
+        "too quick": f"compiled in less than the threshold of {_threshold(found)}, and not kept",
+        "not kept": "compiled, and not kept: a callback, a small size, or compiled before the folder was set",
+    }
+    # The first two are named even if there was none.
+    listed: list[Fate] = [fate for fate in fates if fate in ("hit", "written") or found.of(fate)]
     return [
         TextRow("state", "on", _place(found)),
         *([TextRow("in the folder", *_describe_entries(found))] if found.after else []),
-        _line(found, "hit", "read from the cache"),
-        _line(found, "written", "compiled, and written to the cache"),
-        *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
-        *_line_if(
-            found, "not kept", "compiled, and not kept: a callback, a small size, or compiled before the folder was set"
-        ),
+        *(_line(found, fate, fates[fate]) for fate in listed),
     ]
 
 
@@ -259,10 +262,6 @@ def _describe_entries(found: CacheUse) -> tuple[str, str]:
 def _line(found: CacheUse, fate: Fate, what: str) -> TextRow:
     count = len(found.of(fate))
     return TextRow(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
-
-
-def _line_if(found: CacheUse, fate: Fate, what: str) -> list[TextRow]:
-    return [_line(found, fate, what)] if found.of(fate) else []
 
 
 def _threshold(found: CacheUse) -> str:
