@@ -198,11 +198,11 @@ class _Publishing:
         self.written = self.versions_written = self.others = 0
 
     def write(self) -> Published:
+        self._write_assets()
         with open_workers(CaseWriter(self.store, self.folder), _choose_processes(self.activity)) as workers:
             for case in workers.map(CaseWriter.write_case, self.activity):
                 self._add_case(case)
             self._write_versions(workers)
-        self._write_assets()
         self._write_lists()
         self._remove_old()
         return Published(
