@@ -116,10 +116,11 @@ def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
         return _decoded(load(text), Comparison)
     # Cut out before the text is parsed. The arrays of the last block end so, and nothing else in blocks does.
     head, _, rest = text.partition(',"blocks":[')
-    document = load(head + rest.partition("]}]")[2])
-    if isinstance(document, dict) and "environment" in document:
+    document: dict[str, Any] = load(head + rest.partition("]}]")[2])
+    _check_version(document)
+    if "environment" in document:
         document["environment"] = _share_environment(marshal.dumps(document["environment"], 2))
-    return _decoded(document, Comparison)
+    return _convert(document, Comparison)
 
 
 @lru_cache(maxsize=4096)
