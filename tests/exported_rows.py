@@ -9,8 +9,7 @@ from typing import Any
 from measurement_strategies import RICH, measured
 
 from benchax.model import CaseId, Comparison, Cost, Failure, Measurement, Memory, Samples, Version
-from benchax.reporting.exports import FORMATS
-from benchax.reporting.exports.entries import entries
+from benchax.reporting.exports import FORMATS, entries
 
 ODD = 'a, b; "c" |x| `y` <&>\nline 2\ttab\r\x00\x1b naïve 🦊'
 SIX_S = (1.2e-4, 1.1e-4, 1.3e-4, 1.15e-4, 1.25e-4, 1.2e-4)

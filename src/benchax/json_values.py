@@ -74,6 +74,8 @@ class Converter(NamedTuple):
     """Raises TypeError."""
     decode: Callable[[Any], Any]
     """Raises Mismatch."""
+    plain: frozenset[type] = frozenset()
+    """Types of values that stand for themselves in a document: `decode` would return them as they are."""
 
 
 class Mismatch(Exception):
@@ -117,6 +119,8 @@ def _dataclass(cls: type) -> Converter:
     hints = typing.get_type_hints(cls)
     stored = [f for f in dataclasses.fields(cls) if not f.metadata.get("is_stored_apart")]
     fields = [(f.name, converter(hints[f.name]), _default(f)) for f in stored]
+    decoders = {name: (converter.plain, converter.decode) for name, converter, _ in fields}
+    required = [name for name, _, default in fields if default is _REQUIRED]
 
     def encode(value: Any) -> dict[str, Any]:
         document: dict[str, Any] = {}
@@ -134,14 +138,21 @@ def _dataclass(cls: type) -> Converter:
     def decode(json_value: Any) -> Any:
         document = _object(json_value)
         values: dict[str, Any] = {}
-        for name, converter, default in fields:
-            if name in document:
-                values[name] = _decode_at(f".{name}", converter, document[name])
-            elif default is _REQUIRED:
+        name = ""
+        try:
+            for name, item in document.items():
+                if name in decoders:
+                    plain, decode_item = decoders[name]
+                    values[name] = item if type(item) in plain else decode_item(item)
+        except Mismatch as mismatch:
+            mismatch.path = f".{name}{mismatch.path}"
+            raise
+        for name in required:
+            if name not in values:
                 raise Mismatch(document, f"an object with {name!r}")
         return cls(**values)
 
-    return Converter(encode, decode)
+    return Converter(encode, decode, frozenset({cls}))
 
 
 _REQUIRED = object()
@@ -170,7 +181,7 @@ def _sequence(hint: Any) -> Converter:
 
 def _list(hint: Any) -> Converter:
     """Converts a list if the class says list: the type of attributes that are filled step by step."""
-    encode, decode = _sequence(hint)
+    encode, decode, _ = _sequence(hint)
 
     def decode_list(json_value: Any) -> list[Any]:
         return list(decode(json_value))
@@ -224,7 +235,7 @@ def _mapping(hint: Any) -> Converter:
 
 def _optional(hints: tuple[Any, ...]) -> Converter:
     (hint,) = (h for h in hints if h is not type(None))
-    encode, decode = converter(hint)
+    encode, decode, plain = converter(hint)
 
     def encode_optional(value: Any) -> Any:
         return None if value is None else encode(value)
@@ -232,7 +243,7 @@ def _optional(hints: tuple[Any, ...]) -> Converter:
     def decode_optional(json_value: Any) -> Any:
         return None if json_value is None else decode(json_value)
 
-    return Converter(encode_optional, decode_optional)
+    return Converter(encode_optional, decode_optional, plain | {types.NoneType})
 
 
 def _literal(permitted: tuple[Any, ...]) -> Converter:
@@ -294,7 +305,7 @@ def _scalar(hint: type) -> Converter:
             raise Mismatch(json_value, expected)
         return value
 
-    return Converter(encode, decode)
+    return Converter(encode, decode, frozenset(permitted))
 
 
 def _python_scalar(value: Any) -> Any:

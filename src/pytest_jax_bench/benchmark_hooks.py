@@ -119,7 +119,7 @@ class BenchmarkStats:
     @cached_property
     def stats(self) -> SimpleNamespace:
         # With it come all exports, 0.2 s for who asks for no statistics.
-        from benchax.reporting.exports.pytest_benchmark import stats as statistics_of
+        from benchax.reporting.exports import stats as statistics_of
 
         return SimpleNamespace(**statistics_of(self.times_s), data=self.times_s)
 

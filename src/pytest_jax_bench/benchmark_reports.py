@@ -16,9 +16,7 @@ from typing import Any
 from benchax import codec, units
 from benchax.errors import FormatError, UsageError
 from benchax.reporting.document import Table, TableCell, TableColumn
-from benchax.reporting.exports import pytest_benchmark
-from benchax.reporting.exports.entries import entries
-from benchax.reporting.exports.pytest_benchmark import stats
+from benchax.reporting.exports import entries, pytest_benchmark_document, stats
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
 from pytest_jax_bench.context import BenchmarkSettings
@@ -32,7 +30,7 @@ def make_document(records: Sequence[Record]) -> dict[str, Any]:
     good = [(record, m) for record, m in found if m is not None and not _own(record).get("has_error")]
     exported = entries([m for _, m in good])
     timed = [(record, entry) for (record, _), entry in zip(good, exported, strict=True) if entry.samples]
-    document = pytest_benchmark.document([entry for _, entry in timed])
+    document = pytest_benchmark_document([entry for _, entry in timed])
     for (record, _), benchmark in zip(timed, document["benchmarks"], strict=True):
         benchmark |= _names(record) | {"extra_info": benchmark["extra_info"] | _own(record).get("extra_info", {})}
     return document

@@ -46,7 +46,7 @@ def test_the_table_is_that_of_the_last_round(doctor: Doctor) -> None:
     done = doctor("--aa")
 
     assert done.code == 0
-    assert "In 2 comparisons of unchanged code benchax said slower never" in done.out
+    assert "In 2 comparisons of unchanged code benchax reported slower never" in done.out
     assert "A verdict took 2.0 s." in done.out
     assert "process 1: 2 of 2 undecided\n2 verdicts after 4 s\n" in done.err
 

@@ -28,7 +28,7 @@ def test_it_says_how_many_pages_were_written(site: Benchax, project: Path) -> No
     assert (first.code, first.out) == (0, "")
     assert first.err == "site/index.html: 4 of 4 pages of cases written, 24 of 24 versions, 11 other files\n"
     assert second.err == "site/index.html: 0 of 4 pages of cases written, 0 of 24 versions, 0 other files\n"
-    assert third.err == "site/index.html: 1 of 4 pages of cases written, 1 of 24 versions, 1 other file\n"
+    assert third.err == "site/index.html: 1 of 4 pages of cases written, 1 of 24 versions, 2 other files\n"
 
 
 def test_without_a_store_it_says_what_to_do(site: Benchax, project: Path) -> None:

@@ -289,7 +289,7 @@ TIMED = """
 import json, jax, numpy as np, benchax
 from jax.sharding import Mesh, PartitionSpec as P
 from benchax.reporting.exports import FORMATS
-from benchax.reporting.exports.entries import entries
+from benchax.reporting.exports import entries
 def told(m):
     return {
         "timers": [s.timer for s in m.samples], "failure": m.failure and m.failure.message,

@@ -245,7 +245,7 @@ def test_one_that_is_left_over_has_nothing_to_be_compared_with() -> None:
 
     assert (found.labels, found.ranking) == (("c", "a", "b"), ())
     assert all("cannot be sent" in why for why in found.unranked.values())
-    assert "not measured, because nothing else ran beside it" in " ".join(str(found).split())
+    assert "not measured, because nothing else ran with it" in " ".join(str(found).split())
 
 
 def test_a_crash_of_which_no_function_is_named_is_told_of_none() -> None:

@@ -43,13 +43,13 @@ def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> No
 def test_where_no_rule_has_an_answer_it_is_not_called_clean() -> None:
     silent = Audit("train.py", checked=(Checked("cache-off", "is the cache on?", "not checked", "it failed"),))
 
-    assert verdict(silent) == "nothing can be said: 1 not checked"
+    assert verdict(silent) == "nothing is known: 1 not checked"
 
 
 def test_where_it_could_not_be_called_it_is_not_called_clean() -> None:
     endless = replace(made.clean(), remarks=(Remark("not-called", "error", "it does not end"),))
 
-    assert verdict(endless) == "little can be said: 1 rule fine, 1 not applicable"
+    assert verdict(endless) == "little is known: 1 rule fine, 1 not applicable"
 
 
 def test_any_text_of_the_user_survives_and_none_is_markup() -> None:

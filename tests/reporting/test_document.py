@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from results_by_hand import every_result
 
 from benchax.model import Remark
 from benchax.reporting import display, error_rates, history, html, markdown
-from benchax.reporting.chart_data import encode_outline
 from benchax.reporting.display import document_of
 from benchax.reporting.document import (
     Block,
@@ -28,6 +28,7 @@ from benchax.reporting.document import (
     Remarks,
     Section,
     Sparkline,
+    Table,
     TableColumn,
     TextRow,
     decode_document,
@@ -37,6 +38,7 @@ from benchax.reporting.document import (
     tabulate,
     tabulate_outline,
 )
+from benchax.reporting.html import encode_outline
 from benchax.reporting.markdown import escape, render
 from benchax.reporting.terminal import to_text
 from benchax.results import Displayed
@@ -60,6 +62,22 @@ def documents(result: Any) -> Iterator[Document]:
 def test_each_renderer_shows_all_of_a_result(kind: str, name: str) -> None:
     for document in documents(every_result(name)[kind]):
         check_rendered(document)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_stays_a_table_at_80_columns_with_names_of_40_characters(kind: str) -> None:
+    tables = [
+        replace(block, note="")
+        for document in documents(every_result("benchmark_matrix_multiplication_of_large")[kind])
+        for block in document.blocks
+        if isinstance(block, Table)
+    ]
+
+    for table in tables:
+        lines = to_text(Document((table,)), 80).splitlines()
+        # Row by row, there would be a line for each cell, and blank lines between the rows.
+        assert "" not in lines
+        assert max(map(len, lines)) <= 80
 
 
 def test_each_kind_of_result_has_a_document() -> None:
@@ -125,7 +143,7 @@ def test_of_very_many_outermost_boxes_a_table_says_how_many_it_has_not() -> None
     table = tabulate_outline(Outline("", OUTLINE.columns, (LAPACK,) * 100, "of one call"))
 
     assert len(table.rows) == 60
-    assert table.note == "of one call 40 boxes beside these are not in this table."
+    assert table.note == "of one call 40 other boxes are not in this table."
 
 
 def test_every_renderer_shows_it() -> None:

@@ -322,7 +322,7 @@ def test_scopes_stand_beside_the_same_rates() -> None:
     assert table is not None
     assert next(line for line in table.lines if line[0] == "layer")[-2:] == ("2.00 ms", "compute")
     assert next(line for line in table.lines if line[0] == "(none)")[-2:] == ("", "")
-    assert table.note.endswith("of what could be counted")
+    assert table.note.endswith("for the counted part")
 
 
 @pytest.mark.parametrize("roof", [None, Roofline(), replace(RATES, flops_per_s=None)])
@@ -396,4 +396,4 @@ def test_shapes_stand_without_layouts_and_tuples_as_their_number() -> None:
 def test_what_is_left_out_is_said() -> None:
     note = make_outline(HloOperations((one("a"),), 12)).note
 
-    assert note.endswith("12 operations more, which stand deepest, are not listed.")
+    assert note.endswith("12 operations more, the deepest ones, are not listed.")

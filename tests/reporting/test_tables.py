@@ -231,6 +231,17 @@ def test_stored_rows_show_what_was_measured_where_and_failures_their_kind(snapsh
     assert [row[0].style for row in grid.rows] == ["", "bad"]
 
 
+def test_a_stored_row_is_one_line_at_80_columns_and_a_long_name_is_cut_in_its_middle() -> None:
+    row = replace(measured("benchmark_matrix_multiplication_of_large"), started_at="2025-11-21T01:35:59+00:00")
+
+    lines = terminal.to_text(Document((stored_grid([row_of(row, 123456)]),)), 80).splitlines()
+
+    assert len(lines) == 2
+    assert lines[1].startswith("123456  11-21 01:35  benchmark_m")
+    assert "…" in lines[1]
+    assert max(map(len, lines)) <= 80
+
+
 def test_the_environment_says_what_is_unknown_and_ends_with_what_makes_rows_comparable(snapshot: Any) -> None:
     known = replace(
         HOST, memory_bytes=16 * 2**30, virtual_machine=False, affinity=(0, 2),

@@ -70,7 +70,7 @@ def test_processes_that_open_a_store_anew_write_what_one_writes(
     fill(store)
     publish(store, tmp_path / "by-one")
 
-    monkeypatch.setattr(publishing, "_choose_processes", lambda tasks: 2)
+    monkeypatch.setattr(publishing, "_choose_processes", lambda activity: 2)
     publish(store, tmp_path / "by-two")
 
     assert contents(tmp_path / "by-two") == contents(tmp_path / "by-one")

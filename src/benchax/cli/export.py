@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchax.model import Comparison, Measurement
-    from benchax.reporting.exports.entries import ExportedCase
+    from benchax.reporting.exports import ExportedCase
     from benchax.store.database import DatabaseStore
 
 
@@ -42,8 +42,7 @@ def export(
 ) -> None:
     """Write stored results in the format of another tool."""
     from benchax.cli.store import open_listed_store
-    from benchax.reporting.exports import ASV, FORMATS, check_format
-    from benchax.reporting.exports.entries import entries
+    from benchax.reporting.exports import ASV, FORMATS, check_format, entries
     from benchax.store.baselines import rows_of
 
     check_format(format)
@@ -88,7 +87,7 @@ def is_of(c: Comparison, m: Measurement) -> bool:
 
 
 def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
-    from benchax.reporting.exports import asv
+    from benchax.reporting import asv
 
     commits = {entry.m.environment.commit for entry in found} - {None}
     for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():

@@ -125,15 +125,15 @@ def heading(a: Audit) -> str:
 
 
 def verdict(a: Audit) -> str:
-    """Returns a line such as "2 findings: 1 warning, 1 info", "nothing found: 12 rules fine, 5 not applicable, 1 not
-    checked" or "nothing can be said: 35 not checked"."""
+    """2 findings: 1 warning, 1 info; or nothing found: 12 rules fine, 1 not checked; or nothing is known: 35 not
+    checked."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
     looked = ", ".join(f"{plural(n, 'rule') if outcome == 'fine' else n} {outcome}" for outcome, n in counts if n)
     if not a.findings:
         if any(remark.severity == "error" for remark in a.remarks):
-            return f"little can be said: {looked}"
+            return f"little is known: {looked}"
         is_answered = bool(a.outcomes("fine") or a.outcomes("finding"))  # a suppressed finding is an answer
-        return f"nothing {'found' if is_answered else 'can be said'}{f': {looked}' if looked else ''}"
+        return f"nothing {'found' if is_answered else 'is known'}{f': {looked}' if looked else ''}"
     graded = [(s, sum(f.severity == s for f in a.findings)) for s in reversed(SEVERITIES)]
     kinds = ", ".join(f"{n} {severity}" for severity, n in graded if n)
     return f"{plural(len(a.findings), 'finding')}: {kinds}" + (f"; {looked}" if looked else "")
@@ -184,7 +184,8 @@ ANSWERS: dict[Answer, tuple[str, Style]] = {
 }
 
 
-CHECKLIST = (TableColumn("", "words"), TableColumn("", "words", 20), TableColumn("", "words", 20))
+TICK = TableColumn("", "words", 20, breaks_words=True)
+CHECKLIST = (TableColumn("", "words"), TICK, TICK)
 
 
 def document_of_checklist(c: Checklist) -> Document:

@@ -3,7 +3,7 @@
 A module of this folder decides where each mark goes and what it means. `figures.py` draws the marks with matplotlib:
 into a file, or as a block of a `Document` on a page. Numbers are seconds, bytes, counts and ratios, as everywhere. A
 style names a meaning (good, bad, faint), as in all blocks; each renderer has its own colours. A page draws the same
-charts so that they answer to pointers and keys (`chart_data.py`).
+charts so that they answer to pointers and keys (`html.py`).
 
     Points         values with their intervals: of samples, of commits, of comparisons one below the other
     Line           straight from one place to the next: a level, a series over sizes

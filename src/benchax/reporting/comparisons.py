@@ -15,7 +15,7 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.errors import UsageError
 from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import figures
-from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol
+from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol, name_places
 from benchax.reporting.document import (
     Block,
     Document,
@@ -44,8 +44,8 @@ from benchax.units import change, number, percent, plural
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
-    "one process": "wall, paired: the versions in turns in one process",
-    "process pairs": "wall, paired: whole processes in turns on one core",
+    "one process": "wall, paired: the versions alternate in one process",
+    "process pairs": "wall, paired: whole processes alternate on one core",
 }
 OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "alone-differs", ADVICE)
 """Remarks that are about one case."""
@@ -134,7 +134,7 @@ def style(c: Comparison) -> Style:
 def _baseline_line(found: Comparisons) -> tuple[str, ...]:
     values = [_describe_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
     run, *others = values
-    why = "" if run else "not measured, because nothing else ran beside it"
+    why = "" if run else "not measured, because nothing else ran with it"
     return (found.labels[0], run, "baseline", "", *others, why)
 
 
@@ -264,7 +264,7 @@ def _places(ranking: Sequence[Rank]) -> str:
     first, *others = ranking
     together = [rank.label for rank in others if rank.place == first.place]
     begin = f"{_join_names([first.label, *together])} {'are' if together else 'is'} fastest"
-    tie = ", and cannot be told apart" if together else ""
+    tie = ", and cannot be distinguished" if together else ""
     slower = [f"{rank.label} takes {_multiple(rank)} times as long" for rank in others if rank.place != first.place]
     return f"{begin}{tie}" + (f"; {'; '.join(slower)}." if slower else ".")
 
@@ -363,7 +363,7 @@ def chart(found: Comparisons) -> Chart:
             _axis_title(runs), "change", is_log=True, ends=(low, high),
             ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
         ),
-        Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names(runs)))),
+        name_places(names(runs)),
         (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
         title=_title(found, runs),
         beside=tuple(beside) if has_words else (),

@@ -59,6 +59,8 @@ class TableColumn:
     """A narrow window can fold the texts of this column down to this width. None: it never folds them."""
     breaks_words: bool = False
     """There a word that is wider than that goes on in the next line; else it makes the table fall apart into lines."""
+    is_cut: bool = False
+    """There a text that is wider than that is cut in its middle: a row stays one line."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ def tabulate_outline(outline: Outline) -> Table:
     listed = [_describe_row(outline, *row) for row in rows]
     outer = sum(depth == 0 for depth, _, _ in rows)
     left_out = len(outline.entries) - outer
-    note = f"{outline.note} {left_out} boxes beside these are not in this table." if left_out else outline.note
+    note = f"{outline.note} {left_out} other boxes are not in this table." if left_out else outline.note
     names = (TableColumn("box", "words", 24), *(TableColumn(column.name) for column in outline.columns))
     columns = (*names, TableColumn("where", "words", 16), TableColumn("what", "words", 24))
     return tabulate(columns, listed, note=note).without_empty_columns(kept=(0,))

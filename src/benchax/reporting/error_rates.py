@@ -9,7 +9,7 @@ from typing import Any
 
 from benchax.comparing.error_rates import UNCHANGED, ErrorRates, Tally, planted_name
 from benchax.model import Environment
-from benchax.reporting.document import Document, Table, list_lines, tabulate
+from benchax.reporting.document import Document, Table, TableColumn, list_lines, tabulate
 from benchax.reporting.tables import CASE, name_device
 from benchax.stats.verdicts import Ratio, Verdict
 from benchax.units import number, percent, plural, seconds
@@ -72,7 +72,7 @@ def verdict_grid(found: ErrorRates) -> Table:
         (planted_name(tally.planted), str(tally.judged), *(_share(tally, word) for word in WORDS))
         for tally in found.tallies()
     ]
-    return tabulate((CASE, "judged", *WORDS), lines)
+    return tabulate((CASE, "judged", *(TableColumn(word, least_width=8) for word in WORDS)), lines)
 
 
 def _share(tally: Tally, word: Verdict) -> str:
@@ -89,8 +89,8 @@ def effect_grid(found: ErrorRates) -> Table:
         (kernel, _time(found, kernel), *(_effect(found, kernel, planted) for planted in found.planted))
         for kernel in found.kernels
     ]
-    names = (f"really, of {planted_name(planted)}" for planted in found.planted)
-    return tabulate((CASE, "median", *names), lines)
+    columns = (TableColumn(f"really, of {planted_name(planted)}", least_width=8) for planted in found.planted)
+    return tabulate((CASE, "median", *columns), lines)
 
 
 def _time(found: ErrorRates, kernel: str) -> str:
@@ -123,8 +123,8 @@ def _false_alarms(tally: Tally) -> str:
     """States the most important rate: users ignore a tool that raises many false alarms."""
     slower, faster = tally.verdicts["slower"], tally.verdicts["faster"]
     return (
-        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax said slower {_times(slower)} and faster "
-        f"{_times(faster)}: on this machine, as it was now, it says slower of at most "
+        f"In {plural(tally.judged, 'comparison')} of unchanged code benchax reported slower {_times(slower)} and "
+        f"faster {_times(faster)}. On this machine, as it was now, it reports slower for at most "
         f"{percent(tally.at_most('slower'))} of unchanged code (at 95 % confidence)."
     )
 
@@ -134,7 +134,7 @@ def _caught(tally: Tally) -> str:
     # The lower end of 90 % on two sides is the limit of 95 % on one side.
     low, _ = tally.interval("slower", 0.90)
     return (
-        f"Of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted it called {slower} "
+        f"It called {slower} of {plural(tally.judged, 'comparison')} with {planted_name(tally.planted)} planted "
         f"slower: it finds at least {percent(low)} of such changes (at 95 % confidence)."
     )
 

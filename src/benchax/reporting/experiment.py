@@ -186,11 +186,11 @@ def document_of_scaling(found: Scaling) -> Document:
 def _tabulate_curve(curve: ScalingCurve, is_fake: bool) -> Table:
     columns = (
         "fake devices" if is_fake else "devices",
-        "inputs",
+        TableColumn("inputs", "words", 16, breaks_words=True),
         "median",
-        "work/s",
-        "efficiency",
-        "against the one before",
+        TableColumn("work/s", least_width=9),
+        TableColumn("efficiency", least_width=9),
+        TableColumn("against the one before", least_width=16, breaks_words=True),
     )
     return tabulate(columns, [_scaling_line(point) for point in curve.points])
 
@@ -216,13 +216,11 @@ def _times_factor(gain: SpeedupFactor | None) -> str:
     """1.82× (1.79 – 1.85)"""
     if gain is None:
         return ""
-    ends = "" if gain.low is None or gain.high is None else f" ({gain.low:.2f} – {gain.high:.2f})"
-    return f"{gain.factor:.2f}×{ends}"
+    return f"{gain.factor:.2f}×" + around(gain.low, gain.high, "{:.2f}".format)
 
 
 def _share(gain: SpeedupFactor) -> str:
-    ends = "" if gain.low is None or gain.high is None else f" ({percent(gain.low)} – {percent(gain.high)})"
-    return percent(gain.factor) + ends
+    return percent(gain.factor) + around(gain.low, gain.high, percent)
 
 
 def _sentence(curve: ScalingCurve, is_fake: bool) -> str:

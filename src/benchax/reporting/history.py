@@ -16,7 +16,18 @@ from benchax.model import METRICS, Comparison, Metric
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, Quantity, ReferenceLine
 from benchax.reporting.comparisons import interval, style, verdict
-from benchax.reporting.document import Document, Heading, List, Paragraph, Sparkline, Style, Table, list_parts, tabulate
+from benchax.reporting.document import (
+    Document,
+    Heading,
+    List,
+    Paragraph,
+    Sparkline,
+    Style,
+    Table,
+    TableColumn,
+    list_parts,
+    tabulate,
+)
 from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, describe_date, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
@@ -30,6 +41,8 @@ NAMES: dict[Metric, str] = {
 }
 LONGEST_LINE = 60
 """Bars, the newest ones."""
+BARS, BARS_BESIDE_BASELINES = 20, 12
+"""In a table of many histories: as many as 80 columns hold next to long names."""
 LONGEST_TABLE = 30
 FEW = 10
 """With this many points or fewer, benchax can find only large changes."""
@@ -145,18 +158,31 @@ def _remarks(h: History) -> list[list[str]]:
 
 
 def overview(histories: Sequence[History]) -> Table:
-    """A line for each history."""
-    columns = (CASE, "baseline", "history", "newest", VERDICT, COMMIT, REMARKS)
-    return tabulate(columns, map(_overview_line, histories), [style(h.points[-1]) for h in histories])
+    """A line for each history. A shared baseline is in the head of its column."""
+    baselines = {one_line(h.baseline) for h in histories}
+    is_shared = len(baselines) == 1
+    newest = f"against {next(iter(baselines))}" if is_shared else "newest"
+    columns = (
+        CASE,
+        TableColumn("baseline", "words", 8, breaks_words=True),
+        "history",
+        TableColumn(newest, least_width=9),
+        VERDICT,
+        COMMIT,
+        REMARKS,
+    )
+    lines = (_overview_line(h, is_shared) for h in histories)
+    table = tabulate(columns, lines, [style(h.points[-1]) for h in histories])
+    return table.without_empty_columns(kept=(0, 2, 3, 4, 5, 6))
 
 
-def _overview_line(h: History) -> tuple[str, ...]:
+def _overview_line(h: History, is_shared: bool) -> tuple[str, ...]:
     newest = h.points[-1]
     value = newest.candidate_value
     return (
         one_line(h.case.label),
-        one_line(h.baseline),
-        sparkline(h, 30),
+        "" if is_shared else one_line(h.baseline),
+        sparkline(h, BARS if is_shared else BARS_BESIDE_BASELINES),
         interval(newest) if not h.is_counted else "" if value is None else amount(value, h.metric),
         verdict(newest, has_reason=False),
         commit(newest),
@@ -197,7 +223,7 @@ def sentence(change: Change, h: History) -> str:
 def size_of(change: Change, h: History) -> str:
     """12 % slower; takes 8 % less time; 2.00 MiB instead of 1.00 MiB"""
     if h.is_counted or change.factor is None:
-        return f"{amount(change.after, h.metric)} in place of {amount(change.before, h.metric)}"
+        return f"{amount(change.after, h.metric)} instead of {amount(change.before, h.metric)}"
     if change.factor > 1:
         return f"{percent(change.factor - 1)} slower"
     return f"{percent(1 - change.factor)} less time"

@@ -113,7 +113,7 @@ def _describe(roof: Roofline | None) -> str:
     if roof is None or not roof.bytes_per_s or not roof.flops_per_s:
         return ""  # the roofline of the whole program says why
     rates = f"{rate(roof.bytes_per_s, 'B')} and {rate(roof.flops_per_s, 'FLOP')}"
-    counted = ", of what could be counted" if roof.is_at_least else ""
+    counted = ", for the counted part" if roof.is_at_least else ""
     return f"least time: estimated; the longer of the bytes and of the FLOPs of their kernels, at {rates}{counted}"
 
 
@@ -365,7 +365,7 @@ def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
 
 def _meaning(roof: Roofline) -> str:
     if roof.is_at_least:
-        return "of what could be counted; the rest may decide"
+        return "for the counted part; the rest can decide"
     if roof.is_memory_bound:
         return "memory-bound: fewer or smaller reads and writes help first"
     return "compute-bound: fewer operations or a smaller dtype help first"
@@ -403,7 +403,7 @@ def _memory_rows(found: Inspection) -> Iterable[TextRow]:
         parts = {
             "arguments": (plan.argument_bytes, "what the program takes"),
             "outputs": (plan.output_bytes, "what it returns"),
-            "temporaries": (plan.temp_bytes, "what it needs meanwhile"),
+            "temporaries": (plan.temp_bytes, "what it needs during the call"),
             "constants": (plan.constant_bytes, "baked into the program"),
             "aliased": (plan.alias_bytes, "outputs in the memory of donated arguments; taken off"),
         }
@@ -575,13 +575,13 @@ def _advise(found: Inspection) -> Iterator[str]:
     if kept:
         yield (
             f"{size(kept)} are residuals, kept on the way forward for the way back: jax.checkpoint would compute them "
-            "again, and save so much at most"
+            "again, and save this much at most"
         )
     possible = found.donation.possible_bytes if found.donation else None
     if possible:
         yield (
-            f"beside the temporaries: outputs could have the memory of {size(possible)} of arguments, if those were "
-            "donated (jax.jit(f, donate_argnums=...))"
+            f"in addition to the temporaries: outputs could have the memory of {size(possible)} of arguments, if those "
+            "were donated (jax.jit(f, donate_argnums=...))"
         )
 
 

@@ -27,7 +27,19 @@ from benchax.model import (
     Transfer,
     find_why,
 )
-from benchax.reporting.chart import Axis, AxisTick, Bars, Chart, Line, Mark, Note, Points, ReferenceLine, Shade, Style
+from benchax.reporting.chart import (
+    Axis,
+    Bars,
+    Chart,
+    Line,
+    Mark,
+    Note,
+    Points,
+    ReferenceLine,
+    Shade,
+    Style,
+    name_places,
+)
 from benchax.reporting.document import (
     Block,
     Document,
@@ -473,12 +485,12 @@ def _devices(m: Measurement) -> Iterable[TextRow]:
 
 
 def _communication(share: DeviceShare) -> str:
-    """Returns a text such as ", 12 % of it in collectives, 3 µs of which nothing hid"."""
+    """Returns a text such as ", 12 % of it in collectives, 3 µs not hidden by other work"."""
     if share.communication_s is None:
         return "; what of it is communication is not known"
     if not share.communication_s:
         return ", none of it in collectives"
-    exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} of which nothing hid"
+    exposed = "" if share.exposed_s is None else f", {seconds(share.exposed_s)} not hidden by other work"
     part = percent(share.communication_s / share.busy_s)
     return f", {part} of it in collectives, waiting included ({seconds(share.communication_s)}{exposed})"
 
@@ -736,7 +748,7 @@ def chart_stages(s: Stages) -> Chart | None:
     absent = [Note(0, row, "not measured", "faint") for row, (_, time_s) in enumerate(listed) if time_s is None]
     return Chart(
         Axis("one after the other", "seconds", ends=(0.0, 1.02 * ends[-1] or 1.0)),
-        _name_rows([name for name, _ in listed]), (bars, *absent), "once",
+        name_places([name for name, _ in listed]), (bars, *absent), "once",
     )  # fmt: skip
 
 
@@ -763,11 +775,7 @@ def chart_memory(mem: Memory) -> Chart | None:
     ]  # fmt: skip
     most = max(float(row[1] or 0) for row in rows)
     axis = Axis("", "bytes", ends=(0.0, 1.05 * most or 1.0))
-    return Chart(axis, _name_rows([row[0] for row in rows]), tuple(marks), "memory", has_legend=len(marks) > 1)
-
-
-def _name_rows(names: Sequence[str]) -> Axis:
-    return Axis(are_names=True, ticks=tuple(AxisTick(i, name) for i, name in enumerate(names)))
+    return Chart(axis, name_places([row[0] for row in rows]), tuple(marks), "memory", has_legend=len(marks) > 1)
 
 
 MOST_DETAILS = 1000

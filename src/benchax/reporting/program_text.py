@@ -93,9 +93,9 @@ def _truncate(line: str) -> str:
 COLUMNS = (OutlineColumn("operations", "flop"), OutlineColumn("transcendentals"), OutlineColumn("bytes", "bytes"))
 CAPTION = "the optimised program: boxes with all that is inside"
 NOTE = (
-    "Of one call, by our own count: bodies of loops times their trip counts. A fusion stands where its result belongs, "
-    "with all that was fused into it; the bytes are its own. Parameters, constants, tuples and bitcasts do no work and "
-    "are left out. Of a branch: what it does where it is taken."
+    "Numbers are for one call, by our own count: bodies of loops times their trip counts. A fusion is where its result "
+    "belongs, with all that was fused into it; the bytes are its own. Parameters, constants, tuples and bitcasts do no "
+    "work and are left out. A branch counts as if it were taken."
 )
 KINDS = {"while": "loop", "call": "call", "async-start": "call"}
 COMPILER = "(the compiler's own)"
@@ -108,9 +108,7 @@ _ARRAY = re.compile(r"[a-z]\w*\[[^\]]*\]")
 
 def make_outline(found: HloOperations) -> Outline:
     folder = _Folder(found.listed)
-    left_out = f" {plural(found.left_out, 'operation')} more, which stand deepest, are not listed." * bool(
-        found.left_out
-    )
+    left_out = f" {plural(found.left_out, 'operation')} more, the deepest ones, are not listed." * bool(found.left_out)
     return Outline(CAPTION, COLUMNS, folder.fold_inside(None), NOTE + left_out)
 
 

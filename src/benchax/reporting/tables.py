@@ -20,14 +20,14 @@ from benchax.units import number, plural, rate, seconds, seconds_around, seconds
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
 
-CASE = TableColumn("case", "names", 10)
-COMMIT = TableColumn("commit", "words")
+CASE = TableColumn("case", "names", 12, breaks_words=True)
+COMMIT = TableColumn("commit", "words", 8, breaks_words=True)
 LINE = TableColumn("line", "words", 16, breaks_words=True)
 LINE_NAMES = TableColumn("line", "names", 16, breaks_words=True)
 SCOPE_NAMES = TableColumn("scope", "names", 16, breaks_words=True)
-REMARKS = TableColumn("remarks", "words", 12)
-VERDICT = TableColumn("verdict", "words", 12)
-WHEN = TableColumn("when (UTC)", "words")
+REMARKS = TableColumn("remarks", "words", 12, breaks_words=True)
+VERDICT = TableColumn("verdict", "words", 12, breaks_words=True)
+WHEN = TableColumn("when (UTC)", "words", 10)
 WHERE = TableColumn("where", "words", 18, breaks_words=True)
 """Columns of several tables."""
 ESTIMATE = 10
@@ -69,18 +69,22 @@ def name_device(env: Environment) -> str | None:
 
 
 def stored_grid(rows: Sequence[StoredRow]) -> Table:
-    """Rows of the store, one line each."""
+    """Rows of the store, one line each. A shared year or timer is in the head of its column."""
+    years, timers = {row.started_at[:4] for row in rows}, {row.timer for row in rows if row.timer}
+    year = next(iter(years)) if len(years) == 1 else ""
+    timer = next(iter(timers)) if len(timers) == 1 else ""
     columns = (
         "id",
-        WHEN,
-        CASE,
-        TableColumn("timer", "words", 8),
-        TableColumn("time", "numbers", ESTIMATE),
+        TableColumn(f"{year} (UTC)", "words") if year else WHEN,
+        replace(CASE, is_cut=True),
+        TableColumn("timer", "words"),
+        TableColumn(timer or "time", "numbers", ESTIMATE),
         "compile",
         COMMIT,
     )
     styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
-    return tabulate(columns, map(_stored_line, rows), styles)
+    lines = (_stored_line(row, bool(year), bool(timer)) for row in rows)
+    return tabulate(columns, lines, styles).without_empty_columns(kept=(0, 1, 2, 4, 5, 6))
 
 
 def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
@@ -92,11 +96,11 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
     columns = (
         "run",
         WHEN,
-        "rows",
-        TableColumn("cases", "names", 12),
+        TableColumn("rows", least_width=7),
+        TableColumn("cases", "names", 12, breaks_words=True),
         COMMIT,
-        TableColumn("machine", "words", 10),
-        "name",
+        TableColumn("machine", "words", 10, breaks_words=True),
+        TableColumn("name", "names", 8, breaks_words=True),
     )
     styles: list[Style] = ["bad" if run.failed else "" for run in runs]
     lines = (_run_line(run, names.get(run.run_id, "")) for run in runs)
@@ -122,17 +126,21 @@ MOST_NAMES = 3
 """More names of cases are counted."""
 
 
-def _stored_line(row: StoredRow) -> tuple[str, ...]:
+def _stored_line(row: StoredRow, has_year: bool, has_timer: bool) -> tuple[str, ...]:
+    """Args:
+    has_year: the head of the table has the year. `has_timer`: it has the timer.
+    """
     if row.failure_kind is not None:
-        numbers = (row.failure_kind.replace("_", " "), "", "")
+        time = row.failure_kind.replace("_", " ")
     else:
         time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
-        numbers = (row.timer or "", time, seconds(row.compile_s) if row.compile_s is not None else "")
     return (
         str(row.id),
-        describe_date(row.started_at),
+        describe_date(row.started_at)[5 if has_year else 0 :],
         one_line(row.case.label),
-        *numbers,
+        "" if has_timer or row.failure_kind else row.timer or "",
+        time,
+        seconds(row.compile_s) if row.compile_s is not None and not row.failure_kind else "",
         (row.commit or "")[:8] + ("+" if row.is_dirty else ""),
     )
 

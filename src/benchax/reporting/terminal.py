@@ -10,11 +10,11 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any, cast
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -326,7 +326,7 @@ class _TableLayout:
         texts = list(columns)
         self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
         self.least_widths = [
-            width if column.least_width is None else min(width, max(column.least_width, _longest(column, parts)))
+            min(width, max(column.least_width or 0, _longest(column, parts[1:])))
             for column, width, parts in zip(table.columns, self.widths, texts, strict=True)
         ]
 
@@ -345,9 +345,11 @@ class _TableLayout:
             yield Folded(Text(self.table.note, style="dim"))
 
     def fit(self, room: int) -> list[int]:
-        """Widths that fill the room: the widest columns fold first."""
-        for most in range(room, 0, -1):
-            fitted = [max(least, min(width, most)) for width, least in zip(self.widths, self.least_widths, strict=True)]
+        """Widths that fill the room: what can be cut gives way first, then the widest columns fold."""
+        columns = list(zip(self.table.columns, self.widths, self.least_widths, strict=True))
+        cut_alone = [least if column.is_cut else width for column, width, least in columns]
+        for least_widths, most in product((cut_alone, self.least_widths), range(room, 0, -1)):
+            fitted = [max(least, min(width, most)) for width, least in zip(self.widths, least_widths, strict=True)]
             if sum(fitted) + GAP * (len(fitted) - 1) <= room:
                 return fitted
         return self.least_widths
@@ -356,7 +358,7 @@ class _TableLayout:
         has_head = any(self.table.names)
         drawn = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), show_header=has_head)
         for column, width in zip(self.table.columns, widths, strict=True):
-            name = Text("\n").join(break_lines(Text(column.name), width))
+            name = Text("\n").join(_fold_cell(replace(column, breaks_words=True), Text(column.name), width))
             drawn.add_column(name, justify="right" if column.kind == "numbers" else "left", width=width, no_wrap=True)
         for row in self.table.rows:
             texts = (link_locations(Text(cell.text, style=STYLES[cell.style])) for cell in row)
@@ -376,12 +378,18 @@ class _TableLayout:
         return Group(*parts)
 
 
-def _longest(column: TableColumn, texts: Iterable[str]) -> int:
-    """The widest word that has to stay whole."""
-    return 0 if column.breaks_words else longest_word(texts)
+def _longest(column: TableColumn, texts: Sequence[str]) -> int:
+    """The widest text that has to stay whole: a word, or all of a column that never folds. A name of a column may be
+    broken."""
+    if column.least_width is None:
+        return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
+    return 0 if column.breaks_words or column.is_cut else longest_word(texts)
 
 
 def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
+    if column.is_cut and text.cell_len > width:
+        half = (width - 1) // 2
+        text = Text(set_cell_size(text.plain, width - half - 1) + "…" + text.plain[-half:], text.style)
     for line in break_lines(text, width):
         yield from break_word(line, width) if column.breaks_words else (line,)
 

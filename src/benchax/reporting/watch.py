@@ -163,7 +163,7 @@ def _describe_step(ones: Sequence[StepCompiles]) -> str:
 def remarks(w: Watch) -> list[Remark]:
     notes = list(w.remarks)
     if w.lost_events:
-        why = "jax.monitoring.clear_event_listeners() was called inside: there may have been more than is listed"
+        why = "jax.monitoring.clear_event_listeners() was called inside: there might have been more than is listed"
         notes.insert(0, Remark("lost-events", "warning", why))
     if w.threads == "all" and w.wall_s is not None:
         notes.append(Remark("threads", "info", "all threads were watched, whose times may overlap: no share is given"))
@@ -232,20 +232,23 @@ def cache_rows(found: CacheUse) -> list[TextRow]:
         return [TextRow("state", "", "the block has not ended")]
     if not found.is_enabled:
         return [TextRow("state", "off", found.why_off or "")]
+    fates: dict[Fate, str] = {
+        "hit": "read from the cache",
+        "written": "compiled, and written to the cache",
+        "too quick": f"compiled in less than the threshold of {_threshold(found)}, and not kept",
+        "not kept": "compiled, and not kept: a callback, a small size, or compiled before the folder was set",
+    }
+    # The first two are named even if there was none.
+    listed: list[Fate] = [fate for fate in fates if fate in ("hit", "written") or found.of(fate)]
     return [
         TextRow("state", "on", _place(found)),
         *([TextRow("in the folder", *_describe_entries(found))] if found.after else []),
-        _line(found, "hit", "read from the cache"),
-        _line(found, "written", "compiled, and written to the cache"),
-        *_line_if(found, "too quick", f"compiled in less than the threshold of {_threshold(found)}, and not kept"),
-        *_line_if(
-            found, "not kept", "compiled, and not kept: a callback, a small size, or compiled before the folder was set"
-        ),
+        *(_line(found, fate, fates[fate]) for fate in listed),
     ]
 
 
 def _place(found: CacheUse) -> str:
-    how = {True: "", False: ", which cannot be written to", None: ", of which is not known whether it can be written"}
+    how = {True: "", False: ", which cannot be written to", None: "; whether it can be written is not known"}
     return f"{found.directory}{how[found.is_writable]}"
 
 
@@ -259,10 +262,6 @@ def _describe_entries(found: CacheUse) -> tuple[str, str]:
 def _line(found: CacheUse, fate: Fate, what: str) -> TextRow:
     count = len(found.of(fate))
     return TextRow(fate, str(count), f"{what}; took {seconds(found.total_s(fate))}" if count else what)
-
-
-def _line_if(found: CacheUse, fate: Fate, what: str) -> list[TextRow]:
-    return [_line(found, fate, what)] if found.of(fate) else []
 
 
 def _threshold(found: CacheUse) -> str:
@@ -295,5 +294,7 @@ def cache_remarks(found: CacheUse) -> list[Remark]:
             )
         )
     if not found.is_reliable:
-        listed.append(Remark("lost-events", "warning", "JAX's listeners were cleared meanwhile: programs are missing"))
+        listed.append(
+            Remark("lost-events", "warning", "JAX's listeners were cleared during the block: programs are missing")
+        )
     return listed

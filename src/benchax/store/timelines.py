@@ -12,7 +12,7 @@ from typing import NamedTuple
 from benchax.codec import decode_comparison, decode_environment, decode_params
 from benchax.model import CaseId, Comparison, Environment
 from benchax.store.database import DatabaseStore
-from benchax.store.schema import Connection, flag
+from benchax.store.schema import Connection
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow
     """The rows of a case, oldest first."""
     statement = f"SELECT {_COLUMNS} FROM measurements WHERE case_id = ? AND id <= ? ORDER BY id"
     rows = store.read(lambda c: c.execute(statement, [found.id, found.newest_row]), [], since=1)
-    return [(row := TimelineRow._make(each))._replace(is_dirty=flag(row.is_dirty)) for each in rows]
+    return list(map(TimelineRow._make, rows))
 
 
 def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:

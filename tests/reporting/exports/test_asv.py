@@ -12,8 +12,8 @@ from measurement_strategies import HOST, measured
 
 from benchax.errors import UsageError
 from benchax.model import Failure, Measurement, Opaque, Samples
-from benchax.reporting.exports.asv import COLUMNS, files, merge
-from benchax.reporting.exports.entries import entries
+from benchax.reporting.asv import COLUMNS, files, merge
+from benchax.reporting.exports import entries
 
 DATES = {"c0ffee": 1_700_000_000}
 

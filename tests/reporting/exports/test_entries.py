@@ -9,7 +9,7 @@ from measurement_strategies import HOST, RICH, measured
 
 from benchax.errors import UsageError
 from benchax.model import Absent, CaseId, Cost, Failure, Measurement, Opaque, Samples, Stages
-from benchax.reporting.exports.entries import ExportedCase, common_environment, entries, plain
+from benchax.reporting.exports import ExportedCase, common_environment, entries, plain
 
 
 def entry(m: Measurement, timer: str | None = None) -> ExportedCase:

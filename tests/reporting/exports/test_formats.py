@@ -22,9 +22,8 @@ from benchax.codec import decode_comparison, from_document
 from benchax.errors import UsageError
 from benchax.model import Comparison, Failure, Measurement
 from benchax.printable import spell_for_xml
-from benchax.reporting.exports import FORMATS, NAMES, asv, check_format
-from benchax.reporting.exports.entries import entries
-from benchax.reporting.exports.formats import LONGEST_NAME, bencher_name
+from benchax.reporting import asv
+from benchax.reporting.exports import FORMATS, LONGEST_NAME, NAMES, bencher_name, check_format, entries
 
 csv.field_size_limit(10**7)  # Python's reader stops at 128 KiB, which four parameters of 10,000 characters may exceed
 JSON = ("bencher", "github-action", "json", "pytest-benchmark")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from exported_rows import BARE, FAILED, FULL, SIX_S, document, text
 
-from benchax.reporting.exports.pytest_benchmark import stats
+from benchax.reporting.exports import stats
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "pytest-benchmark-5.3.1.json").read_text("utf-8"))
 

@@ -23,8 +23,8 @@ from benchax.errors import UsageError
 from benchax.model import CaseId, Samples
 from benchax.reporting import display, measurement
 from benchax.reporting.chart import Axis, Bars, Cells, Chart, Points, Tree
-from benchax.reporting.chart_data import encode_numbers
 from benchax.reporting.document import Document, Heading, Table
+from benchax.reporting.html import encode_numbers
 from benchax.reporting.measurement import thin
 from benchax.reporting.pages.page import ASSETS, Shared, asset_text, render_page, save_page
 from benchax.reporting.profile import chart_timeline, chart_trees

@@ -18,7 +18,6 @@ from site_stores import CASE, FFT, contents, page_of, row
 
 from benchax.errors import NotAvailable, UsageError
 from benchax.reporting.site import processes, publishing
-from benchax.reporting.site.case_writer import CaseTask
 from benchax.reporting.site.processes import open_workers
 from benchax.reporting.site.publishing import publish
 from benchax.store.database import DatabaseStore
@@ -32,7 +31,7 @@ def test_two_processes_write_what_one_writes(
     store: DatabaseStore, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as two:
-        two.setattr(publishing, "_choose_processes", lambda tasks: 2)
+        two.setattr(publishing, "_choose_processes", lambda activity: 2)
         first = publish(store, site)
         for case in (CASE, FFT):
             store.append(row(4, case))
@@ -52,7 +51,7 @@ def test_a_page_that_cannot_be_written_is_an_error_and_the_next_time_makes_it_go
     taken.mkdir(parents=True)
 
     with monkeypatch.context() as two:
-        two.setattr(publishing, "_choose_processes", lambda tasks: 2)
+        two.setattr(publishing, "_choose_processes", lambda activity: 2)
         with pytest.raises(UsageError, match=r"cannot write to '.*fft.*\.html': it is a folder\nexpected a file that"):
             publish(store, site)
     assert not (site / "site.json").exists()
@@ -70,9 +69,9 @@ def test_a_process_is_started_where_it_has_enough_to_do(
     cases: int, rows: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "count_cores", lambda: 8)
-    task = CaseTask(CaseActivity(1, "key", CASE, rows, rows, 0, 0), None)
+    activity = CaseActivity(1, "key", CASE, rows, rows, 0, 0)
 
-    assert publishing._choose_processes([task] * cases) == expected
+    assert publishing._choose_processes([activity] * cases) == expected
 
 
 # ---- processes ----------------------------------------------------------------------------------------------------
@@ -102,7 +101,9 @@ def test_where_no_others_can_be_had_this_one_does_the_work(monkeypatch: pytest.M
 
 
 def test_a_process_that_was_ended_is_told_of() -> None:
-    expected = r"a process that was writing pages has ended before its time\n\nhint: the system may have run out of mem"
+    expected = (
+        r"a process that was writing pages has ended before its time\n\nhint: the system might have run out of mem"
+    )
     with pytest.raises(NotAvailable, match=expected), open_workers(1, processes=2) as workers:
         list(workers.map(end, range(4)))
 

@@ -24,23 +24,12 @@ from benchax.reporting.html import BlockWriter, Markup, begin, element
 from benchax.reporting.tables import one_line
 from benchax.whole_files import write_whole
 
-STYLE = "page.css"
+FRAME, STYLE = "page.html", "page.css"
 LIBRARY = "echarts.js"
 SCRIPTS = ("texts.js", "options.js", "trees.js", "charts.js", "outlines.js", "page.js")
 """Joined to one, in this order."""
 ASSETS = ("page.css", "echarts.js", "page.js")
 """The files that a site writes next to its pages, each with `asset_text`."""
-# Without an icon of its own a page on a server asks for a picture that nobody put there.
-TEMPLATE = """<!doctype html>
-<html lang='en'><head><meta charset='utf-8'>\
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_src}; \
-style-src {style_src}; img-src data:; base-uri 'none'; form-action 'none'">\
-<meta name='viewport' content='width=device-width, initial-scale=1'><meta name='color-scheme' content='light dark'>\
-<link rel='icon' href='data:,'>{title}{styles}</head>\
-<body><a class='skip' href='#content'>Skip to content</a>{above}<main id='content' tabindex='-1'>{body}{below}</main>\
-<noscript><p>Charts need JavaScript. All that a terminal says stands here without it.</p></noscript>{scripts}</body>\
-</html>
-"""
 EMPTY = Markup("")
 LONGEST_TITLE = 100
 MOST_OPEN = 6
@@ -82,7 +71,7 @@ def render_page(title: str, documents: Sequence[Document], shared: Shared | None
         styles = [begin("link", rel="stylesheet", href=file) for file in (f"{shared.folder}/{STYLE}", *shared.styles)]
         files = (*(f"{shared.folder}/{name}" for name in names), *shared.scripts)
         scripts = [element("script", src=file) for file in files]
-    return TEMPLATE.format(
+    return _read(FRAME).format(
         script_src=script_src,
         style_src=style_src,
         title=element("title", title),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,12 +13,12 @@ from benchax.comparing.history import History
 from benchax.model import NOT_COMPARED, CaseId, Comparison, Environment
 from benchax.printable import cap, show_line
 from benchax.reporting.chart import Axis, AxisTick, Chart, Points
-from benchax.reporting.comparisons import interval, verdict
+from benchax.reporting.comparisons import interval
 from benchax.reporting.document import Block, Document, Facts, Heading, Paragraph, Section, Table, TextRow, tabulate
 from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_chart, heading, size_of, sparkline
-from benchax.reporting.site.state import CaseSummary, FoundChange, shorten_version, version_of_row
 from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, describe_date, describe_fact, join_time, one_line
 from benchax.stats.changepoints import LEAST, P
+from benchax.stats.verdicts import Verdict
 from benchax.store.timelines import CaseActivity, TimelineRow
 from benchax.units import percent, plural, seconds, seconds_range
 
@@ -28,6 +29,7 @@ MOST_ROWS = 30
 MOST_SERIES = 8
 """Environments that have a separate colour; the page describes this many."""
 MOST_TICKS = 30
+VERDICTS: tuple[Verdict, ...] = ("faster", "slower", "same", "unclear")
 NO_COMPARISON = "nothing was compared with a baseline yet, so nothing is judged; run benchax compare"
 ALONE = "Each time is that of its own session, with its 95 % interval, which knows nothing of other sessions."
 
@@ -198,6 +200,78 @@ def name_briefly(facts: Mapping[str, str]) -> str:
     return ", ".join(cap(part, 40) for part in (facts.get("host", ""), facts.get("backend", ""), jax) if part)
 
 
+@dataclass(frozen=True)
+class FoundChange:
+    """A change, or a first sign of one, as lists of all cases and the feed tell it."""
+
+    at: str
+    """When it was compared first; UTC, ISO 8601."""
+    commit: str
+    last: str
+    """The commit of the comparison before it; empty of a first sign."""
+    size: str
+    """12 % slower"""
+    sure: str
+    there: str
+    """The ratio of the first comparison after it, with its interval."""
+    newest: str
+    """The value of the newest row."""
+    metric: str
+    baseline: str
+    is_worse: bool
+    is_recent: bool
+    is_sign: bool = False
+
+
+@dataclass(frozen=True)
+class CaseSummary:
+    """The content of the lists of all cases for one case."""
+
+    id: int
+    page: str
+    label: str
+    """Shortened."""
+    newest_at: str = ""
+    version: str = ""
+    """The version of its newest row."""
+    time: str = ""
+    where: int | None = None
+    """Place of the environment."""
+    status: str = ""
+    bars: str = ""
+    newest: Comparison | None = None
+    """The newest comparison, which is one of run times if there is any."""
+    looks: int = 0
+    """Comparisons among the newest ones of each of its series in which a change could have been found by mistake."""
+    changes: tuple[FoundChange, ...] = ()
+
+
+def name_version(commit: str | None, is_dirty: bool | None, run: str) -> str:
+    """Returns a version's name: the whole commit, with + for uncommitted changes, or the run if there is no commit."""
+    return commit + "+" * bool(is_dirty) if commit else f"run {run}"
+
+
+def shorten_version(name: str) -> str:
+    """a1b2c3d4+; run 0f9e8d7c6b5a"""
+    if name.startswith("run "):
+        return name[:16]
+    return name[:8] + "+" * name.endswith("+")
+
+
+def version_of_row(row: TimelineRow) -> str:
+    return name_version(row.commit, row.is_dirty, row.run_id)
+
+
+def version_of_comparison(c: Comparison) -> str | None:
+    """Returns None if nothing distinguishes the version from others."""
+    return name_version(c.candidate.commit, c.candidate.is_dirty, "") if c.candidate.commit else None
+
+
+def file_of(version: str) -> str:
+    """A name of a version's file that no text of a stranger can lead astray."""
+    return f"{hashlib.sha256(version.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.js"
+
+
 RECENT = 30
 """This many of the newest comparisons of each series count as "lately"."""
 LONGEST_LABEL = 100
@@ -217,7 +291,6 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: di
     dates = [row.started_at for row in found.rows[-1:]] + [h.points[-1].compared_at for h in found.histories]
     return CaseSummary(
         activity.id,
-        activity.seen,
         page,
         shorten_label(found.case),
         newest_at=max(dates),
@@ -226,10 +299,9 @@ def summarize(activity: CaseActivity, found: CaseTimeline, page: str, places: di
         where=places.get(newest.fingerprint) if newest else None,
         status="" if newest is None else newest.status,
         bars=sparkline(judged, BARS) if judged else "",
-        verdict=verdict(judged.points[-1], has_reason=False) if judged else "",
-        ratio=interval(judged.points[-1]) if judged else "",
+        newest=judged.points[-1] if judged else None,
         looks=sum(count_looks(h) for h in found.histories),
-        changes=sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at),
+        changes=tuple(sorted((c for h in found.histories for c in _list_changes(h)), key=lambda c: c.at)),
     )
 
 

@@ -6,46 +6,47 @@ occur in the case; `publishing.py` knows their places in the whole site.
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchax.comparing.history import History, history
-from benchax.errors import UsageError
 from benchax.model import Comparison
 from benchax.reporting.pages.page import LONGEST_TITLE, render_page, write_page
 from benchax.reporting.site import case_page
-from benchax.reporting.site.case_page import CaseTimeline, describe_facts, shorten_label, summarize
-from benchax.reporting.site.lists import frame
-from benchax.reporting.site.state import (
-    FILE,
-    RATIOS,
-    TIMES,
+from benchax.reporting.site.case_page import (
     VERDICTS,
     CaseSummary,
-    Entries,
-    Numbers,
+    CaseTimeline,
+    describe_facts,
     file_of,
-    list_entries,
-    number_or_nan,
-    read_numbers,
-    render_numbers,
+    shorten_label,
+    summarize,
     version_of_comparison,
     version_of_row,
 )
+from benchax.reporting.site.lists import frame
 from benchax.store.database import DatabaseStore
 from benchax.store.timelines import CaseActivity, TimelineRow, read_comparisons, read_environment, read_timeline
 
 SLUG = re.compile("[^a-z0-9]+")
 Entry = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class CaseTask:
-    activity: CaseActivity
-    known: CaseSummary | None
-    """The summary from the previous build."""
+Entries = NDArray[np.float64]
+"""One in each line: a store may have a million of them, and tuples would take five times as much."""
+TIMES, RATIOS = 6, 7
+"""The length of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio,
+low, high. A value that is not a number is a position in a list of `SiteIndex`."""
+CALL = "benchaxVersion("
+DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class WrittenCase:
     """A case whose page is written, and what it adds to files that it shares with others."""
 
     summary: CaseSummary
+    is_changed: bool
+    """Its page is another one than before."""
     environments: Mapping[str, Mapping[str, str]]
     """Facts by fingerprint."""
     versions: Mapping[str, str]
@@ -60,16 +63,17 @@ class WrittenCase:
     timers: Sequence[str]
     baselines: Sequence[str]
     times: Entries
-    """Times that the files of versions do not have yet. The number of the version precedes each of them."""
+    """The number of the version precedes each of them."""
     ratios: Entries
 
 
 @dataclass(frozen=True)
-class VersionTask:
+class VersionNumbers:
+    """The numbers of one version."""
+
     name: str
-    new: Numbers
-    is_known: bool
-    """Its file has numbers of an earlier time."""
+    times: Entries
+    ratios: Entries
 
 
 class CaseWriter:
@@ -79,22 +83,21 @@ class CaseWriter:
         self.store, self.folder = store, folder
         self._facts = dict[str, dict[str, str]]()
 
-    def write_case(self, task: CaseTask) -> WrittenCase:
-        activity, known = task.activity, task.known
+    def write_case(self, activity: CaseActivity) -> WrittenCase:
         rows = read_timeline(self.store, activity)
         compared = read_comparisons(self.store, activity)
         facts = self._describe_environments(rows, compared)
         found = CaseTimeline(activity.case, rows, _histories(compared), facts)
-        page = known.page if known else _name_page(activity)
+        page = _name_page(activity)
         title = shorten_label(activity.case)[:LONGEST_TITLE]
-        write_page(self.folder / "cases" / page, render_page(title, case_page.documents(found), frame("../")))
+        text = render_page(title, case_page.documents(found), frame("../"))
+        is_changed = write_changed(self.folder / "cases" / page, text)
         numbered = _Numbering(activity.id, facts)
-        new_rows, new_compared = _select_new(activity, rows, compared, known)
-        times = list_entries(list(numbered.times(new_rows)), TIMES)
-        ratios = list_entries(list(numbered.ratios(new_compared)), RATIOS)
+        times = list_entries(list(numbered.times(rows)), TIMES)
+        ratios = list_entries(list(numbered.ratios(compared)), RATIOS)
         summary = summarize(activity, found, page, numbered.environments)
         names = list(numbered.timers), list(numbered.baselines)
-        return WrittenCase(summary, facts, numbered.first_seen, *names, times, ratios)
+        return WrittenCase(summary, is_changed, facts, numbered.first_seen, *names, times, ratios)
 
     def _describe_environments(
         self, rows: Sequence[TimelineRow], compared: Sequence[Comparison]
@@ -111,19 +114,19 @@ class CaseWriter:
                 found[c.environment.fingerprint] = describe_facts(c.environment)
         return found
 
-    def write_version(self, task: VersionTask) -> None:
-        """Writes its file, with what was in it and is not new."""
-        file = self.folder / "data" / file_of(task.name)
-        found = self._numbers_before(file).with_newer(task.new) if task.is_known else task.new
-        write_page(file, render_numbers(task.name, found))
+    def write_version(self, found: VersionNumbers) -> bool:
+        """Writes its file. Returns whether it is another one than before."""
+        return write_changed(self.folder / "data" / file_of(found.name), render_numbers(found))
 
-    def _numbers_before(self, file: Path) -> Numbers:
-        try:
-            return read_numbers(file)
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            problem = f"{str(file)!r} is not as benchax wrote it: {error}"
-            hint = f"remove {self.folder / FILE}: then all of it is written anew"
-            raise UsageError(problem, "a file of a site", hint) from error
+
+def write_changed(file: Path, text: str) -> bool:
+    """Leaves a file as it is if it has this text already."""
+    with suppress(OSError, ValueError):
+        # As `write_page` writes it.
+        if file.read_bytes() == text.encode("utf-8", "backslashreplace"):
+            return False
+    write_page(file, text)
+    return True
 
 
 class _Numbering:
@@ -144,7 +147,7 @@ class _Numbering:
             if row.median_s is not None:
                 timer = self.timers.setdefault(row.timer or "", len(self.timers))
                 where = (version, self.case, self.environments[row.fingerprint], timer)
-                yield *where, row.median_s, number_or_nan(row.low_s), number_or_nan(row.high_s)
+                yield *where, row.median_s, _or_nan(row.low_s), _or_nan(row.high_s)
 
     def ratios(self, compared: Sequence[Comparison]) -> Iterator[Entry]:
         for c in compared:
@@ -154,7 +157,7 @@ class _Numbering:
             version = self._number_version(name, c.compared_at)
             baseline = self.baselines.setdefault(c.baseline.label, len(self.baselines))
             where = (version, self.case, self.environments[c.environment.fingerprint], baseline)
-            yield *where, VERDICTS.index(c.verdict), c.ratio, number_or_nan(c.low), number_or_nan(c.high)
+            yield *where, VERDICTS.index(c.verdict), c.ratio, _or_nan(c.low), _or_nan(c.high)
 
     def _number_version(self, name: str, at: str) -> int:
         if at < self.first_seen.setdefault(name, at):
@@ -173,18 +176,64 @@ def _histories(compared: Sequence[Comparison]) -> list[History]:
     return [history(each) for each in series.values()]
 
 
-def _select_new(
-    activity: CaseActivity, rows: Sequence[TimelineRow], compared: Sequence[Comparison], known: CaseSummary | None
-) -> tuple[Sequence[TimelineRow], Sequence[Comparison]]:
-    """Returns the rows since the previous build. If a server inserted an older number after a newer one, it returns all
-    rows."""
-    if known is None:
-        return rows, compared
-    new = [row for row in rows if row.id > known.seen[1]]
-    return new if len(new) == activity.rows - known.seen[0] else rows, compared[known.seen[2] :]
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _name_page(activity: CaseActivity) -> str:
     """A part of its name to read, and a digest that tells it from all others."""
     slug = SLUG.sub("-", activity.case.name[:200].lower()).strip("-")[:40].strip("-")
     return f"{slug}-{activity.key[:16]}.html" if slug else f"{activity.key[:16]}.html"
+
+
+# ---- entries of many versions: before each is the place of its version -------------------------------------------
+
+
+def list_entries(listed: Sequence[Sequence[float]], width: int) -> Entries:
+    """Makes entries from lists: each is a version, followed by as many numbers as `TIMES` or `RATIOS` states
+    (`width`)."""
+    return np.array(listed, dtype=float).reshape(-1, 1 + width)
+
+
+def renumber(entries: Entries, columns: Mapping[int, Sequence[int]]) -> Entries:
+    """The entries with other numbers in some columns: of each, what stands for 0, 1, 2 …"""
+    found = entries.copy()
+    for column, places in columns.items():
+        found[:, column] = np.array(places, dtype=float)[entries[:, column].astype(int)]
+    return found
+
+
+def split_by_version(parts: Sequence[Entries], width: int, versions: int) -> list[Entries]:
+    """The entries of each version, in their order."""
+    entries = np.concatenate((list_entries((), width), *parts))
+    ordered = entries[entries[:, 0].argsort(kind="stable")]
+    ends = ordered[:, 0].searchsorted(range(versions + 1))
+    return [ordered[a:b, 1:] for a, b in pairwise(ends)]
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
+
+
+def render_numbers(found: VersionNumbers) -> str:
+    """The script: of each case in each environment the newest entry, in the order of cases."""
+    times = {tuple(entry[:2]): entry for entry in found.times.tolist()}
+    ratios = {tuple(entry[:3]): entry for entry in found.ratios.tolist()}
+    document = f'{{"times":{_columns(times, TIMES)},"ratios":{_columns(ratios, RATIOS)}}}'
+    # The name, like all texts, is ASCII without what could end the script or a comment in it.
+    return f"{CALL}{json.dumps(file_of(found.name))},{document});\n"
+
+
+def _columns(entries: Mapping[Any, Sequence[float]], width: int) -> str:
+    listed = [entries[key] for key in sorted(entries)]
+    columns = zip(*listed, strict=True) if listed else ((),) * width
+    whole = width - 3
+    texts = (_write_places(column) if i < whole else _write_numbers(column) for i, column in enumerate(columns))
+    return "[" + ",".join(f"[{','.join(column)}]" for column in texts) + "]"
+
+
+def _write_places(column: Iterable[float]) -> list[str]:
+    return [str(int(value)) for value in column]
+
+
+def _write_numbers(column: Iterable[float]) -> list[str]:
+    return [f"{value:.{DIGITS}g}" if math.isfinite(value) else "null" for value in column]

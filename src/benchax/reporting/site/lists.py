@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass, field
 
+from benchax.comparing.ranking import Comparisons
+from benchax.model import Comparison
+from benchax.reporting.comparisons import chart, interval, style, verdict
 from benchax.reporting.document import Block, Document, Heading, Paragraph, Style, Table, TableCell, TableColumn
 from benchax.reporting.html import Markup, element
 from benchax.reporting.pages.page import EMPTY, Shared
-from benchax.reporting.site.case_page import RECENT, name_environment, split_common
-from benchax.reporting.site.state import VERDICTS, CaseSummary, FoundChange, SiteState, file_of, shorten_version
-from benchax.reporting.tables import CASE, COMMIT, VERDICT, VERDICT_STYLES, WHEN, describe_date
+from benchax.reporting.site.case_page import (
+    RECENT,
+    VERDICTS,
+    CaseSummary,
+    FoundChange,
+    file_of,
+    name_environment,
+    shorten_version,
+    split_common,
+)
+from benchax.reporting.tables import CASE, COMMIT, VERDICT, WHEN, describe_date
 from benchax.stats.changepoints import FALSE_ALARMS, LEAST
-from benchax.stats.verdicts import Verdict
 from benchax.units import number, percent, plural
 
 MOST_CHANGES = 300
 """In a table."""
+MOST_NEWEST = 20
+"""Cases on the first page."""
 CASES_ON_A_PAGE = 500
 CHANGE = TableColumn("change", "words", 12)
 NOTHING_COMPARED = (
@@ -29,21 +41,33 @@ NOTHING_COMPARED = (
 Found = tuple[CaseSummary, FoundChange]
 
 
-def overview(cases: Sequence[CaseSummary]) -> Document:
-    """Lists the recent changes, the newest first, then older changes."""
-    newest = max(case.newest_at for case in cases)
-    below = (f"{plural(len(cases), 'case')} · newest row {describe_date(newest)} UTC",)
+def overview(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Document:
+    """Lists the recent changes, the newest first, then the newest times and verdicts, then older changes.
+
+    Args:
+        environments: their names, by place.
+    """
+    ordered = sorted(cases, key=lambda case: case.newest_at, reverse=True)
+    below = (f"{plural(len(cases), 'case')} · newest row {describe_date(ordered[0].newest_at)} UTC",)
     blocks: list[Block] = [Heading("What changed lately", 1, below)]
-    if not any(case.ratio or case.verdict for case in cases):
-        return Document((*blocks, Paragraph(NOTHING_COMPARED, "warning"), *_describe_failures(cases)))
+    newest = _describe_newest(ordered[:MOST_NEWEST], environments)
+    if not any(case.newest for case in cases):
+        return Document((*blocks, Paragraph(NOTHING_COMPARED, "warning"), *newest, *_describe_failures(cases)))
     found = list_changes(cases)
     recent = [each for each in found if each[1].is_recent and not each[1].is_sign]
     blocks += [Paragraph(text) for text in describe_certainty(cases, recent)]
     blocks += _section("Slower, or more of it", [each for each in recent if each[1].is_worse])
     blocks += _section("Faster, or less of it", [each for each in recent if not each[1].is_worse])
     blocks += _section("First signs", [each for each in found if each[1].is_sign])
+    blocks += newest
     blocks += _section("Before that", [each for each in found if not each[1].is_recent])
     return Document((*blocks, *_describe_failures(cases)))
+
+
+def _describe_newest(cases: Sequence[CaseSummary], environments: Sequence[str]) -> list[Block]:
+    runs = tuple(case.newest for case in cases if case.newest and case.newest.metric == "run")
+    picture = [chart(Comparisons(runs))] if runs else []
+    return [Heading("Newest times and verdicts"), *picture, _tabulate_cases(cases, environments)]
 
 
 def list_changes(cases: Iterable[CaseSummary]) -> list[Found]:
@@ -64,13 +88,13 @@ def describe_certainty(cases: Iterable[CaseSummary], recent: Sequence[Found]) ->
     if looks:
         low, high = (share * looks for share in FALSE_ALARMS)
         yield (
-            f"How sure: where nothing changed, {percent(FALSE_ALARMS[0])} to {percent(FALSE_ALARMS[1])} of comparisons "
-            "begin a change that is none (for ratios that scatter by 1.5 % and by 3 %). Of "
-            f"{plural(looks, 'comparison')} with noise that is {_expected(low)} to {_expected(high)} by chance, beside "
-            f"{len(judged)} found. A change may be withdrawn, or move by a commit, when more comparisons come in."
+            f"How sure: in unchanged code, {percent(FALSE_ALARMS[0])} to {percent(FALSE_ALARMS[1])} of comparisons "
+            "begin a false change (for ratios that scatter by 1.5 % and by 3 %). Among "
+            f"{plural(looks, 'comparison')} with noise, expect {_expected(low)} to {_expected(high)} by chance; "
+            f"{len(judged)} were found. More comparisons can withdraw a change, or move it by a commit."
         )
     else:
-        yield f"A change takes {LEAST} comparisons on either side of it: no case has so many yet, or all were counted."
+        yield f"A change takes {LEAST} comparisons on either side of it: no case has enough yet, or all were counted."
 
 
 def _expected(number_of: float) -> str:
@@ -100,14 +124,14 @@ def _section(title: str, found: Sequence[Found]) -> list[Block]:
 
 
 def _line(case: CaseSummary, change: FoundChange) -> tuple[TableCell, ...]:
-    style: Style = "bad" if change.is_worse else "good"
+    look: Style = "bad" if change.is_worse else "good"
     of = f"{change.metric} against {change.baseline}"
     plain = (change.commit, change.last, change.there, change.newest, change.sure)
     return (
         TableCell(describe_date(change.at)),
         TableCell(case.label, link=f"cases/{case.page}"),
         TableCell(of),
-        TableCell(change.size, "warning" if change.is_sign else style),
+        TableCell(change.size, "warning" if change.is_sign else look),
         *map(TableCell, plain),
     )
 
@@ -153,13 +177,16 @@ def _list(
 ) -> Document:
     total = plural(sum(map(len, pages)), "case")
     below = (f"page {page} of {len(pages)}: {len(cases)} of {total}" if len(pages) > 1 else total,)
+    listed = _tabulate_cases(cases, environments)
+    return Document((Heading("All cases", 1, below), listed, *_link_pages(page, pages)))
+
+
+def _tabulate_cases(cases: Sequence[CaseSummary], environments: Sequence[str]) -> Table:
     columns = (
         CASE, WHEN, COMMIT, TableColumn("time per call (95 %)"), TableColumn("where", "words"),
         TableColumn("history of the ratio", "words"), TableColumn("newest ratio"), VERDICT,
     )  # fmt: skip
-    rows = tuple(_case_line(case, environments) for case in cases)
-    listed = Table(columns, rows).without_empty_columns({0})
-    return Document((Heading("All cases", 1, below), listed, *_link_pages(page, pages)))
+    return Table(columns, tuple(_case_line(case, environments) for case in cases)).without_empty_columns({0})
 
 
 def _link_pages(page: int, pages: Sequence[Sequence[CaseSummary]]) -> tuple[Block, ...]:
@@ -175,10 +202,13 @@ def _link_pages(page: int, pages: Sequence[Sequence[CaseSummary]]) -> tuple[Bloc
 
 def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCell, ...]:
     where = "" if case.where is None else environments[case.where]
-    # What is no verdict alone begins with the result, which differs.
-    style = VERDICT_STYLES.get(cast("Verdict", case.verdict), "bad" if case.verdict else "")
-    plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, case.ratio)
-    return TableCell(case.label, link=f"cases/{case.page}"), *map(TableCell, plain), TableCell(case.verdict, style)
+    ratio, judged = (interval(case.newest), _judge(case.newest)) if case.newest else ("", TableCell(""))
+    plain = (describe_date(case.newest_at), case.version, case.time, where, case.bars, ratio)
+    return TableCell(case.label, link=f"cases/{case.page}"), *map(TableCell, plain), judged
+
+
+def _judge(c: Comparison) -> TableCell:
+    return TableCell(verdict(c, has_reason=False), style(c))
 
 
 INDEX = "index.js"
@@ -199,15 +229,29 @@ def comparing_placeholder() -> Markup:
     )
 
 
-def render_index(state: SiteState) -> str:
+@dataclass
+class SiteIndex:
+    """The names that all pages share. Files of versions name an environment, a baseline or a timer by its place."""
+
+    cases: list[CaseSummary] = field(default_factory=list[CaseSummary])
+    environments: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """By fingerprint, in the order in which they came: facts as texts."""
+    baselines: dict[str, int] = field(default_factory=dict[str, int])
+    timers: dict[str, int] = field(default_factory=dict[str, int])
+    """Their places."""
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    """Name of a version → when it was measured first."""
+
+
+def render_index(site: SiteIndex) -> str:
     """The script that says which versions, environments and cases there are."""
-    ordered = sorted(state.versions.items(), key=lambda item: item[1], reverse=True)
+    ordered = sorted(site.versions.items(), key=lambda item: item[1], reverse=True)
     comparing_page = {
         "versions": [[shorten_version(name), date[:10], file_of(name)] for name, date in ordered],
-        "environments": _list_environments(state.environments),
-        "cases": _list_cases(list(state.cases.values())),
-        "baselines": state.baselines,
-        "timers": state.timers,
+        "environments": _list_environments(site.environments),
+        "cases": _list_cases(site.cases),
+        "baselines": list(site.baselines),
+        "timers": list(site.timers),
         "verdicts": VERDICTS,
     }
     return f"benchaxIndex({json.dumps(comparing_page, separators=(',', ':'))});\n"

@@ -98,5 +98,5 @@ def _explain_loss(results: Iterable[T]) -> Iterator[T]:
     except BrokenProcessPool as error:
         problem = "a process that was writing pages has ended before its time"
         raise NotAvailable(
-            problem, hint="the system may have run out of memory: see `dmesg`; then try again"
+            problem, hint="the system might have run out of memory: see `dmesg`; then try again"
         ) from error

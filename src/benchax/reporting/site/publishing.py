@@ -1,15 +1,15 @@
-"""Writes a site from a store: only whole files, and only pages of cases whose rows changed. The folder holds the state
-of the previous build (`state.py`). A build writes it last, so that the next build completes one that was stopped. One
-process writes at a time.
+"""Writes a site from a store: only whole files, and only those that differ from what is in the folder. One process
+writes at a time. `site.json` says what the site was made from, so that a build with nothing new ends at once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -20,11 +20,22 @@ from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
 from benchax.reporting.html import Markup
 from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page, write_page
-from benchax.reporting.site.case_page import name_briefly
-from benchax.reporting.site.case_writer import CaseTask, CaseWriter, VersionTask, WrittenCase
+from benchax.reporting.site.case_page import CaseSummary, file_of, name_briefly
+from benchax.reporting.site.case_writer import (
+    RATIOS,
+    TIMES,
+    CaseWriter,
+    Entries,
+    VersionNumbers,
+    WrittenCase,
+    renumber,
+    split_by_version,
+    write_changed,
+)
 from benchax.reporting.site.lists import (
     INDEX,
     Found,
+    SiteIndex,
     comparing_page,
     comparing_placeholder,
     describe_certainty,
@@ -36,21 +47,6 @@ from benchax.reporting.site.lists import (
     render_index,
 )
 from benchax.reporting.site.processes import Workers, open_workers
-from benchax.reporting.site.state import (
-    FILE,
-    RATIOS,
-    TIMES,
-    CaseSummary,
-    Entries,
-    Numbers,
-    SiteState,
-    file_of,
-    new_state,
-    read_state,
-    render_state,
-    renumber,
-    split_by_version,
-)
 from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
 from benchax.store.timelines import CaseActivity, list_activity
@@ -122,6 +118,7 @@ def _date(text: str) -> str:
 LICENCE = "echarts-LICENSES.txt"
 OWN_ASSETS = ("site.css", "site.js")
 LOCK = ".site-lock"
+FILE = "site.json"
 PAGE = 50
 """Rows or comparisons that take as long to read and judge as a page takes to write that has none."""
 FEWEST = 30_000
@@ -152,8 +149,17 @@ def publish(store: DatabaseStore, folder: Path) -> Published:
     activity = list_activity(store)
     if not activity:
         raise UsageError(f"there are no rows in {store.where}", "rows of `benchax run`, or of `benchax compare`")
+    made_from = _identify(store, activity)
     with _own(folder), store.held_open():
-        return _Publishing(store, folder, activity).write()
+        if known := _find_files(folder, made_from):
+            versions = sum(name.startswith("data/") for name in known) - 1
+            return Published(folder, len(activity), 0, versions, 0, 0)
+        # A build that is stopped leaves no state, so that the next one looks at all files.
+        (folder / FILE).unlink(missing_ok=True)
+        publishing = _Publishing(store, folder, activity)
+        done = publishing.write()
+        write_page(folder / FILE, json.dumps({"made_from": made_from, "files": sorted(publishing.files)}) + "\n")
+        return done
 
 
 @contextmanager
@@ -183,104 +189,59 @@ class _Publishing:
 
     def __init__(self, store: DatabaseStore, folder: Path, activity: Sequence[CaseActivity]) -> None:
         self.store, self.folder, self.activity = store, folder, activity
-        self.before = self._state_before()
-        fresh = new_state(store.where)
-        # What stands in files of versions by its place keeps that place.
-        self.state = replace(self.before, cases={}, versions=dict(self.before.versions)) if self.before else fresh
-        self.environments = {name: i for i, name in enumerate(self.state.environments)}
-        self.versions = {name: i for i, name in enumerate(self.state.versions)}
+        self.site = SiteIndex()
+        self.environments, self.versions = dict[str, int](), dict[str, int]()
+        """Their places in the site."""
         self.times, self.ratios = list[Entries](), list[Entries]()
-        """New ones, of all cases that were written."""
-        self.lists = set[str]()
+        self.files = set[str]()
+        """All that belong to the site."""
         self.written = self.versions_written = self.others = 0
-
-    def _state_before(self) -> SiteState | None:
-        """Returns None if everything must be written again."""
-        found, fresh = read_state(self.folder), new_state(self.store.where)
-        if found is None or (found.store, found.benchax, found.format) != (fresh.store, fresh.benchax, fresh.format):
-            return None
-        is_same = all(found.cases[a.key].id == a.id for a in self.activity if a.key in found.cases)
-        is_whole = all((self.folder / "data" / file_of(name)).exists() for name in found.versions)
-        return found if is_same and is_whole else None
 
     def write(self) -> Published:
         self._write_assets()
-        tasks = self._list_tasks()
-        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(tasks)) as workers:
-            done = (self._add_case(each) for each in workers.map(CaseWriter.write_case, tasks))
-            self._collect_cases(dict(zip((task.activity.key for task in tasks), done, strict=True)))
+        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(self.activity)) as workers:
+            for case in workers.map(CaseWriter.write_case, self.activity):
+                self._add_case(case)
             self._write_versions(workers)
         self._write_lists()
         self._remove_old()
-        write_page(self.folder / FILE, render_state(self.state))
         return Published(
-            self.folder, len(self.activity), self.written, len(self.state.versions), self.versions_written, self.others
+            self.folder, len(self.activity), self.written, len(self.versions), self.versions_written, self.others
         )
 
-    # ---- cases --------------------------------------------------------------------------------------------------
-
-    def _list_tasks(self) -> list[CaseTask]:
-        """The cases whose pages are to be written."""
-        known = self.before.cases if self.before else {}
-        tasks = [CaseTask(each, known.get(each.key)) for each in self.activity]
-        return [task for task in tasks if not self._is_written(task)]
-
-    def _is_written(self, task: CaseTask) -> bool:
-        known = task.known
-        return known is not None and known.seen == task.activity.seen and (self.folder / "cases" / known.page).exists()
-
-    def _add_case(self, written: WrittenCase) -> CaseSummary:
+    def _add_case(self, written: WrittenCase) -> None:
         """Gives all that the case has numbered its place in the site."""
-        environments = [self._place_environment(*each) for each in written.environments.items()]
-        versions = [self._place_version(*each) for each in written.versions.items()]
-        timers = [_place(self.state.timers, name) for name in written.timers]
-        baselines = [_place(self.state.baselines, name) for name in written.baselines]
+        self.files.add(f"cases/{written.summary.page}")
+        self.written += written.is_changed
+        self.site.environments |= written.environments
+        for name, at in written.versions.items():
+            self.site.versions[name] = min(at, self.site.versions.get(name, at))
+        environments = [_place(self.environments, name) for name in written.environments]
+        versions = [_place(self.versions, name) for name in written.versions]
+        timers = [_place(self.site.timers, name) for name in written.timers]
+        baselines = [_place(self.site.baselines, name) for name in written.baselines]
         self.times.append(renumber(written.times, {0: versions, 2: environments, 3: timers}))
         self.ratios.append(renumber(written.ratios, {0: versions, 2: environments, 3: baselines}))
-        self.written += 1
         where = written.summary.where
-        return replace(written.summary, where=None if where is None else environments[where])
-
-    def _place_environment(self, fingerprint: str, facts: Mapping[str, str]) -> int:
-        self.state.environments.setdefault(fingerprint, dict(facts))
-        return self.environments.setdefault(fingerprint, len(self.environments))
-
-    def _place_version(self, name: str, at: str) -> int:
-        if at < self.state.versions.setdefault(name, at):
-            self.state.versions[name] = at
-        return self.versions.setdefault(name, len(self.versions))
-
-    def _collect_cases(self, written: Mapping[str, CaseSummary]) -> None:
-        """Collects the cases in the order of the store, including those of the previous build."""
-        known = self.before.cases if self.before else {}
-        for each in self.activity:
-            self.state.cases[each.key] = written[each.key] if each.key in written else known[each.key]
-
-    # ---- all cases ----------------------------------------------------------------------------------------------
+        self.site.cases.append(replace(written.summary, where=None if where is None else environments[where]))
 
     def _write_versions(self, workers: Workers[CaseWriter]) -> None:
         times = split_by_version(self.times, TIMES, len(self.versions))
         ratios = split_by_version(self.ratios, RATIOS, len(self.versions))
-        known = self.before.versions if self.before else {}
-        tasks = [
-            VersionTask(name, Numbers(*new), name in known)
-            for name, *new in zip(self.versions, times, ratios, strict=True)
-            if name not in known or any(map(len, new))
-        ]
-        for _ in workers.map(CaseWriter.write_version, tasks):
-            self.versions_written += 1
+        numbers = list(map(VersionNumbers, self.versions, times, ratios))
+        self.versions_written = sum(workers.map(CaseWriter.write_version, numbers))
+        self.files |= {f"data/{file_of(name)}" for name in self.versions}
 
     def _write_lists(self) -> None:
-        cases = list(self.state.cases.values())
-        environments = [name_briefly(facts) for facts in self.state.environments.values()]
-        self._write_page("index.html", "Benchmarks: what changed lately", overview(cases))
+        cases = self.site.cases
+        environments = [name_briefly(facts) for facts in self.site.environments.values()]
+        self._write_page("index.html", "Benchmarks: what changed lately", overview(cases, environments))
         for number, document in enumerate(lists_of_cases(cases, environments), 1):
-            self.lists.add(name_list(number))
             self._write_page(name_list(number), "Benchmarks: all cases", document)
-        self._write_if_changed("data/" + INDEX, render_index(self.state))
+        self._write_file("data/" + INDEX, render_index(self.site))
         below, scripts = comparing_placeholder(), ("data/" + INDEX,)
         self._write_page("compare.html", "Benchmarks: compare", comparing_page(), below, scripts)
-        self._write_if_changed("feed.xml", render_feed(cases, self.state.store))
+        self._write_file("feed.xml", render_feed(cases, _digest(self.store.where)))
 
     def _write_page(
         self,
@@ -290,47 +251,61 @@ class _Publishing:
         below: Markup = EMPTY,
         scripts: tuple[str, ...] = (),
     ) -> None:
-        self._write_if_changed(name, render_page(title, (document,), frame("", name, below, scripts)))
+        self._write_file(name, render_page(title, (document,), frame("", name, below, scripts)))
 
     def _write_assets(self) -> None:
         for name in (*ASSETS, LICENCE):
-            self._write_if_changed(f"assets/{name}", asset_text(name))
+            self._write_file(f"assets/{name}", asset_text(name))
         for name in OWN_ASSETS:
             text = (files("benchax.reporting.site") / "assets" / name).read_text(encoding="utf-8")
-            self._write_if_changed(f"assets/{name}", text)
+            self._write_file(f"assets/{name}", text)
 
-    def _write_if_changed(self, name: str, text: str) -> None:
-        file = self.folder / name
-        with suppress(OSError, ValueError):
-            # As `write_page` writes it.
-            if file.read_bytes() == text.encode("utf-8", "backslashreplace"):
-                return
-        write_page(file, text)
-        self.others += 1
+    def _write_file(self, name: str, text: str) -> None:
+        self.files.add(name)
+        self.others += write_changed(self.folder / name, text)
 
     def _remove_old(self) -> None:
         """Files of a store, or of a time, that this one does not have."""
-        wanted = {case.page for case in self.state.cases.values()}
-        data = {INDEX, *map(file_of, self.state.versions)}
-        for file in (self.folder / "cases").glob("*.html"):
-            if file.name not in wanted:
-                file.unlink(missing_ok=True)
-        for file in (self.folder / "data").glob("*.js"):
-            if file.name not in data:
-                file.unlink(missing_ok=True)
-        for file in self.folder.glob("cases-*.html"):
-            if file.name not in self.lists:
-                file.unlink(missing_ok=True)
+        for pattern in ("cases/*.html", "data/*.js", "cases-*.html"):
+            for file in self.folder.glob(pattern):
+                if file.relative_to(self.folder).as_posix() not in self.files:
+                    file.unlink(missing_ok=True)
 
 
-def _choose_processes(tasks: Sequence[CaseTask]) -> int:
+def _choose_processes(activity: Sequence[CaseActivity]) -> int:
     """Returns one process per core, if there is enough work: starting one takes half a second."""
-    lines = sum(PAGE + task.activity.rows + task.activity.comparisons for task in tasks)
-    return max(1, min(count_cores(), len(tasks), lines // FEWEST))
+    lines = sum(PAGE + each.rows + each.comparisons for each in activity)
+    return max(1, min(count_cores(), len(activity), lines // FEWEST))
 
 
-def _place(names: list[str], name: str) -> int:
-    """Returns the position of a name in a list, and appends the name if necessary."""
-    if name not in names:
-        names.append(name)
-    return names.index(name)
+def _place(places: dict[str, int], name: str) -> int:
+    """The place of a name, which is the next one if it has none yet."""
+    return places.setdefault(name, len(places))
+
+
+# ---- what a site was made from: if it is the same, nothing is to be done -----------------------------------------
+
+
+def _identify(store: DatabaseStore, activity: Sequence[CaseActivity]) -> str:
+    """A digest of the store, its content, and the code that makes pages: two checkouts of one version can make
+    different pages."""
+    found = hashlib.sha256(repr((_digest(store.where), [(each.key, each.seen) for each in activity])).encode())
+    for file in sorted(Path(__file__).parents[1].rglob("*")):
+        if file.suffix in (".py", ".js", ".css", ".html"):
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _digest(where: str) -> str:
+    """Hides the place of a store: a site is for others to see, and the place can hold a password."""
+    return hashlib.sha256(where.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _find_files(folder: Path, made_from: str) -> list[str]:
+    """All files of a site that was made from just this; none if one of them is missing."""
+    try:
+        state = json.loads((folder / FILE).read_text(encoding="ascii"))
+        is_same = state["made_from"] == made_from and all((folder / name).exists() for name in state["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return state["files"] if is_same else []

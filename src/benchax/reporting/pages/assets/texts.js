@@ -1,5 +1,5 @@
 "use strict";
-// Numbers as texts, exactly as benchax/units.py writes them, and the lists of numbers that pages/chart_data.py encodes.
+// Numbers as texts, exactly as benchax/units.py writes them, and the lists of numbers that html.py encodes.
 
 const UNITS = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
 const SIZES = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];

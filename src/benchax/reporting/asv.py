@@ -25,7 +25,7 @@ from typing import Any
 
 from benchax.errors import UsageError
 from benchax.model import CaseId, Environment, Opaque
-from benchax.reporting.exports.entries import ExportedCase, drop_unknown
+from benchax.reporting.exports import ExportedCase, drop_unknown
 from benchax.stats.intervals import median_interval
 
 LEVEL = 0.99
