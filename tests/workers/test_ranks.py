@@ -95,6 +95,7 @@ def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
     assert row.failure is not None
     assert row.failure.kind == "timeout"
     assert row.failure.message.startswith("rank 1 of 2 ranks: trace took longer than ")
+    assert row.signature == "f32[64@data]"
 
 
 @pytest.mark.slow
@@ -141,7 +142,7 @@ def test_of_stuck_ranks_those_furthest_behind_are_blamed() -> None:
 
 
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
-    return RankAnswer(rank, "h", "c", 1, "f32[1]", 0.1, 0.1, 0.1, 0.1, begun, ended, pieces, None, HOST)
+    return RankAnswer(rank, "h", 1, 0.1, begun, ended, pieces, HOST)
 
 
 def test_the_odd_one_among_three_is_named() -> None:

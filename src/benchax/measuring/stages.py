@@ -37,7 +37,7 @@ from benchax.measuring.inputs import Inputs, is_data, undeclared_static
 from benchax.measuring.program import CallableProgram, refuse_result
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import number_like
-from benchax.model import Absent, Cache, CallFloor, Cold, Transfer
+from benchax.model import Absent, Cache, CallFloor, Cold, Stages, Transfer
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.jaxpr import equations
 from benchax.static_leaves import drop
@@ -66,6 +66,13 @@ class BuiltProgram:
     @property
     def donates(self) -> bool:
         return bool(self.donated)
+
+    @property
+    def stages(self) -> Stages:
+        """The times of the row."""
+        return Stages(
+            trace_s=self.seconds.get("trace"), lower_s=self.seconds.get("lower"), compile_s=self.seconds.get("compile")
+        )
 
     def reach_trace(self) -> jax.stages.Traced:
         """Raises `NotMeasured` if it cannot be reached."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
@@ -27,9 +27,10 @@ from benchax.errors import UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring.device_shares import devices_of
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.start_line import NS, RemoteStartLine, StartLine, clock_id
+from benchax.measuring.record import Record
+from benchax.measuring.start_line import NS, RemoteStartLine, StartLine
 from benchax.measuring.timers.base import Subject
-from benchax.model import Devices, Environment, Options
+from benchax.model import Environment, Options
 from benchax.program import hlo
 from benchax.program.collectives import collectives
 from benchax.workers import pickling
@@ -62,22 +63,16 @@ class RankJob:
 
 @dataclass(frozen=True)
 class RankAnswer:
-    """The observations of a rank."""
+    """The observations of a rank, besides the news of its row."""
 
     rank: int
     host: str
-    clock: str
     local_devices: int
-    signature: str
     compile_s: float | None
-    trace_s: float | None
-    lower_s: float | None
-    first_run_s: float | None
     begun_ns: tuple[int, ...]
     ended_ns: tuple[int, ...]
     pieces: dict[str, str]
     """Digest of each piece of the outputs, by its leaf and its place there."""
-    devices: Devices | None
     environment: Environment
     """Without its commit, which who has launched it knows."""
     clock_error_s: float = 0.0
@@ -86,40 +81,39 @@ class RankAnswer:
 
 @task
 def measure_rank(job: RankJob, say: Say) -> RankAnswer:
-    say("connect")
+    """Each step reports the new results of the row."""
+    record = Record(lambda stage, share: say(stage, share=share, **record.news()))
+    record.enter("connect")
     _join(job)
-    say("inputs")
+    record.enter("inputs")
     case: Case = pickling.loads(job.case)
-    prepared = prepare(case, job.options.seed, say)
+    prepared = prepare(case, job.options.seed, record.enter)
+    record.signature = prepared.inputs.signature
+    record.stages, record.absent = prepared.built.stages, prepared.built.absent
     _check_exchanges(prepared, job)
     first = prepared.call_first()
+    record.stages = replace(record.stages, first_run_s=None if first.compiles else first.elapsed_s)
     subject = first.subject
+    record.devices = devices_of(subject)
     pieces = _pieces(subject.returned)
-    say("warm-up")
+    record.enter("warm-up")
     line = _open_line(job)
     for _ in range(WARMUP_CALLS):
         line.start()
         jax.block_until_ready(subject.call())
-    say("samples")
+    record.enter("samples")
     begun, ended = ((), ()) if job.options.stages != "all" else _sample(subject, line, job.options)
     line.close()
-    seconds = prepared.built.seconds
-    say("end")
+    record.enter("end")
     jax.distributed.shutdown()  # waits for all: who leaves earlier is taken for dead
     return RankAnswer(
         job.rank,
         socket.gethostname(),
-        clock_id(),
         jax.local_device_count(),
-        prepared.inputs.signature,
-        seconds.get("compile"),
-        seconds.get("trace"),
-        seconds.get("lower"),
-        None if first.compiles else first.elapsed_s,
+        record.stages.compile_s,
         begun,
         ended,
         pieces,
-        devices_of(subject),
         capture_process(),
         line.error_s,
     )

@@ -32,10 +32,11 @@ from benchax.environment import capture, count_cores
 from benchax.errors import UsageError
 from benchax.json_values import decode_value, encode_value
 from benchax.machine import noise
-from benchax.measuring.record import Progress
+from benchax.measuring.record import Progress, keep_news, row_fields
 from benchax.measuring.start_line import NS, make_file
 from benchax.model import (
     Absent,
+    Devices,
     Environment,
     Failure,
     Measurement,
@@ -44,11 +45,11 @@ from benchax.model import (
     RankTimes,
     Remark,
     Samples,
-    Stages,
 )
 from benchax.units import percent, plural, seconds
 from benchax.workers import crew, pickling
 from benchax.workers.call_limits import START_S, CallLimits
+from benchax.workers.conversation import Listener
 from benchax.workers.crew import BEAT_S, Link, Membership, find_membership, free_port
 from benchax.workers.pool import Pool
 from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank, usual
@@ -70,9 +71,15 @@ class Launched:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         started_at, reading = datetime.now(UTC).isoformat(timespec="microseconds"), noise.start()
-        ended = run_ranks(case, options, progress)
+        known: dict[str, Any] = {}
+
+        def listen(message: dict[str, Any]) -> None:
+            keep_news(known, message)
+            progress(message["stage"], message["share"])
+
+        ended = run_ranks(case, options, listen)
         environment = capture(case.folder, with_jax=False)
-        row = Measurement(case.id, environment, options, run_id, started_at)
+        row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
         if any(isinstance(each.answer, Failure) for each in ended):
             return replace(row, failure=blame(ended, options.nprocs or 1), noise=noise.finish(reading))
         ranks = sorted(ended, key=lambda each: each.rank)
@@ -80,17 +87,21 @@ class Launched:
         return replace(_fill(row, answers, environment), noise=noise.finish(reading)) if answers else row
 
 
-def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]:
-    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens."""
+def run_ranks(case: Case, options: Options, listen: Listener) -> list[RankEnd]:
+    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens.
+
+    Args:
+        listen: told each announcement of the first rank.
+    """
     count, name = options.nprocs or 1, f"case {case.id.label!r}"
     try:
         packed = pickling.dumps(case)
     except Exception as error:
         raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
 
-    def on_step(rank: int, step: str) -> None:
+    def on_step(rank: int, message: dict[str, Any]) -> None:
         if rank == 0:
-            progress(step, 0.0)
+            listen(message)
 
     crew = find_crew(count)
     job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
@@ -111,24 +122,18 @@ def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]
 
 
 def _fill(row: Measurement, answers: Sequence[RankAnswer], environment: Environment) -> Measurement:
-    first = answers[0]
     commit, branch, is_dirty = environment.commit, environment.branch, environment.is_dirty
-    environment = replace(first.environment, commit=commit, branch=branch, is_dirty=is_dirty)
+    environment = replace(answers[0].environment, commit=commit, branch=branch, is_dirty=is_dirty)
     failure = _disagreement(answers)
     ranks, samples, absent = _times(answers)
     return replace(
         row,
         environment=environment,
-        signature=first.signature,
         failure=failure,
-        stages=Stages(
-            trace_s=first.trace_s, lower_s=first.lower_s, compile_s=first.compile_s, first_run_s=first.first_run_s
-        ),
         samples=samples if failure is None else (),
-        devices=first.devices,
         ranks=ranks,
-        remarks=_remarks(ranks, samples, answers),
-        not_measured=(*absent, *_NOT_OF_RANKS),
+        remarks=_remarks(row.devices, ranks, samples, answers),
+        not_measured=(*row.not_measured, *absent, *_NOT_OF_RANKS),
     )
 
 
@@ -183,10 +188,12 @@ def _times(answers: Sequence[RankAnswer]) -> tuple[Ranks, tuple[Samples, ...], t
     return Ranks(times, each, skew, shared), (Samples(TIMER, 1, slowest, disturbed, answers=text, stop="time"),), ()
 
 
-def _remarks(ranks: Ranks, samples: Sequence[Samples], answers: Sequence[RankAnswer]) -> tuple[Remark, ...]:
-    found, first = list[Remark](), answers[0]
-    if first.devices is not None and first.devices.is_fake:
-        text = f"{first.devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
+def _remarks(
+    devices: Devices | None, ranks: Ranks, samples: Sequence[Samples], answers: Sequence[RankAnswer]
+) -> tuple[Remark, ...]:
+    found = list[Remark]()
+    if devices is not None and devices.is_fake:
+        text = f"{devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
         found.append(Remark("fake-devices", "warning", text + "no time here says what such devices would take"))
     for host in dict.fromkeys(answer.host for answer in answers):
         own = [answer for answer in answers if answer.host == host]
@@ -224,8 +231,8 @@ def _late(ranks: Ranks) -> list[Remark]:
 
 GRACE_S = 2.0
 """For the others to fail after the first."""
-StepListener = Callable[[int, str], None]
-"""Told a rank, and the step that it has come to."""
+StepListener = Callable[[int, dict[str, Any]], None]
+"""Told a rank, and its announcement of the step that it has come to."""
 
 
 @dataclass(frozen=True)
@@ -284,9 +291,9 @@ class RankLaunch:
                 if thread.ident is not None:
                     thread.join()
 
-    def note(self, rank: int, step: str) -> None:
-        self.steps[rank] = step
-        self.on_step(rank, step)
+    def note(self, rank: int, message: dict[str, Any]) -> None:
+        self.steps[rank] = message["stage"]
+        self.on_step(rank, message)
 
     def end(self, rank: int, answer: RankAnswer | Failure) -> None:
         self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
@@ -297,10 +304,14 @@ class RankLaunch:
             pool.close()
 
     def _listen(self, pool: Pool, job: RankJob) -> None:
-        def note(message: dict[str, Any]) -> None:
-            self.note(job.rank, message["stage"])
-
-        answer = pool.call(measure_rank, job, self.limits, name=self.name, shows_output=job.rank == 0, on_message=note)
+        answer = pool.call(
+            measure_rank,
+            job,
+            self.limits,
+            name=self.name,
+            shows_output=job.rank == 0,
+            on_message=partial(self.note, job.rank),
+        )
         self.end(job.rank, answer)
 
 
@@ -400,8 +411,8 @@ class Leader:
         with self._lock:
             if self._launch is None or message.get("number") != self._number:
                 return
-            if "step" in message:
-                self._launch.note(rank, message["step"])
+            if "said" in message:
+                self._launch.note(rank, message["said"])
             elif "failure" in message:
                 self._launch.end(rank, decode_value(message["failure"], Failure))
             elif "answer" in message:
@@ -441,7 +452,7 @@ class Follower:
             [make_job(rank, order["jax"], order["line"])],
             1,
             name,
-            lambda rank, step: self.link.send(number=number, step=step),
+            lambda rank, message: self.link.send(number=number, said={"stage": message["stage"]}),
         )
         problems: list[UsageError] = []
 
