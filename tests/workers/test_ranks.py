@@ -16,12 +16,10 @@ from measurement_strategies import HOST
 from benchax import codec
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.measuring import start_line
-from benchax.measuring.start_line import StartLine, make_file
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import executor_for
-from benchax.workers.rank import RankAnswer, RankJob, measure_rank
+from benchax.workers.rank import STOP, RankAnswer, RankJob, StartLine, make_file, measure_rank
 from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
 
@@ -227,7 +225,7 @@ def test_the_first_decides_that_there_are_no_more_starts(tmp_path: Path) -> None
 
     assert line.start() is not None
     assert line.start(is_last=True) is None
-    assert start_line.STOP < 0
+    assert STOP < 0
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "two", ""])

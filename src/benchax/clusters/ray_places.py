@@ -21,9 +21,9 @@ from benchax.measuring.jax_settings import apply_settings, jax_settings
 from benchax.model import Failure
 from benchax.units import plural
 from benchax.workers.call_limits import limit_stages
-from benchax.workers.crew import BY_HAND, free_port
 from benchax.workers.pickling import SENT_FROM, Sealed
 from benchax.workers.pool import Pool
+from benchax.workers.ranks import BY_HAND, free_port
 from benchax.workers.task import Say, task
 
 # The agent on a node: a Ray actor with a pool of workers, the same as on one machine.
@@ -71,7 +71,7 @@ class NodeAgent:
         return f"{host}:{free_port(host)}"
 
     def join(self, address: str, count: int, rank: int) -> None:
-        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/crew.py`)."""
+        """Makes this process one of `count` for all calls to come, as one is by hand (`workers/ranks.py`)."""
         os.environ.update(zip(BY_HAND, (address, str(count), str(rank)), strict=True))
 
     def close(self) -> None:
