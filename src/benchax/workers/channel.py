@@ -24,6 +24,7 @@ import struct
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -176,6 +177,14 @@ class Channel:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def take_over_stdin() -> Channel:
+    """Descriptor 0 becomes /dev/null: a function that asks for input gets none, instead of our messages."""
+    control = Channel(socket.socket(fileno=os.dup(0)))
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return control
 
 
 def wait_readable(sources: Iterable[Any], timeout_s: float | None) -> list[Any]:

@@ -26,12 +26,10 @@ import importlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
@@ -39,7 +37,7 @@ import psutil
 
 from benchax.subprocesses import children, descendants
 from benchax.workers import process_tree, worker
-from benchax.workers.channel import Channel, Closed, Message, wait_readable
+from benchax.workers.channel import Channel, Closed, Message, take_over_stdin, wait_readable
 
 PATIENCE_S = 10.0
 """A killed process that the kernel holds on to (a dead network drive) is given up after this long."""
@@ -50,20 +48,12 @@ def main() -> NoReturn:
     for module in json.loads(sys.argv[3]):  # after argv[1], the paths, and argv[2], how workers are started
         with contextlib.suppress(Exception):  # the job that needs it says so
             importlib.import_module(module)
-    zygote = Zygote(_take_over_stdin(), can_fork=_can_fork(sys.argv[2]))
+    zygote = Zygote(take_over_stdin(), can_fork=_can_fork(sys.argv[2]))
     try:
         zygote.serve()
     finally:
         zygote.end_everything()
         os._exit(0)
-
-
-def _take_over_stdin() -> Channel:
-    """Descriptor 0 becomes /dev/null: a function that asks for input gets none, instead of our messages."""
-    control = Channel(socket.socket(fileno=os.dup(0)))
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    return control
 
 
 def _can_fork(how: str) -> bool:
