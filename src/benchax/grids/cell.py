@@ -29,11 +29,10 @@ from benchax.machine import noise
 from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
-from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Subject, on_fresh_stack
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
 from benchax.units import size

@@ -25,7 +25,6 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages, timers
-from benchax.measuring.device_shares import devices_of, record_shares
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.inputs import amounts_of
@@ -46,7 +45,7 @@ from benchax.measuring.sampling import (
     warm_up,
     warm_up_exactly,
 )
-from benchax.measuring.stages import call_floor, do_first_work, note_first_uses
+from benchax.measuring.stages import call_floor, devices_of, do_first_work, note_first_uses, record_shares
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options
 from benchax.program.cost import cost

@@ -31,8 +31,17 @@ from benchax.measuring.paired import SideFacts, Turns
 from benchax.model import CaseId, Environment, Failure, Numerics, Options
 from benchax.options import resolve
 from benchax.workers import process_tree
-from benchax.workers.answers import pack, unpack
-from benchax.workers.channel import Channel, Closed, Garbled, Message, pair, take_over_stdin, wait_readable
+from benchax.workers.channel import (
+    Channel,
+    Closed,
+    Garbled,
+    Message,
+    pack,
+    pair,
+    take_over_stdin,
+    unpack,
+    wait_readable,
+)
 from benchax.workers.keeper import Output
 
 # ---- partner ---------------------------------------------------------------------------------------------------------
@@ -43,7 +52,7 @@ from benchax.workers.keeper import Output
 # nothing.
 #
 # A request is a call of a method of `Service`. Its argument and its result travel by their annotations
-# (`workers/answers.py`); the stages on the way are announced:
+# (`workers/channel.py`); the stages on the way are announced:
 #
 #     {"do": "sample"}, argument   ⇒   {"stage": name} …, then {}, result; or {"failure"}
 #

@@ -24,9 +24,8 @@ from benchax.model import Failure
 from benchax.source_files import is_library, is_machinery
 from benchax.units import plural, seconds, size
 from benchax.workers import process_tree
-from benchax.workers.answers import unpack
 from benchax.workers.call_limits import UNLIMITED, CallLimits
-from benchax.workers.channel import Bytes, Closed, Garbled, Message, TooLate, wait_readable
+from benchax.workers.channel import Bytes, Closed, Garbled, Message, TooLate, unpack, wait_readable
 from benchax.workers.keeper import LAST_WORDS, Keeper, Worker, signal_name
 from benchax.workers.task import Task
 

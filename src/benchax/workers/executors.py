@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.errors import UsageError
-from benchax.machine.pace import note_pace
+from benchax.machine.noise import note_pace
 from benchax.measuring import remarks, timers
 from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs

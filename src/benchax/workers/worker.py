@@ -46,8 +46,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.model import Failure
 from benchax.subprocesses import children
 from benchax.workers import pickling, process_tree
-from benchax.workers.answers import pack
-from benchax.workers.channel import Channel, Closed, Message, wait_readable
+from benchax.workers.channel import Channel, Closed, Message, pack, wait_readable
 from benchax.workers.process_state import restore_state
 from benchax.workers.task import Say, find_task, task
 
