@@ -104,7 +104,7 @@ CHANGES_ITS_OWN_PROCESS = {
     "cli/main.py": "of a command, before JAX is there: it shares an accelerator with workers of its own",
     "clusters/ray_agents.py": "in the agent, where Ray has set a number of threads",
     "clusters/ray_session.py": "before Ray is imported, which reads its settings then",
-    "workers/process_state.py": "in the worker",
+    "workers/worker.py": "in the worker",
     "experiments/lab.py": "in the process of a pair",
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
     "experiments/variants/process_settings.py": "in the worker",

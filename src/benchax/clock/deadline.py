@@ -2,7 +2,7 @@
 
 A running XLA program cannot be stopped from outside, short of killing the process. Here it stops itself: the function
 is traced and its loops (`while_loop`, `scan`, `fori_loop`) are rewritten so that they look at the clock every 0.2 to
-1 ms. Which loops, says `rewriting.py`; how, `rewriting.py`.
+1 ms. Which loops and how, says `rewriting.py`.
 """
 
 from __future__ import annotations

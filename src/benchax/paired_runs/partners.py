@@ -42,7 +42,7 @@ from benchax.workers.channel import (
     unpack,
     wait_readable,
 )
-from benchax.workers.keeper import Output
+from benchax.workers.conversation import Output
 
 # ---- partner ---------------------------------------------------------------------------------------------------------
 #
