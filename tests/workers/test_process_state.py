@@ -108,8 +108,7 @@ CHANGES_ITS_OWN_PROCESS = {
     "experiments/lab.py": "in the process of a pair",
     "experiments/study.py": "inputs in float64 are made here; sides have settings of their own in the worker",
     "experiments/variants/process_settings.py": "in the worker",
-    "measuring/exported.py": "while this process lowers a program",
-    "measuring/jax_settings.py": "in the worker, or while this process compiles what it measures",
+    "measuring/jax_settings.py": "in the worker, or while this process lowers or compiles what it measures",
 }
 
 

@@ -87,6 +87,17 @@ class _OnRay:
         for who, actor in actors.items():
             self.calls.begin(who, "call", lambda actor=actor: actor.make_call.remote(sealed))
 
+    def _result(self, ended: EndedCall) -> tuple[Any, str]:
+        """(what it returned, why the actor is gone). A call that failed there has its failure for an outcome."""
+        try:
+            return ended.result(), ""
+        except self.ray.exceptions.RayTaskError as error:
+            # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
+            failure = diagnose(error, "start")
+            return failure if ended.what == "examine" else ([], failure), ""
+        except Exception as error:  # the future's own errors have no common type
+            return None, first_sentence(error)
+
 
 @dataclass
 class AgentHandle:
@@ -188,14 +199,9 @@ class RayAgents(_OnRay):
         agent = self.agents.get(ended.who)
         if agent is None:  # given up
             return []
-        try:
-            value: Any = ended.result()
-        except self.ray.exceptions.RayTaskError as error:
-            # Of the agent itself, not of what it called: this job, and no other, cannot be made there.
-            failure = diagnose(error, "start")
-            value = failure if ended.what == "examine" else ([], failure)
-        except Exception as error:  # the future's own errors have no common type
-            found = self._lose(agent, first_sentence(error))
+        value, why_gone = self._result(ended)
+        if why_gone:
+            found = self._lose(agent, why_gone)
             self._start_missing()  # it may have been the agent alone that was killed
             return found
         if ended.what == "examine":
@@ -394,15 +400,13 @@ class RayGang(_OnRay):
         assert gang.ticket is not None
         if number != gang.number:  # was given up
             return []
-        try:
-            messages, outcome = ended.result()
-        except self.ray.exceptions.RayTaskError as error:
-            messages, outcome = [], diagnose(error, "start")
-        except Exception as error:  # the future's own errors have no common type
-            why = f"rank {actor} of {plural(self.count, 'rank')}: lost on {gang.hosts[actor]}: {first_sentence(error)}"
+        value, why_gone = self._result(ended)
+        if why_gone:
+            why = f"rank {actor} of {plural(self.count, 'rank')}: lost on {gang.hosts[actor]}: {why_gone}"
             return self._lose(gang, gang.ticket, Failure("node_lost", "start", why), why)
         if actor:  # what came of another rank than the first is in the first one's row
             return []
+        messages, outcome = value
         for message in messages:
             listen(gang.ticket, message)
         failure = outcome.failure if isinstance(outcome, Measurement) else None

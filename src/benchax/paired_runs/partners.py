@@ -122,7 +122,7 @@ class WarmCase:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TimedCalls:
     """A sample."""
 
     ns: int
@@ -157,10 +157,10 @@ class Service:
         self.turns = ready = paired.prepare_turns(self.cases[argument], self.options[argument].seed, self._enter)
         return WarmCase(ready.facts, ready.subject.inputs.signature, ready.iterations, ready.call_ns)
 
-    def sample(self, argument: int) -> Reading:
+    def sample(self, argument: int) -> TimedCalls:
         """So many calls."""
         self.stage = "rounds"
-        return Reading(self._ready.sample(argument), self._ready.facts.compiles)
+        return TimedCalls(self._ready.sample(argument), self._ready.facts.compiles)
 
     def outputs(self, argument: None) -> list[np.ndarray]:
         self.stage = "outputs"

@@ -33,6 +33,7 @@ import numpy as np
 import psutil
 
 from benchax import json_values
+from benchax.measuring.state import data_of
 from benchax.units import size as size_text
 
 Bytes = bytes | bytearray | memoryview | pickle.PickleBuffer
@@ -350,9 +351,7 @@ def describe_array(array: Any) -> tuple[dict[str, Any], pickle.PickleBuffer]:
     Raises:
         TypeError: its elements are not numbers, truth values or texts of fixed length.
     """
-    if isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    plain = np.asarray(array, order="C")
+    plain = np.asarray(data_of(array), order="C")
     name = _dtype_name(plain.dtype)
     if _dtype(name) != plain.dtype:
         raise TypeError(f"an array of dtype {plain.dtype} cannot be sent from a worker process")

@@ -19,8 +19,8 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchax.environment import memory_on_demand
 from benchax.errors import UsageError
-from benchax.machine.sharing import memory_on_demand
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure

@@ -33,6 +33,7 @@ from benchax.machine.noise import paused_gc
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.record import Record
 from benchax.measuring.stages import devices_of
+from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import Subject
 from benchax.model import Environment, Options
 from benchax.program import hlo
@@ -187,8 +188,7 @@ def _pieces(outputs: Any) -> dict[str, str]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:
         if not isinstance(leaf, jax.Array):
             continue
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
+        leaf = data_of(leaf)
         for shard in leaf.addressable_shards:
             place = ",".join(
                 f"{s.start or 0}:{s.stop if s.stop is not None else n}"
