@@ -31,7 +31,7 @@ from jax.interpreters import partial_eval
 from benchax.clock import handlers
 from benchax.clock.tiers import Tier
 from benchax.program.evaluate import bind, interpret
-from benchax.program.jaxpr import every_equation, names, open_program, programs_of, split_operands
+from benchax.program.jaxpr import every_equation, names, open_program, programs_of, solve_operands, split_operands
 
 Arrays = list[Any]
 Body = Callable[[Arrays, Any], tuple[Arrays, Any]]
@@ -118,10 +118,7 @@ def _remat(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays,
 
 
 def _linear_solve(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:
-    matvec, vecmat, solve, transposed = (length or 0 for length in eqn.params["const_lengths"])
-    first = matvec + vecmat
-    consts, b = operands[first : first + solve], operands[first + solve + transposed :]
-    return _call(eqn, [*consts, *b], flag, guard)
+    return _call(eqn, solve_operands(eqn, operands), flag, guard)
 
 
 def _cond(eqn: Any, operands: Arrays, flag: Any, guard: Guard) -> tuple[Arrays, Any]:

@@ -158,7 +158,7 @@ class Service:
         return WarmCase(ready.facts, ready.subject.inputs.signature, ready.iterations, ready.call_ns)
 
     def sample(self, argument: int) -> TimedCalls:
-        """So many calls."""
+        """A number of calls."""
         self.stage = "rounds"
         return TimedCalls(self._ready.sample(argument), self._ready.facts.compiles)
 
@@ -192,7 +192,7 @@ class Service:
 
 @cache
 def _kinds(method: Callable[..., Any]) -> tuple[Any, Any]:
-    """The annotations of what a request takes and gives."""
+    """The annotations of the argument and of the result."""
     hints = get_type_hints(method)
     return hints["argument"], hints["return"]
 

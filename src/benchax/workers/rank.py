@@ -468,7 +468,7 @@ class RemoteStartLine:
 
 
 def connect(host: str, port: int, patience_s: float) -> socket.socket:
-    """Tries until somebody listens there. Raises `OSError` if nobody does in that time."""
+    """Tries until a process listens there. Raises `OSError` if none does in that time."""
     until = perf_counter_ns() + patience_s * NS
     while True:
         try:
