@@ -31,7 +31,7 @@ from grid_fakes import HerePool
 from simulated_agents import SimulatedAgents
 
 import benchax
-from benchax.clusters.dispatcher import Dispatcher, WorkBatch
+from benchax.clusters.agents import Dispatcher, WorkBatch
 from benchax.grids.cell import measure_cell
 from benchax.grids.grid import defaults, start_run, validate_spec
 from benchax.units import seconds, size

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from report import header, load, table
 
-from benchax.measuring.start_line import RemoteStartLine, StartLine, make_file
 from benchax.units import percent, seconds
+from benchax.workers.rank import RemoteStartLine, StartLine, make_file
 
 ROOT = Path(__file__).parents[1]
 STARTS, PATIENCE_S, SMALL_S = 1000, 30.0, 50e-6

@@ -28,7 +28,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from benchax.machine.sharing import memory_on_demand
+from benchax.environment import memory_on_demand
 
 ROOT = Path(__file__).parents[1]
 TESTS = ("tests/measuring", "tests/cli/test_profile.py")

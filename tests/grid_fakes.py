@@ -13,8 +13,8 @@ from benchax.grids.grid import defaults, result_of, start_run, validate_spec
 from benchax.grids.result import GridResult
 from benchax.grids.running import GridRun
 from benchax.model import Failure
-from benchax.workers.answers import pack, unpack
 from benchax.workers.call_limits import UNLIMITED, CallLimits
+from benchax.workers.channel import pack, unpack
 from benchax.workers.conversation import Listener, ignore
 from benchax.workers.task import A, R, Task
 

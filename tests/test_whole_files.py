@@ -22,7 +22,7 @@ def test_what_was_there_stays_when_it_cannot_be_replaced(tmp_path: Path, monkeyp
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
         write_whole(file, "after")
     assert file.read_text() == "before"

@@ -40,7 +40,7 @@ FLAG_PREFIXES = ("JAX_", "XLA_PYTHON_", "MALLOC_", "OMP_", "TF_CPP_", "TF_XLA_")
 
 # The first four differ between the processes of one cluster, whose rows do belong side by side. The log level changes
 # no program, and `import jax` sets it itself: the same process would have two fingerprints. How an accelerator's memory
-# is taken is set for our workers (machine/sharing.py).
+# is taken is set for our workers (environment.py).
 _NOT_SPEED = re.compile(
     r"JAX_(COORDINATOR_.*|NUM_PROCESSES|PROCESS_ID|LOCAL_DEVICE_IDS)|TF_CPP_MIN_LOG_LEVEL|XLA_PYTHON_CLIENT_PREALLOCATE"
 )
@@ -354,3 +354,22 @@ def read_text(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
+
+
+# ---- several processes on one accelerator ----------------------------------------------------------------------------
+#
+# JAX takes three quarters of a GPU's memory when its backend starts. Whatever starts next finds a quarter, or nothing:
+# on an H100 (jax 0.11.2) workers failed with "out of memory" at arrays of a megabyte. So where we start processes, each
+# takes memory as it needs it. Steady times are the same; a first call may wait for the driver.
+
+
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+_CHOSEN = (PREALLOCATE, "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR")
+"""Who sets one of these has decided how memory is taken."""
+
+
+def memory_on_demand(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables for processes that share an accelerator: empty if JAX has none, or the user has set others."""
+    if any(name in environ for name in _CHOSEN) or not has_jax_plugins():
+        return {}
+    return {PREALLOCATE: "false"}

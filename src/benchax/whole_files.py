@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_whole(file: Path, content: str | bytes) -> None:
     """Writes into a second file in the same folder first, which then replaces `file`.
 
     Raises:
@@ -22,7 +22,7 @@ def write_whole(file: Path, text: str) -> None:
     try:
         # Messages of errors may hold halves of surrogate pairs, which UTF-8 cannot.
         os.close(handle)
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+        beside.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         beside.chmod(_mode_of(file))
         beside.replace(file)
     except BaseException:

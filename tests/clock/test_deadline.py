@@ -17,7 +17,7 @@ import warm_python
 from jax import lax
 from jax_versions import IS_0_6
 
-from benchax.clock import deadline, handlers, survey, tiers, with_deadline
+from benchax.clock import deadline, handlers, rewriting, tiers, with_deadline
 from benchax.clock.deadline import interruptible
 from benchax.clock.selftest import tier
 from benchax.errors import DeadlineExceeded, NotAvailable, UsageError
@@ -409,7 +409,7 @@ def test_another_platform_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_jax_is_refused_not_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "core", object())
+    monkeypatch.setattr(rewriting, "core", object())
 
     with pytest.raises(NotAvailable, match=f"cannot be rewritten with JAX {jax.__version__}"):
         with_deadline(endless, 1.0)(1.0)

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from benchax.clock import survey
+from benchax.clock import rewriting
 
 X = jnp.ones((64, 64))
 
 
 def estimate(f: Callable[..., Any], *args: Any) -> float:
-    return survey.program_ns(jax.make_jaxpr(f)(*args))
+    return rewriting.program_ns(jax.make_jaxpr(f)(*args))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_time_grows_with_iterations_elements_and_products() -> None:
 
     assert often == pytest.approx(100 * once)
     assert estimate(jnp.sin, X) > estimate(jnp.negative, X) >= X.size
-    assert estimate(lambda x: x @ x, X) > 2 * 64**3 * survey.FLOP_NS
+    assert estimate(lambda x: x @ x, X) > 2 * 64**3 * rewriting.FLOP_NS
     assert estimate(lambda x: x @ x, X.astype(jnp.int32)) > estimate(lambda x: x @ x, X)
 
 

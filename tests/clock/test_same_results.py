@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jax import lax
 
-from benchax.clock import handlers, survey, with_deadline
+from benchax.clock import handlers, rewriting, with_deadline
 from benchax.clock.deadline import interruptible
 
 LONG = 100.0
@@ -30,7 +30,7 @@ def bits(tree: Any) -> list[tuple[str, bytes]]:
 def assert_same(f: Callable[..., Any], *args: Any) -> None:
     """Bit for bit, with every loop rewritten."""
     expected = bits(jax.jit(f)(*args))
-    with mock.patch.object(survey, "SHORT_NS", 0.0):
+    with mock.patch.object(rewriting, "SHORT_NS", 0.0):
         partial, is_expired = with_deadline(f, LONG, "partial")(*args)
         raising = with_deadline(f, LONG)(*args)
     assert not bool(is_expired)

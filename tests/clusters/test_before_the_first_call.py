@@ -16,7 +16,7 @@ import pytest
 from benchax.case import make_case
 from benchax.clusters import open_agents
 from benchax.clusters.cases import CaseJob, SealedCase
-from benchax.clusters.ray_places import NEEDED, check_nodes, make_probe
+from benchax.clusters.ray_agents import NEEDED, check_nodes, make_probe
 from benchax.clusters.ray_session import _advise, check_address, flags_to_send, folders_to_send
 from benchax.errors import MissingPackage, UsageError
 from benchax.options import resolve

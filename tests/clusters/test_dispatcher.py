@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_agents import SimulatedAgents, simulate_node
 
-from benchax.clusters.agents import CallEnded, Node, NodeLost
-from benchax.clusters.dispatcher import MOST_LOSSES, Dispatcher, Ended, WorkBatch
+from benchax.clusters.agents import MOST_LOSSES, CallEnded, Dispatcher, Ended, Node, NodeLost, WorkBatch
 from benchax.model import Failure
 from benchax.workers.call_limits import UNLIMITED
 

@@ -19,7 +19,7 @@ from benchax.experiments import lab as lab_module
 from benchax.experiments.functions import converted
 from benchax.experiments.lab import LEAST_LEFT_S, Condition, Pair, WorkerLab, pair_processes, time_pairs
 from benchax.options import DEFAULTS, resolve
-from benchax.paired_runs.partners import start_partners
+from benchax.paired_runs.partners import Service, start_partners
 from benchax.progress import ProgressEvent
 
 
@@ -108,8 +108,8 @@ def test_both_find_the_case_each_under_its_own_condition(tmp_path: Path, monkeyp
             seen.extend(partner.listing() for partner in partners)
             for partner, listing in zip(partners, seen, strict=True):
                 ((number, _),) = listing.cases.values()
-                partner.ask({"do": "prepare", "case": number})
-                outputs.append(jnp.asarray(partner.ask({"do": "outputs"}).sections[0]).tobytes())
+                partner.ask(Service.prepare, number)
+                outputs.append(partner.ask(Service.outputs, None)[0].tobytes())
         return []
 
     outputs: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`machine/pace.py`: the readings that are kept, what they scatter by, and files that cannot be read or written."""
+"""`machine/noise.py`: the readings that are kept, what they scatter by, and files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from benchax.environment import capture
-from benchax.machine import pace
-from benchax.machine.pace import KEPT, LEAST_MOMENTS, note_pace, read_pace_s, scatter
+from benchax.machine import noise
+from benchax.machine.noise import KEPT, LEAST_MOMENTS, note_pace, read_pace_s, scatter
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the clock says, which tests set."""
     times = [1e9]
-    monkeypatch.setattr(pace, "_now_s", lambda: times[-1])
+    monkeypatch.setattr(noise, "_now_s", lambda: times[-1])
     return times
 
 
@@ -80,7 +80,7 @@ def test_a_clock_that_was_set_back_stops_nothing(tmp_path: Path, now: list[float
 
 def test_old_readings_say_nothing_of_today_and_a_long_file_is_cut(tmp_path: Path, now: list[float]) -> None:
     note(tmp_path, now, LEAST_MOMENTS)
-    now.append(now[-1] + pace.AGE_S)
+    now.append(now[-1] + noise.AGE_S)
     assert note(tmp_path, now, 1) is None
 
     (file,) = tmp_path.iterdir()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchax.environment import flags
-from benchax.machine import sharing
-from benchax.machine.sharing import memory_on_demand
+from benchax import environment
+from benchax.environment import flags, memory_on_demand
 from benchax.workers.pool import Pool
 
 
 @pytest.fixture
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "has_jax_plugins", lambda: True)
+    monkeypatch.setattr(environment, "has_jax_plugins", lambda: True)
 
 
 def test_where_there_may_be_an_accelerator_nothing_is_taken_beforehand(plugins: None) -> None:
@@ -27,7 +26,7 @@ def test_what_the_user_has_chosen_stays(plugins: None, chosen: str) -> None:
 
 
 def test_without_a_backend_for_accelerators_there_is_nothing_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "has_jax_plugins", lambda: False)
+    monkeypatch.setattr(environment, "has_jax_plugins", lambda: False)
 
     assert memory_on_demand({}) == {}
 

@@ -14,7 +14,7 @@ import pytest
 from stack_depths import count_frames, under
 
 from benchax import bench
-from benchax.measuring.fresh_stack import on_fresh_stack, sample_on_fresh_stack
+from benchax.measuring.timers.base import on_fresh_stack, sample_on_fresh_stack
 
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="not set")
 

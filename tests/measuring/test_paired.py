@@ -22,7 +22,7 @@ from benchax.measuring.sides import PairedRequest, Side
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.paired_runs.paired_run import remarks
-from benchax.workers.answers import pack, unpack
+from benchax.workers.channel import pack, unpack
 
 X = "f32[64]"
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import benchax
-from benchax.measuring.mutation import changes, state_of
 from benchax.measuring.purity import difference, watch_clock_reads
+from benchax.measuring.state import changes, state_of
 
 X = jnp.linspace(0.0, 1.0, 4096)
 ACCUMULATED: list[Any] = []

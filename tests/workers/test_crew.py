@@ -22,9 +22,9 @@ import pytest
 from slurm_server import SlurmServer, find_skip_reason
 
 from benchax.errors import UsageError
-from benchax.workers import crew, ranks
-from benchax.workers.crew import Link, LostContact, Membership, find_membership, first_host, gather, join
-from benchax.workers.ranks import find_crew
+from benchax.workers import ranks
+from benchax.workers.channel import Channel
+from benchax.workers.ranks import Link, LostContact, Membership, find_crew, find_membership, first_host, gather, join
 
 SLURM = {
     "SLURM_PROCID": "3",
@@ -147,7 +147,7 @@ def test_all_come_and_hear_of_one_another(first: Membership, beside: ThreadPoolE
 
 
 def test_who_does_not_come_is_named(first: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "JOIN_S", 0.05)
+    monkeypatch.setattr(ranks, "JOIN_S", 0.05)
 
     with pytest.raises(UsageError) as error:
         gather(replace(first, count=3))
@@ -156,7 +156,7 @@ def test_who_does_not_come_is_named(first: Membership, monkeypatch: pytest.Monke
 
 
 def test_an_address_where_nobody_listens_is_named(first: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "JOIN_S", 0.0)
+    monkeypatch.setattr(ranks, "JOIN_S", 0.0)
 
     with pytest.raises(UsageError) as error:
         join(replace(first, rank=1))
@@ -178,9 +178,9 @@ def test_who_cannot_take_part_is_refused_on_both_sides(
     change: dict[str, Any],
     problem: str,
 ) -> None:
-    own = crew.describe_self(first)
+    own = ranks.describe_self(first)
     monkeypatch.setattr(
-        crew, "describe_self", lambda m: own if m.rank == 0 else own | {"rank": 1, "host": "h"} | change
+        ranks, "describe_self", lambda m: own if m.rank == 0 else own | {"rank": 1, "host": "h"} | change
     )
     other = beside.submit(join, replace(first, rank=1))
 
@@ -223,7 +223,7 @@ def test_a_program_that_has_ended_is_lost_at_once(pair: tuple[Link, Link]) -> No
 
 
 def test_a_host_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "SILENCE_S", 0.05)
+    monkeypatch.setattr(ranks, "SILENCE_S", 0.05)
     here, there = connected()
 
     with there, pytest.raises(LostContact, match=r"nothing was heard of the other host for 50\.0 ms"):
@@ -241,13 +241,15 @@ def test_beats_are_no_messages_and_show_that_somebody_is_there(pair: tuple[Link,
 
 
 def test_a_link_beats_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "BEAT_S", 0.01)
+    monkeypatch.setattr(ranks, "BEAT_S", 0.01)
     here, there = connected()
 
     link = Link(there)
 
-    with here:
-        assert here.makefile("rb").readline() == b"{}\n"
+    heard = Channel(here).receive(5.0)
+    assert heard is not None
+    assert heard.document == {}
+    here.close()
     link.close()
 
 

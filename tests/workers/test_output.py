@@ -14,7 +14,7 @@ import pytest
 
 import benchax
 from benchax.workers import conversation
-from benchax.workers.keeper import PASSED_ON_BYTES, TAIL_BYTES, Keeper, Output
+from benchax.workers.conversation import PASSED_ON_BYTES, TAIL_BYTES, Keeper, Output
 
 OURS = Path(conversation.__file__).parent / "worker.py"
 

@@ -20,7 +20,7 @@ from workers import entries
 from workers.conftest import answer, ask, strays, within
 
 from benchax.model import Failure
-from benchax.workers import conversation, zygote
+from benchax.workers import conversation
 from benchax.workers import pool as pools
 from benchax.workers.pool import Pool, shared_pool
 from benchax.workers.task import task
@@ -177,7 +177,7 @@ def test_workers_that_are_not_forked_do_the_same(start: Any) -> None:
 def test_where_forking_is_refused_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many processes, say."""
     refuse = "import os\ndef refuse(): raise BlockingIOError\nos.fork = refuse\n"
-    monkeypatch.setattr(zygote, "BOOT", refuse + zygote.BOOT)
+    monkeypatch.setattr(conversation, "ZYGOTE_BOOT", refuse + conversation.ZYGOTE_BOOT)
 
     with Pool() as one:
         assert ask(one, answer).document == {"n": 3}

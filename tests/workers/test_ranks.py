@@ -16,12 +16,10 @@ from measurement_strategies import HOST
 from benchax import codec
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
-from benchax.measuring import start_line
-from benchax.measuring.start_line import StartLine, make_file
 from benchax.model import Failure, Measurement
 from benchax.options import DEFAULTS, resolve
 from benchax.workers import executor_for
-from benchax.workers.rank import RankAnswer, RankJob, measure_rank
+from benchax.workers.rank import STOP, RankAnswer, RankJob, StartLine, make_file, measure_rank
 from benchax.workers.ranks import RankEnd, _disagreement, _fill, blame
 
 
@@ -95,6 +93,7 @@ def test_a_rank_that_hangs_is_named_and_ended(run: Any) -> None:
     assert row.failure is not None
     assert row.failure.kind == "timeout"
     assert row.failure.message.startswith("rank 1 of 2 ranks: trace took longer than ")
+    assert row.signature == "f32[64@data]"
 
 
 @pytest.mark.slow
@@ -141,7 +140,7 @@ def test_of_stuck_ranks_those_furthest_behind_are_blamed() -> None:
 
 
 def answer(rank: int, begun: tuple[int, ...] = (), ended: tuple[int, ...] = (), **pieces: str) -> RankAnswer:
-    return RankAnswer(rank, "h", "c", 1, "f32[1]", 0.1, 0.1, 0.1, 0.1, begun, ended, pieces, None, HOST)
+    return RankAnswer(rank, "h", 1, 0.1, begun, ended, pieces, HOST)
 
 
 def test_the_odd_one_among_three_is_named() -> None:
@@ -226,7 +225,7 @@ def test_the_first_decides_that_there_are_no_more_starts(tmp_path: Path) -> None
 
     assert line.start() is not None
     assert line.start(is_last=True) is None
-    assert start_line.STOP < 0
+    assert STOP < 0
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "two", ""])

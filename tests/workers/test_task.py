@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays_of
 from benchax.errors import FormatError
 from benchax.json_values import Json
 from benchax.model import Failure
-from benchax.workers.answers import describe_array, pack, rebuild_array, unpack
+from benchax.workers.channel import describe_array, pack, rebuild_array, unpack
 from benchax.workers.task import Say, find_task, task
 from benchax.workers.worker import warm_up
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchax.workers import process_tree, worker, zygote
+from benchax.workers import process_tree, worker
 from benchax.workers.channel import Channel, Message, pair
 from benchax.workers.worker import Idleness, ImportedModules
 
@@ -90,7 +90,7 @@ def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -
     """Their locks would be held for ever in the fork."""
     monkeypatch.setattr(psutil.Process, "num_threads", lambda self: 2)
 
-    assert not zygote._can_fork("auto")
+    assert not worker._can_fork("auto")
 
 
 # ---- files of modules ------------------------------------------------------------------------------------------------

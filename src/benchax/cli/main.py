@@ -52,7 +52,7 @@ def version(
     context: typer.Context, show_version: bool = typer.Option(False, "--version", help="Print the version and exit.")
 ) -> None:
     if context.invoked_subcommand in _MEASURING and "--" not in sys.argv:  # a program of the user's takes it as it does
-        from benchax.machine.sharing import memory_on_demand
+        from benchax.environment import memory_on_demand
 
         os.environ.update(memory_on_demand())
     if sys.stderr.isatty() and (first := first_line(context.invoked_subcommand or "", sys.argv[1:])):

@@ -2,7 +2,7 @@
 
 A running XLA program cannot be stopped from outside, short of killing the process. Here it stops itself: the function
 is traced and its loops (`while_loop`, `scan`, `fori_loop`) are rewritten so that they look at the clock every 0.2 to
-1 ms. Which loops, says `survey.py`; how, `rewriting.py`.
+1 ms. Which loops and how, says `rewriting.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax.core import Tracer, eval_jaxpr
 from jax.custom_batching import custom_vmap
 
 from benchax import units
-from benchax.clock import handlers, rewriting, survey
+from benchax.clock import handlers, rewriting
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
@@ -203,7 +203,7 @@ class WithDeadline:
             return self._f(*args, **kwargs)
 
         # To end with an error costs JAX 1 ms. The caller can raise as well, if little is left to do behind the loops.
-        must_raise = survey.is_long_without_loops if self.on_timeout == "raise" else False
+        must_raise = rewriting.is_long_without_loops if self.on_timeout == "raise" else False
         g = interruptible(call, must_raise=is_inside or must_raise, note=self._unchecked.update)
         seconds, *leaves = _outermost([seconds, *leaves], _name(self._f))
         until, leaves = _arm(seconds, leaves)
@@ -254,11 +254,11 @@ def _rewrite(
 ) -> tuple[list[Any], jax.Array]:
     # What is wrong with f itself has come out when it was traced: what fails here is ours, or JAX's.
     try:
-        program = survey.alive(program)
+        program = rewriting.alive(program)
         if note:
-            note(survey.find_unchecked(program))
-        if survey.is_spread(program):
-            if any(map(survey.is_checked, every_equation(program))):
+            note(rewriting.find_unchecked(program))
+        if rewriting.is_spread(program):
+            if any(map(rewriting.is_checked, every_equation(program))):
                 raise NotAvailable(
                     "it has loops and runs on several devices: each would stop at a time of its own, and wait for the "
                     "others for ever",

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchax.case import Case
-from benchax.clusters.agents import Agents, Node, at_commit_of
-from benchax.clusters.dispatcher import Dispatcher, WorkBatch
+from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch, at_commit_of
 from benchax.environment import capture
 from benchax.measuring.record import quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options

@@ -25,9 +25,8 @@ from benchax.clock.selftest import tier
 from benchax.clock.stamps import is_key
 from benchax.compiled_grids.compiled_result import Status
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.measuring.mutation import carried, changed_names
 from benchax.measuring.program import refuse_result
-from benchax.measuring.state import Values, is_stateful, take_apart
+from benchax.measuring.state import Values, carried, changed_names, is_stateful, take_apart
 from benchax.measuring.timers.regions import explain
 from benchax.program import census, hlo
 from benchax.program.hlo import Module

@@ -29,11 +29,10 @@ from benchax.machine import noise
 from benchax.measuring import timers
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import fill
-from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.record import Record
 from benchax.measuring.sampling import NO_WARMUP, believable, call_again, collect
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Subject, on_fresh_stack
 from benchax.model import Absent, Failure, Options, Samples
 from benchax.static_leaves import reveal
 from benchax.units import size
@@ -126,15 +125,14 @@ class BrokenCheck(Exception):
 
 @task
 def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
-    outputs, failure, news = TrialOutputs(request.output_limit_bytes), None, dict[str, Any]()
+    outputs, failure = TrialOutputs(request.output_limit_bytes), None
 
     def announce(step: str, share: float = 0.0) -> None:
         # Every call has the whole of its budget.
         if step not in OF_OURS:
-            say(STEPS.get(step, step), again=True, shape=outputs.shape, **news)
-            news.clear()
+            say(STEPS.get(step, step), again=True, shape=outputs.shape, **record.news())
 
-    record = Record(announce, listen=news.update)
+    record = Record(announce)
     try:
         case = replace(make_case(request.fn, name=request.function), inputs=_inputs_of(request.point, request.seeds[0]))
         options = replace(request.options, seed=request.seeds[0])
@@ -150,8 +148,7 @@ def measure_cell(request: CellRequest, say: Say) -> CellAnswer:
         if failure.kind == "out_of_memory":
             raise  # the pool gives up such a worker; what was measured has been told
     record.noise = record.noise or noise.finish(record.reading)
-    news.update(record.news())
-    return CellAnswer(Json(news), failure, outputs.shape, tuple(outputs.trees), outputs.not_kept)
+    return CellAnswer(Json(record.news()), failure, outputs.shape, tuple(outputs.trees), outputs.not_kept)
 
 
 def _inputs_of(point: DataPoint, seed: int) -> Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]:

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchax.clusters.agents import Node
-from benchax.clusters.dispatcher import Dispatcher
+from benchax.clusters.agents import Dispatcher, Node
 from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
 from benchax.model import Absent
 from benchax.reporting import figures, terminal

@@ -19,8 +19,7 @@ from statistics import fmean, median
 from time import monotonic
 from typing import Any
 
-from benchax.clusters.agents import Agents, Node
-from benchax.clusters.dispatcher import Dispatcher, WorkBatch
+from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
 from benchax.errors import BenchaxError, StoreError
 from benchax.grids.cell import CellAnswer, CellRequest, join_trials, measure_cell
 from benchax.grids.outputs import Agreement, agreement, put_together, size_bytes

@@ -20,8 +20,7 @@ from itertools import repeat
 from benchax.environment import Machine, capture, machine
 from benchax.errors import NotAvailable, UsageError
 from benchax.machine import noise
-from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread
-from benchax.machine.pace import note_pace
+from benchax.machine.noise import BUSY_SHARE, COMPARED_ROUNDS, STEAL_SHARE, Gaps, ReadingSpread, note_pace
 from benchax.model import Environment, Noise, Remark
 from benchax.units import number, percent, seconds
 

@@ -14,7 +14,7 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,7 +25,6 @@ from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.machine import noise
 from benchax.measuring import memory, purity, stages, timers
-from benchax.measuring.device_shares import devices_of, record_shares
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.exported import digest_source, exported
 from benchax.measuring.inputs import amounts_of
@@ -46,9 +45,9 @@ from benchax.measuring.sampling import (
     warm_up,
     warm_up_exactly,
 )
-from benchax.measuring.stages import call_floor, do_first_work, note_first_uses
+from benchax.measuring.stages import call_floor, devices_of, do_first_work, note_first_uses, record_shares
 from benchax.measuring.timers.base import PreparedTimer, Subject
-from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options, Stages
+from benchax.model import OTHER_PROCESSES, Absent, Cold, Measurement, Options
 from benchax.program.cost import cost
 from benchax.program.memory import memory_plan
 from benchax.static_leaves import reveal
@@ -184,7 +183,7 @@ def measure(
     cold: Cold = "function",
     prepared: Prepared | None = None,
     sampler: CaseSampler | None = None,
-    listen: Callable[[dict[str, Any]], None] | None = None,
+    record: Record | None = None,
 ) -> Measurement:
     """Measures one case. Never raises for what the user's function does: that becomes the row's failure.
 
@@ -193,9 +192,9 @@ def measure(
         cold: what had never been compiled before in this process, for `Stages.cold`.
         prepared: the case, where it has been built already; its first run is still to come.
         sampler: default: one that verifies, and samples with every chosen timer.
-        listen: hears at each step what is newly known of the row (`record.keep_news`).
+        record: is filled; default: a new one that reports to `progress`.
     """
-    record, failure = Record(progress, listen=listen), None
+    record, failure = record or Record(progress), None
     # A cold process is started to see what JAX does once in a process, which this would do before anybody looks.
     if cold != "process":
         do_first_work()
@@ -254,14 +253,8 @@ def _build(record: Record, case: Case, prepared: Prepared, cold: Cold, examines:
     _artifacts(record, prepared)
     _tell(case, "lowered", built.lowered)
     _tell(case, "hlo", prepared.hlo)
-    seconds_of, cold = built.seconds, note_first_uses(built, cold)
-    record.stages = Stages(
-        trace_s=seconds_of.get("trace"),
-        lower_s=seconds_of.get("lower"),
-        compile_s=seconds_of.get("compile"),
-        cache=built.cache,
-        cold=cold if seconds_of else None,
-    )
+    cold = note_first_uses(built, cold)
+    record.stages = replace(built.stages, cache=built.cache, cold=cold if built.seconds else None)
     subject = replace(prepared.subject, hlo=prepared.hlo)
     if case.listen is not None:
         _tell(case, "leaves", subject.dynamic_leaves)

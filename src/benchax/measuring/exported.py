@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +21,7 @@ from jax import export
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
 from benchax.measuring.inputs import Inputs, signature
+from benchax.measuring.jax_settings import with_settings
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import function_of_leaves
 from benchax.model import Program
@@ -53,7 +52,9 @@ def exported(subject: Subject) -> Program:
     # exist.
     body, leaves = function_of_leaves(subject)
     flat: Any = jax.jit(lambda *values: tuple(jax.tree.leaves(body(list(values)))), donate_argnums=subject.donated)
-    with programs.as_reason("it cannot be exported"), _without_locations():
+    # With locations, a line added above the function, or another folder, would make another program of it, which names
+    # the user's paths as well.
+    with programs.as_reason("it cannot be exported"), with_settings({_LOCATIONS: 0}):
         content = _serialized(flat, leaves)
     if len(content) > MOST_BYTES:
         raise NotMeasured(f"its program takes {size(len(content))}, more than the {size(MOST_BYTES)} that are kept")
@@ -72,18 +73,6 @@ def digest_source(traced: jax.stages.Traced | None, lowered: jax.stages.Lowered 
     jaxpr = _ADDRESS.sub("", str(traced.jaxpr))
     parts = (jax.__version__, jaxlib.__version__, jaxpr, str(traced.jaxpr.in_avals), lowered.as_text())
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@contextmanager
-def _without_locations() -> Iterator[None]:
-    """Else a line added above the function, or another folder, makes another program of it, which names the user's
-    paths as well."""
-    limit: int = getattr(jax.config, _LOCATIONS)
-    jax.config.update(_LOCATIONS, 0)
-    try:
-        yield
-    finally:
-        jax.config.update(_LOCATIONS, limit)
 
 
 def _serialized(flat: Any, leaves: list[Any]) -> bytes:

@@ -17,7 +17,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import platformdirs
 
-from benchax.environment import host, jax_config
+from benchax.environment import host
 from benchax.whole_files import hide_from_git
 
 _SETTINGS: dict[str, Any] = {
@@ -115,23 +115,28 @@ def keep_programs() -> Iterator[None]:
 def share_programs(folder: str) -> Iterator[None]:
     """Programs are read from and written to `folder` inside the block. Settings are as before after it."""
     wanted = _SETTINGS | {"jax_compilation_cache_dir": folder}
-    # Not by `jax_settings`, which reads 200 of them.
-    before = {name: getattr(jax.config, name) for name in wanted if hasattr(jax.config, name)}
-    _set({name: wanted[name] for name in before})
-    _look_again()
     try:
-        with warnings.catch_warnings():
+        with with_settings(wanted), warnings.catch_warnings():
+            _look_again()
             # The folder is ours: where it cannot be read or written to, programs are compiled.
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache", UserWarning)
             yield
     finally:
-        _set(before)
         _look_again()
 
 
-def _set(settings: dict[str, Any]) -> None:
-    for name, value in settings.items():
-        jax.config.update(name, value)
+@contextmanager
+def with_settings(wanted: dict[str, Any]) -> Iterator[None]:
+    """These settings hold inside the block, as far as this JAX has them."""
+    # Not by `jax_settings`, which reads 200 of them.
+    before = {name: getattr(jax.config, name) for name in wanted if hasattr(jax.config, name)}
+    try:
+        for name in before:
+            jax.config.update(name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
 
 
 def _look_again() -> None:
@@ -146,12 +151,6 @@ def _look_again() -> None:
         return
 
 
-@contextmanager
-def without_cache() -> Iterator[None]:
+def without_cache() -> AbstractContextManager[None]:
     """A persistent cache would be filled by the first block, and later ones time looking things up."""
-    was_on = jax_config(jax.config).get("jax_enable_compilation_cache", True)
-    jax.config.update("jax_enable_compilation_cache", False)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_compilation_cache", was_on)
+    return with_settings({"jax_enable_compilation_cache": False})

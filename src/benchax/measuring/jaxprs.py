@@ -25,7 +25,7 @@ from benchax.measuring.inputs import without_static
 from benchax.measuring.program import as_reason
 from benchax.measuring.timers.base import Subject
 from benchax.program.evaluate import interpret, retrace
-from benchax.program.jaxpr import every_equation, programs_of
+from benchax.program.jaxpr import every_equation, programs_of, solve_operands
 
 Arrays = list[Any]
 
@@ -119,7 +119,7 @@ class Evaluator:
         if name in LOOPS:
             return bind(equation, operands, self.retrace(equation.params))
         if name == "custom_linear_solve":
-            operands = _of_solve(equation, operands)
+            operands = solve_operands(equation, operands)
         if programs := programs_of(equation):
             (program,) = programs
             return self.evaluate(program, operands)
@@ -129,13 +129,6 @@ class Evaluator:
     def retrace(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the parameters; programs among them are traced again by these rules."""
         return retrace(params, self.evaluate, self.dtype)
-
-
-def _of_solve(equation: Any, operands: Arrays) -> Arrays:
-    """The operands of the program that solves: the others serve derivatives only."""
-    matvec, vecmat, solve, transposed = (length or 0 for length in equation.params["const_lengths"])
-    first = matvec + vecmat
-    return [*operands[first : first + solve], *operands[first + solve + transposed :]]
 
 
 def bind(equation: Any, operands: Arrays, params: Mapping[str, Any] | None = None) -> Arrays:

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns, process_time_ns
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -397,13 +397,13 @@ class Turns:
         return ns
 
     @property
-    def outputs(self) -> list[Any]:
-        return jax.tree.leaves(self.subject.outputs)
+    def outputs(self) -> list[np.ndarray]:
+        """The leaves as they travel: a typed key is its data."""
+        return [np.asarray(data_of(leaf)) for leaf in jax.tree.leaves(self.subject.outputs)]
 
     def agreement(self, baseline: Sequence[np.ndarray]) -> Numerics:
         """How far its outputs are from the leaves that the baseline gave."""
-        mine = tuple(np.asarray(data_of(leaf)) for leaf in self.outputs)  # as they travel: a typed key is its data
-        return compare(mine, tuple(baseline), against="baseline")
+        return compare(tuple(self.outputs), tuple(baseline), against="baseline")
 
 
 def imported_jax() -> str:

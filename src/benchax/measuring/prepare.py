@@ -17,9 +17,9 @@ import jax
 from benchax.case import Case
 from benchax.measuring import stages
 from benchax.measuring.inputs import Inputs, make_inputs
-from benchax.measuring.mutation import ClosedOver, remember
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.stages import BuiltProgram
+from benchax.measuring.state import ClosedOver, remember
 from benchax.measuring.timers.base import Ready, Subject
 from benchax.program.cost import inline_flops
 from benchax.watching.compiles import watch_compiles

@@ -26,9 +26,9 @@ import numpy as np
 from jax.core import Tracer
 
 from benchax.errors import NotMeasured, UsageError
-from benchax.measuring.mutation import changes, is_carried, state_of, values_of
 from benchax.measuring.program import as_reason
 from benchax.measuring.stages import BuiltProgram
+from benchax.measuring.state import changes, is_carried, state_of, values_of
 from benchax.measuring.timers.base import Subject
 from benchax.program.jaxpr import user_line
 from benchax.source_files import is_library

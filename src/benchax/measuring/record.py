@@ -1,7 +1,8 @@
 """Accumulates the results of a case, and makes a row from them, even after a failure.
 
-A record in a worker reports new results at each step (`Record.news`), with the names of the row's fields. The parent
-keeps them (`keep_news`). A case that is killed becomes a row with all known results (`row_fields`).
+A process that measures for another one reports new results at each step (`Record.news`), with the names of the row's
+fields. The other one keeps them (`keep_news`). A case that is killed becomes a row with all known results
+(`row_fields`).
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -38,7 +39,6 @@ from benchax.model import (
     Numerics,
     Options,
     Program,
-    Ranks,
     Remark,
     Samples,
     Stages,
@@ -101,7 +101,6 @@ class Record:
     source: str = ""
     """Digest of what the program is exported from, where there is a store that may have it."""
     devices: Devices | None = None
-    ranks: Ranks | None = None
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)
     purity: Purity = field(default_factory=Purity)
@@ -115,8 +114,6 @@ class Record:
     processes: int | None = None
     """That share the time for sampling; None before that is known."""
     noise: Noise | None = None
-    listen: Callable[[dict[str, Any]], None] | None = None
-    """Hears the news of each step before the step begins."""
     told: dict[str, Any] = field(init=False)
     told_samples: int = 0
 
@@ -125,8 +122,6 @@ class Record:
 
     def enter(self, stage: str) -> None:
         self.stage = stage
-        if self.listen is not None:
-            self.listen(self.news())
         self.progress(stage, 0.0)
 
     def news(self) -> dict[str, Any]:
@@ -146,6 +141,7 @@ class Record:
             "memory": self.memory,
             "cost": self.cost,
             "numerics": self.numerics,
+            "devices": self.devices,
             "remarks": self.remarks,
             "noise": self.noise or Noise(),
             "not_measured": tuple(self.absent),
@@ -180,8 +176,6 @@ class Record:
             program=self.program,
             earlier_runs=earlier,
             work=WorkPerCall(self.amounts, peak_bytes_per_s),
-            devices=self.devices,
-            ranks=self.ranks,
             **self._known(),
         )
 

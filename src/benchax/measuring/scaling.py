@@ -27,12 +27,12 @@ from benchax.case import Case
 from benchax.environment import capture, count_cores
 from benchax.errors import BenchaxError, UsageError
 from benchax.machine.noise import paused_gc
-from benchax.measuring.device_shares import is_fake
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.paired import take_rounds
 from benchax.measuring.prepare import prepare
 from benchax.measuring.sampling import warm_up
+from benchax.measuring.stages import is_fake
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import Subject
 from benchax.model import CaseId, Remark

@@ -26,6 +26,7 @@ from benchax.measuring.inputs import Inputs, amounts_of, fit, make_inputs, make_
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import CallableProgram, program_of
 from benchax.measuring.timers.base import Subject
+from benchax.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,9 @@ class ExportableCase:
             return self.content
         content = exported(self.subject).content or b""
         if self.file:
-            _retain(self.file, json.dumps(self.subject.static).encode() + b"\n" + content)
+            with suppress(OSError):  # no room: the next process exports it too
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(self.file, json.dumps(self.subject.static).encode() + b"\n" + content)
         return content
 
 
@@ -194,14 +197,6 @@ def _exportable(side: Side, inputs: Inputs, file: Path | None) -> ExportableCase
 
 def _program_file(request: PairedRequest, i: int) -> Path | None:
     return Path(request.programs, f"{i}.exported") if request.programs else None
-
-
-def _retain(file: Path, content: bytes) -> None:
-    with suppress(OSError):  # no room: the next process exports it too
-        file.parent.mkdir(parents=True, exist_ok=True)
-        whole = file.with_suffix(".new")
-        whole.write_bytes(content)
-        whole.replace(file)  # a process that is killed while it writes leaves no half of one
 
 
 def _as_program(i: int, side: Side, case: ExportableCase | None, leaves: Inputs) -> tuple[BuildableVersion, str | None]:

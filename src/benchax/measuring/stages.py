@@ -14,7 +14,7 @@ import contextlib
 import ctypes
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import methodcaller
@@ -29,19 +29,19 @@ from jax import lax
 from jax.extend.backend import get_backend
 
 from benchax.environment import jax_config
-from benchax.errors import NotMeasured
+from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.machine.noise import paused_gc
 from benchax.measuring import program as programs
-from benchax.measuring.fresh_stack import on_fresh_stack
-from benchax.measuring.inputs import Inputs, is_data, undeclared_static
+from benchax.measuring.inputs import Inputs, is_data, meshes_of, undeclared_static
 from benchax.measuring.program import CallableProgram, refuse_result
-from benchax.measuring.timers.base import Subject
+from benchax.measuring.timers.base import Subject, on_fresh_stack
 from benchax.measuring.timers.embedding import number_like
-from benchax.model import Absent, Cache, CallFloor, Cold, Transfer
+from benchax.model import Absent, Cache, CallFloor, Cold, Devices, DeviceShare, Stages, Transfer
 from benchax.program.cost import INLINE_FLOPS
 from benchax.program.jaxpr import equations
+from benchax.program.work import count_devices
 from benchax.static_leaves import drop
-from benchax.units import seconds
+from benchax.units import plural, seconds
 from benchax.watching.compiles import CompileLog, watch_compiles
 
 TRANSFERS = 5
@@ -66,6 +66,13 @@ class BuiltProgram:
     @property
     def donates(self) -> bool:
         return bool(self.donated)
+
+    @property
+    def stages(self) -> Stages:
+        """The times of the row."""
+        return Stages(
+            trace_s=self.seconds.get("trace"), lower_s=self.seconds.get("lower"), compile_s=self.seconds.get("compile")
+        )
 
     def reach_trace(self) -> jax.stages.Traced:
         """Raises `NotMeasured` if it cannot be reached."""
@@ -434,3 +441,66 @@ def _return_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+#
+# Finds the number of devices of a program, and the time that each one works and is in collectives in one call.
+#
+# The time comes from one recording of several calls by JAX's profiler, in a separate pass. `profiling/communication.py`
+# defines communication and exposed communication.
+
+
+CALLS = 5
+SPOILS = ("no-operations", "events-dropped", "open-calls")
+"""Remarks on a recording that lacks some of the work."""
+
+
+def is_fake(devices: Sequence[Any]) -> bool:
+    """Do several of them share one processor? On a CPU each process has one that is real."""
+    local = [d for d in devices if d.platform == "cpu" and d.process_index == jax.process_index()]
+    return len(local) > 1
+
+
+def devices_of(subject: Subject) -> Devices | None:
+    """None of a program on one device."""
+    arrays = [
+        leaf for leaf in (*subject.inputs.data, *jax.tree.leaves(subject.returned)) if isinstance(leaf, jax.Array)
+    ]
+    held = {device for array in arrays for device in array.sharding.device_set}
+    count = max(count_devices(subject.hlo), len(held))
+    if count < 2:
+        return None
+    return Devices(count, is_fake(list(held) if len(held) == count else jax.devices()), meshes_of(arrays))
+
+
+def record_shares(subject: Subject, count: int) -> tuple[DeviceShare, ...]:
+    """Records the activity of each of `count` devices in one call, on average of several calls.
+
+    Raises:
+        NotMeasured: it could not be recorded, or the recording lacks a device or some of its work.
+    """
+    from benchax.profiling.session import session  # noqa: PLC0415  # with the reader of traces, 0.1 s
+    from benchax.profiling.trace import profile_of  # noqa: PLC0415
+
+    calls = [subject.ready() for _ in range(CALLS)]
+    try:
+        with session() as recording:
+            for call in calls:
+                jax.block_until_ready(call())
+        profile = profile_of(recording.xspace)
+    except (UsageError, NotAvailable, FormatError) as error:
+        raise NotMeasured(error.problem) from error
+    for remark in profile.remarks:
+        if remark.code in SPOILS:
+            raise NotMeasured(remark.message)
+    if len(profile.devices) != count:
+        there = plural(len(profile.devices), "device")
+        raise NotMeasured(f"the recording has operations of {there}, and the program runs on {count}")
+    return tuple(
+        DeviceShare(d.name, d.busy_s / CALLS, _each(d.communication_s), _each(d.exposed_s)) for d in profile.devices
+    )
+
+
+def _each(total_s: float | None) -> float | None:
+    return None if total_s is None else total_s / CALLS

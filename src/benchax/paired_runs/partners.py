@@ -7,14 +7,15 @@ import faulthandler
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
 
 from benchax.case import Case
 from benchax.checkouts.boot import Launch, Selection, clean_environ
@@ -30,9 +31,18 @@ from benchax.measuring.paired import SideFacts, Turns
 from benchax.model import CaseId, Environment, Failure, Numerics, Options
 from benchax.options import resolve
 from benchax.workers import process_tree
-from benchax.workers.answers import describe_array, rebuild_array
-from benchax.workers.channel import Channel, Closed, Garbled, Message, pair, wait_readable
-from benchax.workers.keeper import Output
+from benchax.workers.channel import (
+    Channel,
+    Closed,
+    Garbled,
+    Message,
+    pack,
+    pair,
+    take_over_stdin,
+    unpack,
+    wait_readable,
+)
+from benchax.workers.conversation import Output
 
 # ---- partner ---------------------------------------------------------------------------------------------------------
 #
@@ -41,14 +51,10 @@ from benchax.workers.keeper import Output
 # Requests come over its standard input, which is a socket. Output of the user's code goes elsewhere and disturbs
 # nothing.
 #
-# Values are written by their annotations (`json_values.py`).
+# A request is a call of a method of `Service`. Its argument and its result travel by their annotations
+# (`workers/channel.py`); the stages on the way are announced:
 #
-#                                  unasked   ⇒   {"cases", "broken", "environment", "jax"} or {"refused"}
-#     {"do": "prepare", "case": i}           ⇒   {"stage"} …, {"facts", "signature", "iterations", "call_ns"}
-#                                                or {"failure"}
-#     {"do": "sample", "iterations": n}      ⇒   {"ns", "compiles"} or {"failure"}
-#     {"do": "outputs"}                      ⇒   {"leaves"} with their bytes, or {"failure"}
-#     {"do": "agree", "leaves"} with bytes   ⇒   {"agreement"} or {"failure"}
+#     {"do": "sample"}, argument   ⇒   {"stage": name} …, then {}, result; or {"failure"}
 #
 # It ends when the connection ends, or when the process that started it ends.
 
@@ -57,96 +63,138 @@ def begin(argument: dict[str, Any]) -> None:
     """Serves until the connection ends.
 
     Args:
-        argument: the selection of cases, and the process that has started this one (parent).
+        argument: the process that has started this one (parent).
     """
     process_tree.die_with_parent()
     # It may have ended before we asked to end with it.
     if os.getppid() != argument["parent"]:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which then ends this
-    channel = _take_over_stdin()
+    channel = take_over_stdin()
     faulthandler.enable(2)
+    service = Service(lambda stage: channel.send({"stage": stage}))
     try:
-        _serve(channel, argument)
+        with paused_gc(), without_cache():
+            while (message := channel.receive()) is not None:
+                channel.send(*service.answer(message))
     except Closed:
         pass  # the ordinary end: whoever asked has enough samples, or has died; there is nobody left to tell
     finally:
         sys.stdout.flush()
 
 
-def _take_over_stdin() -> Channel:
-    """Descriptor 0 becomes /dev/null: a function that asks for input gets none, instead of our messages."""
-    channel = Channel(socket.socket(fileno=os.dup(0)))
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    return channel
+@dataclass(frozen=True)
+class Listing:
+    """The cases that a process has found."""
+
+    listed: tuple[tuple[CaseId, float | None], ...] = ()
+    """With the seconds that each of their stages may take."""
+    broken: tuple[Failure, ...] = ()
+    environment: Environment | None = None
+    jax: str = ""
+    refusal: tuple[str, str, str] | None = None
+    """The parts of a `UsageError`."""
+
+    @cached_property
+    def cases(self) -> dict[CaseId, tuple[int, float | None]]:
+        """Its number there, and the seconds that each stage may take."""
+        return {case: (i, timeout_s) for i, (case, timeout_s) in enumerate(self.listed)}
+
+    @property
+    def refused(self) -> UsageError | None:
+        return UsageError(*self.refusal) if self.refusal else None
+
+    def why_missing(self, label: str) -> Failure:
+        if self.refused is not None:
+            return Failure("error", f"import of {label}", self.refused.problem, self.refused.hint)
+        return next(iter(self.broken), Failure("not_run", f"import of {label}", f"{label} has no such case"))
 
 
-def _serve(channel: Channel, argument: dict[str, Any]) -> None:
-    selection: Selection = decode_value(argument["selection"], Selection)
-    try:
-        cases, broken = collect(selection.what, selection.pattern, selection.params)
-    except UsageError as error:
-        channel.send({"refused": [error.problem, error.expected, error.hint]})
-        return
-    service = Service(cases, selection.options, lambda stage: channel.send({"stage": stage}))
-    listed = [(case.id, service.options_of(case).timeout_s) for case in cases]
-    channel.send(
-        {
-            "cases": encode_value(listed, ListedCases),
-            "broken": encode_value([each.failure for each in broken], list[Failure]),
-            "environment": encode_value(capture(), Environment),
-            "jax": paired.imported_jax(),
-        }
-    )
-    with paused_gc(), without_cache():
-        while (message := channel.receive()) is not None:
-            channel.send(*service.answer(message))
+@dataclass(frozen=True)
+class WarmCase:
+    """A case that is ready to be sampled."""
+
+    facts: SideFacts
+    signature: str
+    iterations: int
+    """Calls in a sample."""
+    call_ns: int
+
+
+@dataclass(frozen=True)
+class TimedCalls:
+    """A sample."""
+
+    ns: int
+    compiles: int
+    """Programs that were compiled in all samples of the case."""
 
 
 @dataclass
 class Service:
     """Answers requests, about one case at a time."""
 
-    cases: Sequence[Case]
-    options: Mapping[str, Any]
     tell: Callable[[str], None]
     """Told of each stage of preparing."""
-    stage: str = ""
+    stage: str = "start"
+    cases: Sequence[Case] = ()
+    options: Sequence[Options] = ()
     turns: Turns | None = None
 
-    def options_of(self, case: Case) -> Options:
-        return resolve(None, case.options, self.options, project=case.folder)
-
-    def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
-        request = message.document
+    def list_cases(self, argument: Selection) -> Listing:
         try:
-            if request["do"] == "prepare":
-                return self._prepare(self.cases[request["case"]]), ()
-            if self.turns is None:
-                raise BenchaxError("no case was prepared")
-            self.stage = "rounds" if request["do"] == "sample" else "outputs"
-            if request["do"] == "sample":
-                ns = self.turns.sample(request["iterations"])
-                return {"ns": ns, "compiles": self.turns.facts.compiles}, ()
-            if request["do"] == "outputs":
-                both = [describe_array(leaf) for leaf in self.turns.outputs]
-                return {"leaves": [description for description, _ in both]}, [content for _, content in both]
-            leaves = tuple(map(rebuild_array, request["leaves"], message.sections))
-            return {"agreement": encode_value(self.turns.agreement(leaves), Numerics)}, ()
-        except (Exception, SystemExit) as error:
-            return {"failure": encode_value(diagnose(error, self.stage), Failure)}, ()
+            self.cases, broken = collect(argument.what, argument.pattern, argument.params)
+        except UsageError as error:
+            return Listing(refusal=(error.problem, error.expected, error.hint))
+        self.options = [resolve(None, each.options, argument.options, project=each.folder) for each in self.cases]
+        listed = [(case.id, options.timeout_s) for case, options in zip(self.cases, self.options, strict=True)]
+        return Listing(tuple(listed), tuple(each.failure for each in broken), capture(), paired.imported_jax())
 
-    def _prepare(self, case: Case) -> dict[str, Any]:
+    def prepare(self, argument: int) -> WarmCase:
+        """The case of this number."""
         self.turns = None
         gc.collect()
-        self.turns = ready = paired.prepare_turns(case, self.options_of(case).seed, self._enter)
-        facts, signature = encode_value(ready.facts, SideFacts), ready.subject.inputs.signature
-        return {"facts": facts, "signature": signature, "iterations": ready.iterations, "call_ns": ready.call_ns}
+        self.turns = ready = paired.prepare_turns(self.cases[argument], self.options[argument].seed, self._enter)
+        return WarmCase(ready.facts, ready.subject.inputs.signature, ready.iterations, ready.call_ns)
+
+    def sample(self, argument: int) -> TimedCalls:
+        """A number of calls."""
+        self.stage = "rounds"
+        return TimedCalls(self._ready.sample(argument), self._ready.facts.compiles)
+
+    def outputs(self, argument: None) -> list[np.ndarray]:
+        self.stage = "outputs"
+        return self._ready.outputs
+
+    def compare(self, argument: list[np.ndarray]) -> Numerics:
+        """With the outputs of the baseline."""
+        self.stage = "outputs"
+        return self._ready.agreement(argument)
+
+    @property
+    def _ready(self) -> Turns:
+        if self.turns is None:
+            raise BenchaxError("no case was prepared")
+        return self.turns
 
     def _enter(self, stage: str) -> None:
         self.stage = stage
         self.tell(stage)
+
+    def answer(self, message: Message) -> tuple[dict[str, Any], Sequence[Any]]:
+        try:
+            method = getattr(Service, message.document["do"])
+            takes, gives = _kinds(method)
+            return {}, pack(method(self, unpack(message.sections, takes)), gives)
+        except (Exception, SystemExit) as error:
+            return {"failure": encode_value(diagnose(error, self.stage), Failure)}, ()
+
+
+@cache
+def _kinds(method: Callable[..., Any]) -> tuple[Any, Any]:
+    """The annotations of the argument and of the result."""
+    hints = get_type_hints(method)
+    return hints["argument"], hints["return"]
 
 
 SERVE = """
@@ -155,25 +203,9 @@ begin(argument)
 """
 """A program for `Launch.command`."""
 LAST_WORDS_S = 2.0
-ListedCases = list[tuple[CaseId, float | None]]
-"""The cases that a process finds, and the seconds that each of their stages may take."""
+A = TypeVar("A")
+R = TypeVar("R")
 Listen = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The cases that a process has found."""
-
-    cases: dict[CaseId, tuple[int, float | None]] = field(default_factory=dict[CaseId, tuple[int, float | None]])
-    """Its number there, and the seconds that each stage may take."""
-    broken: tuple[Failure, ...] = ()
-    environment: Environment | None = None
-    refused: UsageError | None = None
-
-    def why_missing(self, label: str) -> Failure:
-        if self.refused is not None:
-            return Failure("error", f"import of {label}", self.refused.problem, self.refused.hint)
-        return next(iter(self.broken), Failure("not_run", f"import of {label}", f"{label} has no such case"))
 
 
 class Lost(Exception):
@@ -191,14 +223,13 @@ class Partner:
         self.version = launch.version
         self.label = launch.version.label
         self.stage = "start"
-        argument = {"parent": os.getpid(), "selection": encode_value(selection, Selection)}
         ours, theirs = pair()
         reading, writing = os.pipe()
         self.channel, self.output = Channel(ours), Output(reading)
         try:
             with theirs, os.fdopen(writing, "wb") as printed:
                 self.process = subprocess.Popen(
-                    launch.command(SERVE, argument, core),
+                    launch.command(SERVE, {"parent": os.getpid()}, core),
                     stdin=theirs.fileno(),
                     stdout=printed,
                     stderr=printed,
@@ -206,6 +237,8 @@ class Partner:
                     env=clean_environ(),
                     start_new_session=True,  # not in the terminal's group: Ctrl-C is for this program
                 )
+            # Heard by `listing`: processes that were started together look for their cases together.
+            self._send(Service.list_cases, selection)
         except BaseException:
             self._let_go()
             raise
@@ -215,28 +248,23 @@ class Partner:
         return not self.channel.is_closed
 
     def listing(self) -> Listing:
-        """Returns the process's first message about itself."""
+        """Returns the cases that the process has found."""
         try:
-            document = self._answer(None, lambda stage: None).document
+            found = self._answer(Service.list_cases, None, lambda stage: None)
         except Lost as lost:
             return Listing(broken=(lost.failure,))
-        if "refused" in document:
-            return Listing(refused=UsageError(*document["refused"]))
-        if self.version.jax not in (None, document["jax"]):
-            return Listing(refused=_other_jax(self.label, document["jax"]))
-        listed: ListedCases = decode_value(document["cases"], ListedCases)
-        cases = {case: (i, timeout_s) for i, (case, timeout_s) in enumerate(listed)}
-        broken = tuple(self._named(each) for each in decode_value(document["broken"], list[Failure]))
-        return Listing(cases, broken, decode_value(document["environment"], Environment))
+        if found.refusal is None and self.version.jax not in (None, found.jax):
+            return Listing(refusal=_other_jax(self.label, found.jax))
+        return replace(found, broken=tuple(map(self._named, found.broken)))
 
     def ask(
         self,
-        request: dict[str, Any],
-        sections: Sequence[Any] = (),
+        method: Callable[[Service, A], R],
+        argument: A,
         limit_s: float | None = None,
         listen: Listen = lambda stage: None,
-    ) -> Message:
-        """The answer.
+    ) -> R:
+        """The result of this method of the service there.
 
         Args:
             limit_s: seconds for each stage on the way; then it is ended.
@@ -245,14 +273,17 @@ class Partner:
         Raises:
             Lost: it has failed, took too long, or is gone (`is_alive`).
         """
-        self.stage = request["do"]
+        self.stage = method.__name__
+        self._send(method, argument)
+        return self._answer(method, limit_s, listen)
+
+    def _send(self, method: Callable[[Service, A], Any], argument: A) -> None:
         try:
-            self.channel.send(request, sections)
+            self.channel.send({"do": method.__name__}, pack(argument, _kinds(method)[0]))
         except Closed:
             raise self._gone() from None
-        return self._answer(limit_s, listen)
 
-    def _answer(self, limit_s: float | None, listen: Listen) -> Message:
+    def _answer(self, method: Callable[[Service, Any], R], limit_s: float | None, listen: Listen) -> R:
         while True:
             message = self._receive(limit_s)
             if "stage" in message.document:
@@ -261,7 +292,7 @@ class Partner:
             elif "failure" in message.document:
                 raise Lost(self._named(decode_value(message.document["failure"], Failure)))
             else:
-                return message
+                return unpack(message.sections, _kinds(method)[1])
 
     def _receive(self, limit_s: float | None) -> Message:
         try:
@@ -306,9 +337,9 @@ class Partner:
         self.output.close()
 
 
-def _other_jax(label: str, found: str) -> UsageError:
+def _other_jax(label: str, found: str) -> tuple[str, str, str]:
     """An error if another JAX was imported, for example because of a user's own file `jax.py`."""
-    return UsageError(f"{label} was asked for, and jax {found} was imported", "no other module called jax in the way")
+    return f"{label} was asked for, and jax {found} was imported", "no other module called jax in the way", ""
 
 
 def _how(code: int | None) -> str:

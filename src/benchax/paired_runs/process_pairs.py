@@ -20,7 +20,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import numpy as np
 
@@ -28,13 +27,13 @@ from benchax.checkouts.boot import Launch, Selection
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest
 from benchax.environment import affinity
 from benchax.errors import UsageError
-from benchax.json_values import Json, decode_value
+from benchax.json_values import Json
 from benchax.machine import noise
 from benchax.measuring.paired import WAKING_NS, PairedAnswer, SideFacts, take_rounds
-from benchax.model import Comparison, Environment, Numerics, Remark
+from benchax.model import Comparison, Environment, Remark
 from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
-from benchax.paired_runs.partners import Lost, start_partners
+from benchax.paired_runs.partners import Lost, Service, WarmCase, start_partners
 from benchax.paired_runs.session import take_groups
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.stats.verdicts import ALPHA
@@ -184,14 +183,14 @@ class ProcessPairSamples(PairedSamples):
             self.failures[self.side_in(lost.failure.stage)] = lost.failure
 
     def _take_turns(self, pair: ProcessPair, process: int, say: Callable[[str], None]) -> None:
-        (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, dict[str, Any]]()
+        (_, limit_s), ready = pair.listings[0].cases[self.paired_run.case], dict[int, WarmCase]()
         for i in pair.rng.sample((0, 1), 2):
-            request = {"do": "prepare", "case": pair.listings[i].cases[self.paired_run.case][0]}
-            ready[i] = pair.partners[i].ask(request, (), limit_s, say).document
-        facts: list[SideFacts] = [decode_value(ready[i]["facts"], SideFacts) for i in (0, 1)]
+            number, _ = pair.listings[i].cases[self.paired_run.case]
+            ready[i] = pair.partners[i].ask(Service.prepare, number, limit_s, say)
+        facts = [ready[i].facts for i in (0, 1)]
         # The same in all pairs.
-        iterations = self.groups[0].answer.iterations if self.groups else ready[0]["iterations"]
-        call_ns = max(each["call_ns"] for each in ready.values())
+        iterations = self.groups[0].answer.iterations if self.groups else ready[0].iterations
+        call_ns = max(each.call_ns for each in ready.values())
         say("rounds")
         begun = noise.start()
         ns = _take_samples(pair, facts, iterations, call_ns, limit_s)
@@ -199,9 +198,7 @@ class ProcessPairSamples(PairedSamples):
         why = "" if self.groups else _compare_outputs(pair, facts[1], limit_s)
         environments = [listing.environment for listing in pair.listings if listing.environment]
         environment = Json(dataclasses.asdict(common(*environments)))
-        answer = PairedAnswer(
-            facts, iterations, ns, signature=ready[0]["signature"], noise=seen, environment=environment
-        )
+        answer = PairedAnswer(facts, iterations, ns, signature=ready[0].signature, noise=seen, environment=environment)
         self.add(process, (0, 1), answer)
         if why:
             self.notes = (Remark("outputs-not-compared", "warning", why), *self.notes)
@@ -214,9 +211,9 @@ def _take_samples(
 
     def sample(i: int) -> int:
         # Asked and answered before the other one is asked: two that compute at once would share the core.
-        answer = pair.partners[i].ask({"do": "sample", "iterations": iterations}, (), limit_s).document
-        facts[i].compiles = answer["compiles"]
-        return answer["ns"]
+        answer = pair.partners[i].ask(Service.sample, iterations, limit_s)
+        facts[i].compiles = answer.compiles
+        return answer.ns
 
     unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
     rounds = unused + next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)
@@ -227,14 +224,12 @@ def _take_samples(
 def _compare_outputs(pair: ProcessPair, candidate: SideFacts, limit_s: float | None) -> str:
     """Notes how far the outputs agree; returns why they were not compared, if both are still there."""
     try:
-        outputs = pair.partners[0].ask({"do": "outputs"}, (), limit_s)
-        request = {"do": "agree", "leaves": outputs.document["leaves"]}
-        agreement = pair.partners[1].ask(request, outputs.sections, limit_s).document["agreement"]
+        outputs = pair.partners[0].ask(Service.outputs, None, limit_s)
+        candidate.agreement = pair.partners[1].ask(Service.compare, outputs, limit_s)
     except Lost as lost:
         if not pair.is_alive:
             raise
         return f"the outputs were not compared, because {lost.failure.message}"
-    candidate.agreement = decode_value(agreement, Numerics)
     return ""
 
 

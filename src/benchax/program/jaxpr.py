@@ -140,6 +140,13 @@ class LoopOperands(NamedTuple):
     """Each iteration of a scan reads one row of these; a while loop has none."""
 
 
+def solve_operands(equation: Any, operands: Sequence[Any]) -> list[Any]:
+    """The operands of the program of a `custom_linear_solve` that solves: the others serve derivatives only."""
+    matvec, vecmat, solve, transposed = (length or 0 for length in equation.params["const_lengths"])
+    first = matvec + vecmat
+    return [*operands[first : first + solve], *operands[first + solve + transposed :]]
+
+
 def split_operands(loop: Any, values: Sequence[Any]) -> LoopOperands:
     """Groups values that belong to the operands of a scan or while equation.
 

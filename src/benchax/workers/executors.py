@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from benchax.case import Case
 from benchax.environment import capture, jax_facts
 from benchax.errors import UsageError
-from benchax.machine.pace import note_pace
+from benchax.machine.noise import note_pace
 from benchax.measuring import remarks, timers
 from benchax.measuring.engine import TimerSampler, measure
 from benchax.measuring.jax_settings import keep_programs
-from benchax.measuring.record import Progress, keep_news, row_fields
+from benchax.measuring.record import Progress, Record, keep_news, row_fields
 from benchax.measuring.sampling import is_known_well, share_time
 from benchax.measuring.stages import release_programs
 from benchax.model import OTHER_PROCESSES, Absent, Cold, Failure, Measurement, Options
@@ -107,19 +107,17 @@ def measure_case(argument: tuple[Case, Options, str, Cold], say: Say) -> tuple[M
     a case that is killed later has all of that.
     """
     case, options, run_id, cold = argument
-    news: dict[str, Any] = {}
     has_told = False
 
     def progress(stage: str, share: float) -> None:
         nonlocal has_told
         # Not before the inputs are made: asking JAX starts its backend.
-        if stage != "inputs" and not has_told:
-            has_told = True
-            news["environment"] = jax_facts()
-        say(stage, share=share, **news)
-        news.clear()
+        environment = {} if has_told or stage == "inputs" else {"environment": jax_facts()}
+        has_told = has_told or bool(environment)
+        say(stage, share=share, **environment, **record.news())
 
-    m = measure(case, options, run_id=run_id, progress=progress, cold=cold, listen=news.update)
+    record = Record(progress)
+    m = measure(case, options, run_id=run_id, cold=cold, record=record)
     release_programs()
     return m, m.program.content if m.program else None
 

@@ -19,19 +19,27 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchax.environment import memory_on_demand
 from benchax.errors import UsageError
-from benchax.machine.sharing import memory_on_demand
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.jax_settings import jax_settings
 from benchax.model import Failure
 from benchax.workers import pickling
 from benchax.workers.call_limits import UNLIMITED, CallLimits
 from benchax.workers.channel import Closed, Garbled
-from benchax.workers.conversation import Conclusion, Conversation, Job, Listener, ignore
-from benchax.workers.keeper import CannotStart, Keeper, Start, Worker
-from benchax.workers.process_state import capture_state, check_environ, check_jax_config, start_flags
+from benchax.workers.conversation import (
+    CannotStart,
+    Conclusion,
+    Conversation,
+    Job,
+    Keeper,
+    Listener,
+    Start,
+    Worker,
+    ignore,
+)
 from benchax.workers.task import A, R, Task
-from benchax.workers.worker import WARM_UP_S, warm_up
+from benchax.workers.worker import WARM_UP_S, capture_state, check_environ, check_jax_config, start_flags, warm_up
 
 # A worker may end while it waits, or find that code has changed: the next one gets the job.
 _ATTEMPTS = 3
@@ -51,7 +59,7 @@ class Pool:
             own.
 
     Raises:
-        UsageError: a variable or a setting is not possible (`process_state.py`).
+        UsageError: a variable or a setting is not possible (`worker.check_environ`).
     """
 
     def __init__(

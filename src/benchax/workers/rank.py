@@ -1,7 +1,7 @@
 """One rank of a program of several processes: joins the others, builds, runs in lockstep with them, and reports.
 
 All ranks do the same steps in the same order, since a collective waits for each of them. For the same reason, the first
-rank decides the number of calls, at the start line (`measuring/start_line.py`). Ranks that exchange different data are
+rank decides the number of calls, at the start line. Ranks that exchange different data are
 reported before the first call, which would never end. Outputs are compared by digests of their pieces: a piece that
 several ranks hold must have the same bytes in all of them.
 
@@ -10,12 +10,17 @@ PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import mmap
+import os
+import select
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 import jax
@@ -23,15 +28,17 @@ import numpy as np
 
 from benchax.case import Case
 from benchax.environment import capture_process
-from benchax.errors import UsageError
+from benchax.errors import NotMeasured, UsageError
 from benchax.machine.noise import paused_gc
-from benchax.measuring.device_shares import devices_of
 from benchax.measuring.prepare import Prepared, prepare
-from benchax.measuring.start_line import NS, RemoteStartLine, StartLine, clock_id
+from benchax.measuring.record import Record
+from benchax.measuring.stages import devices_of
+from benchax.measuring.state import data_of
 from benchax.measuring.timers.base import Subject
-from benchax.model import Devices, Environment, Options
+from benchax.model import Environment, Options
 from benchax.program import hlo
 from benchax.program.work import collectives
+from benchax.units import seconds
 from benchax.workers import pickling
 from benchax.workers.task import Say, task
 
@@ -62,22 +69,16 @@ class RankJob:
 
 @dataclass(frozen=True)
 class RankAnswer:
-    """The observations of a rank."""
+    """The observations of a rank, besides the news of its row."""
 
     rank: int
     host: str
-    clock: str
     local_devices: int
-    signature: str
     compile_s: float | None
-    trace_s: float | None
-    lower_s: float | None
-    first_run_s: float | None
     begun_ns: tuple[int, ...]
     ended_ns: tuple[int, ...]
     pieces: dict[str, str]
     """Digest of each piece of the outputs, by its leaf and its place there."""
-    devices: Devices | None
     environment: Environment
     """Without its commit, which who has launched it knows."""
     clock_error_s: float = 0.0
@@ -86,40 +87,39 @@ class RankAnswer:
 
 @task
 def measure_rank(job: RankJob, say: Say) -> RankAnswer:
-    say("connect")
+    """Each step reports the new results of the row."""
+    record = Record(lambda stage, share: say(stage, share=share, **record.news()))
+    record.enter("connect")
     _join(job)
-    say("inputs")
+    record.enter("inputs")
     case: Case = pickling.loads(job.case)
-    prepared = prepare(case, job.options.seed, say)
+    prepared = prepare(case, job.options.seed, record.enter)
+    record.signature = prepared.inputs.signature
+    record.stages, record.absent = prepared.built.stages, prepared.built.absent
     _check_exchanges(prepared, job)
     first = prepared.call_first()
+    record.stages = replace(record.stages, first_run_s=None if first.compiles else first.elapsed_s)
     subject = first.subject
+    record.devices = devices_of(subject)
     pieces = _pieces(subject.returned)
-    say("warm-up")
+    record.enter("warm-up")
     line = _open_line(job)
     for _ in range(WARMUP_CALLS):
         line.start()
         jax.block_until_ready(subject.call())
-    say("samples")
+    record.enter("samples")
     begun, ended = ((), ()) if job.options.stages != "all" else _sample(subject, line, job.options)
     line.close()
-    seconds = prepared.built.seconds
-    say("end")
+    record.enter("end")
     jax.distributed.shutdown()  # waits for all: who leaves earlier is taken for dead
     return RankAnswer(
         job.rank,
         socket.gethostname(),
-        clock_id(),
         jax.local_device_count(),
-        prepared.inputs.signature,
-        seconds.get("compile"),
-        seconds.get("trace"),
-        seconds.get("lower"),
-        None if first.compiles else first.elapsed_s,
+        record.stages.compile_s,
         begun,
         ended,
         pieces,
-        devices_of(subject),
         capture_process(),
         line.error_s,
     )
@@ -188,8 +188,7 @@ def _pieces(outputs: Any) -> dict[str, str]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:
         if not isinstance(leaf, jax.Array):
             continue
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
+        leaf = data_of(leaf)
         for shard in leaf.addressable_shards:
             place = ",".join(
                 f"{s.start or 0}:{s.stop if s.stop is not None else n}"
@@ -220,3 +219,305 @@ def _sample(
             ended.append(perf_counter_ns())
             begun.append(start)
             del outputs
+
+
+# ---- start line ------------------------------------------------------------------------------------------------------
+#
+# Starts the processes of one host together: with a file in memory that all of them have mapped.
+#
+# Each writes the number of the start that it waits for. When all have done so, the first process writes a time a little
+# later, and each process busy-waits until then. All processes of a host share one monotonic clock. So no process is
+# woken, and the only difference is how late each reads the clock (the window of Hunold & Carpen-Amarie, IEEE TPDS
+# 2016). Processes that waited for a message instead would leave a barrier a hundred microseconds apart.
+#
+# Over several hosts there is no such clock and no such memory: `RemoteStartLine`.
+
+
+LEAD_NS = 50_000
+"""From when all are there to the start: longer than it takes to read of it."""
+SPIN_NS = 3_000_000
+"""A process waits this long before it offers its core to a process that might not have one. The times were tried
+alternately on two busy cores (load 10). The median skew was 410 µs if the core is offered at once, and 0.05 to 0.08 µs
+after 0.3 and 3 ms. Nine of ten starts were within 4 to 6 ms, 3 to 5 ms, and 0.15 ms."""
+LINE = 8
+"""Numbers of 64 bits in a line of a processor's cache: no two processes write to one line."""
+STOP = -1
+NS = 1e9
+
+
+def clock_id() -> str:
+    """The same in all processes whose monotonic clocks are one: of this boot of this host."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def make_file(folder: Path, count: int) -> Path:
+    """A start line for that many processes."""
+    path = folder / "start-line"
+    path.write_bytes(bytes(8 * LINE * (count + 1)))
+    return path
+
+
+def start_at(begin_ns: int) -> int:
+    """Waits for that time with open eyes; the time that it became."""
+    while (now := perf_counter_ns()) < begin_ns:
+        pass
+    return now
+
+
+class StartLine:
+    """One process's place at it."""
+
+    def __init__(self, path: Path, rank: int, count: int, patience_s: float) -> None:
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+        self._numbers = memoryview(self._memory).cast("q")
+        self.rank, self.count, self.patience_s = rank, count, patience_s
+        self._started = 0
+
+    def start(self, is_last: bool = False) -> int | None:
+        """Waits for the others; nanoseconds of the clock when this process began. None: there are no more starts.
+
+        Args:
+            is_last: of the first process, which decides for all: no more are wanted.
+
+        Raises:
+            NotMeasured: one of the others is not there within `patience_s`; says which.
+        """
+        self._started += 1
+        number, head, numbers = self._started, LINE * self.count, self._numbers
+        numbers[LINE * self.rank] = number
+        if self.rank == 0:
+            self._wait(lambda: all(numbers[LINE * rank] >= number for rank in range(self.count)), number)
+            numbers[head + 1] = STOP if is_last else perf_counter_ns() + LEAD_NS
+            numbers[head] = number
+        else:
+            self._wait(lambda: numbers[head] >= number, number)
+        begin = numbers[head + 1]
+        return None if begin == STOP else start_at(begin)
+
+    def align(self) -> None:
+        """There is nothing to do: the clock is one."""
+
+    def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
+        return tuple(times_ns)
+
+    @property
+    def error_s(self) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        """The file goes with its folder."""
+
+    def _wait(self, is_over: Callable[[], bool], number: int) -> None:
+        begun = perf_counter_ns()
+        while not is_over():
+            waited = perf_counter_ns() - begun
+            # Not from the beginning: who gives its core away just before the start comes back late.
+            if waited > SPIN_NS:
+                os.sched_yield()
+            if waited > self.patience_s * NS:
+                missing = [rank for rank in range(self.count) if self._numbers[LINE * rank] < number]
+                names = ", ".join(f"rank {rank}" for rank in missing or [0])
+                raise NotMeasured(f"{names} did not come to start {number} within {seconds(self.patience_s)}")
+
+
+# ---- remote start ----------------------------------------------------------------------------------------------------
+#
+# Starts the processes of several hosts together: the first one names a time of its clock, and all wait for it.
+#
+# Hosts have different clocks. So each process measures the difference between its own clock and the first one's. It
+# sends many short messages there and back and takes the fastest. The times of the two directions are equal, up to an
+# error of half the round trip (Cristian, Distributed Computing 3, 1989). That half is the reported bound on the error.
+# The difference is measured before the samples and after them. In between it is taken as a straight line, since clocks
+# drift apart by about 10 µs in a second. Processes of one host have one clock, and nothing to measure.
+
+
+REMOTE_LEAD_NS = 500_000
+"""The time from the arrival of all processes to the start, in addition to the time of the messages."""
+PINGS = 200
+_NUMBERS = struct.Struct("<qq")
+_HELLO = struct.Struct("<q64s")
+RETRY_S = 0.05
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """By how much the first process's clock is ahead of this one's, at a time of this one's."""
+
+    at_ns: int
+    ahead_ns: int
+    error_ns: int
+    """Half of the fastest way there and back; 0 where the clock is the same."""
+
+
+class RemoteStartLine:
+    """One process's place at it; the contract is that of `StartLine`.
+
+    Args:
+        address: "HOST:PORT" of the first process, which listens there.
+
+    Raises:
+        NotMeasured: the others are not there within `patience_s`.
+    """
+
+    def __init__(self, address: str, rank: int, count: int, patience_s: float, clock: str | None = None) -> None:
+        host, _, port = address.rpartition(":")
+        self.rank, self.count, self.patience_s = rank, count, patience_s
+        self._clock = clock_id() if clock is None else clock
+        self._started, self._lead_ns = 0, REMOTE_LEAD_NS
+        self._peers = self._accept(int(port)) if rank == 0 else {0: self._connect(host, int(port))}
+        self.readings: list[ClockReading] = []
+        self.align()
+
+    def align(self) -> None:
+        """Measures the clocks; all processes have to call it at once."""
+        if self.rank == 0:
+            for rank, peer in self._peers.items():
+                self._answer_pings(rank, peer)
+        else:
+            self.readings.append(self._ping())
+
+    def start(self, is_last: bool = False) -> int | None:
+        """As `StartLine.start`."""
+        self._started += 1
+        if self.rank:
+            self._peers[0].send(self._started, 0)
+            begin = self._peers[0].receive(self.patience_s, f"rank 0 did not come to start {self._started}")[1]
+            begin -= self.readings[-1].ahead_ns if begin != STOP else 0
+        else:
+            for rank, peer in self._peers.items():
+                peer.receive(self.patience_s, f"rank {rank} did not come to start {self._started}")
+            begin = STOP if is_last else perf_counter_ns() + self._lead_ns
+            for peer in self._peers.values():
+                peer.send(self._started, begin)
+        return None if begin == STOP else start_at(begin)
+
+    def to_common(self, times_ns: list[int]) -> tuple[int, ...]:
+        """Converts times of this process's clock to the clock of the first process."""
+        if not self.readings:
+            return tuple(times_ns)
+        first, last = self.readings[0], self.readings[-1]
+        drift = (last.ahead_ns - first.ahead_ns) / max(1, last.at_ns - first.at_ns)
+        return tuple(t + first.ahead_ns + round((t - first.at_ns) * drift) for t in times_ns)
+
+    @property
+    def error_s(self) -> float:
+        """The largest possible error of `to_common`."""
+        return max((reading.error_ns for reading in self.readings), default=0) / NS
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
+
+    # ---- the clocks
+
+    def _answer_pings(self, rank: int, peer: _Peer) -> None:
+        while True:
+            number, usual_ns = peer.receive(self.patience_s, f"rank {rank} did not compare its clock")
+            if number == STOP:
+                self._lead_ns = max(self._lead_ns, REMOTE_LEAD_NS + 2 * usual_ns)
+                return
+            peer.send(number, perf_counter_ns())
+
+    def _ping(self) -> ClockReading:
+        peer, found = self._peers[0], list[tuple[int, int, int]]()
+        for number in range(PINGS):
+            before = perf_counter_ns()
+            peer.send(number, 0)
+            there = peer.receive(self.patience_s, "rank 0 did not compare its clock")[1]
+            after = perf_counter_ns()
+            found.append((after - before, before + (after - before) // 2, there))
+        peer.send(STOP, sorted(took for took, _, _ in found)[PINGS // 2])
+        took, middle, there = min(found)
+        if peer.clock and peer.clock == self._clock:
+            return ClockReading(middle, 0, 0)
+        return ClockReading(middle, there - middle, took // 2)
+
+    # ---- who is there
+
+    def _accept(self, port: int) -> dict[int, _Peer]:
+        found: dict[int, _Peer] = {}
+        with socket.create_server(("", port), backlog=self.count) as server:
+            server.settimeout(self.patience_s)
+            while len(found) < self.count - 1:
+                try:
+                    peer = _Peer(server.accept()[0])
+                    rank, clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "a rank did not say its name"))
+                except TimeoutError:
+                    missing = [f"rank {r}" for r in range(1, self.count) if r not in found]
+                    raise NotMeasured(
+                        f"{', '.join(missing)} did not come to the start within {seconds(self.patience_s)}"
+                    ) from None
+                peer.clock = clock.rstrip(b"\0").decode()
+                peer.write(_HELLO.pack(0, self._clock.encode()))
+                found[rank] = peer
+        return dict(sorted(found.items()))
+
+    def _connect(self, host: str, port: int) -> _Peer:
+        try:
+            peer = _Peer(connect(host, port, self.patience_s))
+        except OSError as error:
+            raise NotMeasured(f"rank 0 cannot be reached at {host}:{port}: {error}") from error
+        peer.write(_HELLO.pack(self.rank, self._clock.encode()))
+        clock = _HELLO.unpack(peer.read(_HELLO.size, self.patience_s, "rank 0 did not say its name"))[1]
+        peer.clock = clock.rstrip(b"\0").decode()
+        return peer
+
+
+def connect(host: str, port: int, patience_s: float) -> socket.socket:
+    """Tries until a process listens there. Raises `OSError` if none does in that time."""
+    until = perf_counter_ns() + patience_s * NS
+    while True:
+        try:
+            return socket.create_connection((host, port), timeout=patience_s)
+        except OSError:
+            if perf_counter_ns() > until:
+                raise
+            sleep(RETRY_S)
+
+
+class _Peer:
+    """A connection whose messages are waited for with open eyes at first, as those of `StartLine` are."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setblocking(False)
+        self._connection = connection
+        self.clock = ""
+
+    def send(self, number: int, time_ns: int) -> None:
+        self.write(_NUMBERS.pack(number, time_ns))
+
+    def receive(self, patience_s: float, otherwise: str) -> tuple[int, int]:
+        return _NUMBERS.unpack(self.read(_NUMBERS.size, patience_s, otherwise))
+
+    def write(self, content: bytes) -> None:
+        # A few bytes, which the kernel takes at once; who is gone is noticed by reading.
+        with contextlib.suppress(OSError):
+            self._connection.send(content)
+
+    def read(self, size: int, patience_s: float, otherwise: str) -> bytes:
+        """Raises `NotMeasured`, with `otherwise`, if fewer bytes come."""
+        content, begun = b"", perf_counter_ns()
+        while len(content) < size:
+            try:
+                part = self._connection.recv(size - len(content))
+            except BlockingIOError:
+                waited = perf_counter_ns() - begun
+                if waited > patience_s * NS:
+                    raise NotMeasured(f"{otherwise} within {seconds(patience_s)}") from None
+                if waited > SPIN_NS:
+                    select.select([self._connection], [], [], min(1.0, patience_s))
+                continue
+            except OSError as error:
+                raise NotMeasured(f"{otherwise}: {error}") from error
+            if not part:
+                raise NotMeasured(f"{otherwise}: it has ended")
+            content += part
+        return content
+
+    def close(self) -> None:
+        self._connection.close()

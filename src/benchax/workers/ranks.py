@@ -1,7 +1,7 @@
 """Runs a case in several processes that make one program (`jax.distributed`), and ends all of them when one fails.
 
 This host starts all processes. Or each process belongs to one of the programs that a launcher has started, on several
-hosts (`crew.py`). The first program leads: `Leader.lead` is the counterpart of `RankLaunch.collect`. The others follow:
+hosts. The first program leads: `Leader.lead` is the counterpart of `RankLaunch.collect`. The others follow:
 each runs its rank of the same case, and has nothing to store or to show.
 
 Each rank is a worker in its own pool, so that it can be killed at any time and each limit holds. When one rank has
@@ -9,17 +9,22 @@ failed, the others cannot go on: they wait for it. They get a moment, since the 
 to fail, and are then ended. The report names the rank that died first. If ranks are stuck, it names the rank that is
 furthest behind; else the rank whose error came first.
 
-A sample begins for all at one moment (`measuring/start_line.py`). Its time runs from the last
+A sample begins for all at one moment (`workers/rank.py`). Its time runs from the last
 process's beginning to the last one's end. The scatter of the start is excluded and reported.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import os
+import platform
 import queue
+import re
+import socket
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -32,10 +37,10 @@ from benchax.environment import capture, count_cores
 from benchax.errors import UsageError
 from benchax.json_values import decode_value, encode_value
 from benchax.machine import noise
-from benchax.measuring.record import Progress
-from benchax.measuring.start_line import NS, make_file
+from benchax.measuring.record import Progress, keep_news, row_fields
 from benchax.model import (
     Absent,
+    Devices,
     Environment,
     Failure,
     Measurement,
@@ -44,14 +49,14 @@ from benchax.model import (
     RankTimes,
     Remark,
     Samples,
-    Stages,
 )
 from benchax.units import percent, plural, seconds
-from benchax.workers import crew, pickling
+from benchax.workers import pickling
 from benchax.workers.call_limits import START_S, CallLimits
-from benchax.workers.crew import BEAT_S, Link, Membership, find_membership, free_port
+from benchax.workers.channel import Channel, Closed, Garbled, TooLate
+from benchax.workers.conversation import Listener
 from benchax.workers.pool import Pool
-from benchax.workers.rank import STEPS, RankAnswer, RankJob, measure_rank, usual
+from benchax.workers.rank import NS, STEPS, RankAnswer, RankJob, connect, make_file, measure_rank, usual
 
 PATIENCE_S = 120.0
 """A rank that does not reach its next step in this time counts as stuck, if there is no --timeout."""
@@ -70,9 +75,15 @@ class Launched:
 
     def run(self, case: Case, options: Options, *, run_id: str, progress: Progress) -> Measurement:
         started_at, reading = datetime.now(UTC).isoformat(timespec="microseconds"), noise.start()
-        ended = run_ranks(case, options, progress)
+        known: dict[str, Any] = {}
+
+        def listen(message: dict[str, Any]) -> None:
+            keep_news(known, message)
+            progress(message["stage"], message["share"])
+
+        ended = run_ranks(case, options, listen)
         environment = capture(case.folder, with_jax=False)
-        row = Measurement(case.id, environment, options, run_id, started_at)
+        row = Measurement(case.id, environment, options, run_id, started_at, **row_fields(known))
         if any(isinstance(each.answer, Failure) for each in ended):
             return replace(row, failure=blame(ended, options.nprocs or 1), noise=noise.finish(reading))
         ranks = sorted(ended, key=lambda each: each.rank)
@@ -80,17 +91,21 @@ class Launched:
         return replace(_fill(row, answers, environment), noise=noise.finish(reading)) if answers else row
 
 
-def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]:
-    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens."""
+def run_ranks(case: Case, options: Options, listen: Listener) -> list[RankEnd]:
+    """Returns the result of each rank; nothing in a program that follows. No process is left, whatever happens.
+
+    Args:
+        listen: told each announcement of the first rank.
+    """
     count, name = options.nprocs or 1, f"case {case.id.label!r}"
     try:
         packed = pickling.dumps(case)
     except Exception as error:
         raise UsageError(f"{name} cannot be sent to other processes: {error}", "a function of a file") from error
 
-    def on_step(rank: int, step: str) -> None:
+    def on_step(rank: int, message: dict[str, Any]) -> None:
         if rank == 0:
-            progress(step, 0.0)
+            listen(message)
 
     crew = find_crew(count)
     job = partial(RankJob, packed, options, count=count, patience_s=options.timeout_s or PATIENCE_S)
@@ -111,24 +126,18 @@ def run_ranks(case: Case, options: Options, progress: Progress) -> list[RankEnd]
 
 
 def _fill(row: Measurement, answers: Sequence[RankAnswer], environment: Environment) -> Measurement:
-    first = answers[0]
     commit, branch, is_dirty = environment.commit, environment.branch, environment.is_dirty
-    environment = replace(first.environment, commit=commit, branch=branch, is_dirty=is_dirty)
+    environment = replace(answers[0].environment, commit=commit, branch=branch, is_dirty=is_dirty)
     failure = _disagreement(answers)
     ranks, samples, absent = _times(answers)
     return replace(
         row,
         environment=environment,
-        signature=first.signature,
         failure=failure,
-        stages=Stages(
-            trace_s=first.trace_s, lower_s=first.lower_s, compile_s=first.compile_s, first_run_s=first.first_run_s
-        ),
         samples=samples if failure is None else (),
-        devices=first.devices,
         ranks=ranks,
-        remarks=_remarks(ranks, samples, answers),
-        not_measured=(*absent, *_NOT_OF_RANKS),
+        remarks=_remarks(row.devices, ranks, samples, answers),
+        not_measured=(*row.not_measured, *absent, *_NOT_OF_RANKS),
     )
 
 
@@ -183,10 +192,12 @@ def _times(answers: Sequence[RankAnswer]) -> tuple[Ranks, tuple[Samples, ...], t
     return Ranks(times, each, skew, shared), (Samples(TIMER, 1, slowest, disturbed, answers=text, stop="time"),), ()
 
 
-def _remarks(ranks: Ranks, samples: Sequence[Samples], answers: Sequence[RankAnswer]) -> tuple[Remark, ...]:
-    found, first = list[Remark](), answers[0]
-    if first.devices is not None and first.devices.is_fake:
-        text = f"{first.devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
+def _remarks(
+    devices: Devices | None, ranks: Ranks, samples: Sequence[Samples], answers: Sequence[RankAnswer]
+) -> tuple[Remark, ...]:
+    found = list[Remark]()
+    if devices is not None and devices.is_fake:
+        text = f"{devices.count} fake devices share {plural(count_cores(), 'core')} of this CPU: "
         found.append(Remark("fake-devices", "warning", text + "no time here says what such devices would take"))
     for host in dict.fromkeys(answer.host for answer in answers):
         own = [answer for answer in answers if answer.host == host]
@@ -224,8 +235,8 @@ def _late(ranks: Ranks) -> list[Remark]:
 
 GRACE_S = 2.0
 """For the others to fail after the first."""
-StepListener = Callable[[int, str], None]
-"""Told a rank, and the step that it has come to."""
+StepListener = Callable[[int, dict[str, Any]], None]
+"""Told a rank, and its announcement of the step that it has come to."""
 
 
 @dataclass(frozen=True)
@@ -284,9 +295,9 @@ class RankLaunch:
                 if thread.ident is not None:
                     thread.join()
 
-    def note(self, rank: int, step: str) -> None:
-        self.steps[rank] = step
-        self.on_step(rank, step)
+    def note(self, rank: int, message: dict[str, Any]) -> None:
+        self.steps[rank] = message["stage"]
+        self.on_step(rank, message)
 
     def end(self, rank: int, answer: RankAnswer | Failure) -> None:
         self.found.put(RankEnd(rank, answer, self.steps[rank], monotonic()))
@@ -297,10 +308,14 @@ class RankLaunch:
             pool.close()
 
     def _listen(self, pool: Pool, job: RankJob) -> None:
-        def note(message: dict[str, Any]) -> None:
-            self.note(job.rank, message["stage"])
-
-        answer = pool.call(measure_rank, job, self.limits, name=self.name, shows_output=job.rank == 0, on_message=note)
+        answer = pool.call(
+            measure_rank,
+            job,
+            self.limits,
+            name=self.name,
+            shows_output=job.rank == 0,
+            on_message=partial(self.note, job.rank),
+        )
         self.end(job.rank, answer)
 
 
@@ -337,7 +352,276 @@ def _place(step: str) -> int:
     return STEPS.index(step) if step in STEPS else len(STEPS)
 
 
-# ---- ranks under programs that a launcher has started ----------------------------------------------------------------
+# ---- programs that a launcher has started ----------------------------------------------------------------------------
+#
+# A launcher is Slurm's srun, Open MPI's mpirun, or a user. Launchers set the same environment variables that JAX itself
+# reads (`jax.distributed.initialize`). A user who starts the programs by hand sets JAX_COORDINATOR_ADDRESS, which JAX
+# knows, and also JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+#
+# The first program leads. It announces the next case and the meeting point of its ranks, receives each step and each
+# end, and makes the row. The others run their rank and report the result. Each sends an empty message every second. So
+# the silent connection of a host that is cut off is noticed.
+#
+# There is no password, as in `jax.distributed`: such a network counts as private. Messages are read as JSON, and
+# nothing in them is run.
+
+
+PORTS = 61440, 4096
+"""The first, and how many: as JAX chooses one by the number of the job."""
+BY_HAND = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+_ADDRESS = re.compile(r"(?P<host>[^\s/:]+):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which one of how many this program is, and where the first one listens."""
+
+    rank: int
+    count: int
+    host: str
+    port: int
+    launcher: str
+
+
+def find_membership(environ: Mapping[str, str]) -> Membership | None:
+    """None if this program was started alone.
+
+    Raises:
+        UsageError: variables that contradict one another, or that say no address.
+    """
+    for find in (_by_hand, _by_slurm, _by_open_mpi):
+        found = find(environ)
+        if found is not None and found.count > 1:
+            return found
+    return None
+
+
+def _by_hand(environ: Mapping[str, str]) -> Membership | None:
+    address, count, rank = BY_HAND
+    if count not in environ and rank not in environ:
+        return None
+    numbers = environ.get(rank, ""), environ.get(count, "")
+    if not all(number.isdecimal() for number in numbers) or int(numbers[0]) >= int(numbers[1]):
+        raise UsageError(
+            f"{rank}={numbers[0]!r} and {count}={numbers[1]!r} name no process",
+            f"{rank} from 0 to {count} - 1, and {address}=HOST:PORT of process 0",
+        )
+    return Membership(int(numbers[0]), int(numbers[1]), *_read_address(environ, ""), "JAX_NUM_PROCESSES")
+
+
+def _by_slurm(environ: Mapping[str, str]) -> Membership | None:
+    # Of a step, which srun starts: a batch script itself is one program, whatever SLURM_NTASKS says.
+    names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID")
+    if any(name not in environ for name in names):
+        return None
+    rank, count, nodes, job, step = (environ[name] for name in names)
+    first, several = PORTS
+    port = first + (int(job) + int(step)) % several
+    return Membership(int(rank), int(count), *_read_address(environ, f"{first_host(nodes)}:{port}"), "Slurm")
+
+
+def _by_open_mpi(environ: Mapping[str, str]) -> Membership | None:
+    if "OMPI_COMM_WORLD_RANK" not in environ:
+        return None
+    # 1531576320.0;tcp://10.96.0.1,10.148.0.1:34911: of mpirun, which starts rank 0 on its own host if nobody objects.
+    uri = re.match(r"(?P<job>\d+)\.\d+;tcp://(?P<host>[^,:]+)", environ.get("OMPI_MCA_orte_hnp_uri", ""))
+    first, several = PORTS
+    usual = f"{uri['host']}:{first + int(uri['job']) // 4096 % several}" if uri else ""
+    rank, count = int(environ["OMPI_COMM_WORLD_RANK"]), int(environ["OMPI_COMM_WORLD_SIZE"])
+    return Membership(rank, count, *_read_address(environ, usual), "Open MPI")
+
+
+def first_host(nodes: str) -> str:
+    """node001 of node001,host2; node[001-015],host2; node[001,007-015]."""
+    match = re.match(r"(?P<name>[^\[,]+)(?:\[(?P<number>\d+))?", nodes)
+    return f"{match['name']}{match['number'] or ''}" if match else nodes
+
+
+def _read_address(environ: Mapping[str, str], usual: str) -> tuple[str, int]:
+    text = environ.get(BY_HAND[0], usual)
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        raise UsageError(
+            f"{BY_HAND[0]}={text!r} is no address", "HOST:PORT of process 0, which the others reach, the same in all"
+        )
+    return match["host"], int(match["port"])
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+JOIN_S = 60.0
+"""For all programs to come."""
+BEAT_S = 1.0
+SILENCE_S = 15.0
+"""A program that is silent for this long counts as lost. A busy machine can keep a program from running for seconds."""
+VERSIONS = ("benchax", "jax", "jaxlib")
+
+
+class LostContact(Exception):
+    """Nothing will be heard of the other one any more; says why."""
+
+
+class Link:
+    """A connection between two of the programs."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._channel = Channel(connection)
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        self.heard_at = monotonic()
+        self.rank, self.host = 0, "the other host"
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Never raises; the listener reports a lost peer."""
+        with self._lock, contextlib.suppress(Closed, TooLate):
+            self._channel.send(message, timeout_s=SILENCE_S)
+
+    def receive(self) -> dict[str, Any]:
+        """The next message. Raises `LostContact`."""
+        while True:
+            try:
+                message = self._channel.receive(SILENCE_S)
+            except Closed:
+                raise LostContact(f"benchax on {self.host} has ended") from None
+            except (Garbled, ValueError, LookupError, TypeError) as error:
+                raise LostContact(f"the connection to {self.host} is broken") from error
+            if message is None:
+                raise LostContact(f"nothing was heard of {self.host} for {seconds(SILENCE_S)}")
+            self.heard_at = monotonic()
+            if message.document:
+                return message.document
+
+    def close(self) -> None:
+        self._is_closed.set()
+        with contextlib.suppress(OSError):
+            self._channel.sock.shutdown(socket.SHUT_RDWR)
+        self._channel.close()
+
+    def _beat(self) -> None:
+        while not self._is_closed.wait(BEAT_S):
+            self.send()
+
+
+def describe_self(member: Membership) -> dict[str, Any]:
+    """The first message of a program."""
+    versions = {name: importlib.metadata.version(name) for name in VERSIONS}
+    versions["python"] = ".".join(platform.python_version_tuple()[:2])
+    return {"rank": member.rank, "host": socket.gethostname(), "versions": versions}
+
+
+def gather(member: Membership) -> dict[int, Link]:
+    """Returns the links to all others, by rank. Only the first program calls it.
+
+    Raises:
+        UsageError: some do not come, or have other versions.
+    """
+    found: dict[int, Link] = {}
+    own, until = describe_self(member), monotonic() + JOIN_S
+    try:
+        server = socket.create_server(("", member.port), backlog=member.count)
+    except OSError as error:
+        raise UsageError(
+            f"port {member.port} cannot be listened at: {error}", "a free one, by JAX_COORDINATOR_ADDRESS=HOST:PORT"
+        ) from error
+    with server:
+        while len(found) < member.count - 1:
+            server.settimeout(max(0.01, until - monotonic()))
+            link = None
+            try:
+                link = Link(server.accept()[0])
+                hello = link.receive()
+            except (TimeoutError, LostContact):
+                if link is not None:
+                    link.close()
+                if monotonic() < until:
+                    continue
+                missing = [f"rank {rank}" for rank in range(1, member.count) if rank not in found]
+                reason = f"{', '.join(missing)} of {plural(member.count, 'rank')} did not come within {seconds(JOIN_S)}"
+                _refuse(found, reason)
+                raise UsageError(
+                    f"{reason} to {member.host}:{member.port}", "the same command in each process, and a network"
+                ) from None
+            if set(hello) != set(own):
+                link.close()  # no program of ours
+                continue
+            link.rank, link.host = hello["rank"], hello["host"]
+            problem = _find_problem(own, hello, found)
+            found[link.rank] = link
+            if problem:
+                _refuse(found, problem)
+                raise UsageError(problem, "the same environment for each rank, and a rank for each")
+    for link in found.values():
+        link.send(welcome=own["host"])
+    return dict(sorted(found.items()))
+
+
+def _find_problem(own: dict[str, Any], hello: dict[str, Any], found: dict[int, Link]) -> str:
+    rank = hello["rank"]
+    if rank in found or rank == 0:
+        return f"two processes say that they are rank {rank}"
+    odd = [name for name, version in own["versions"].items() if hello["versions"].get(name) != version]
+    there = ", ".join(f"{name} {hello['versions'].get(name)}" for name in odd)
+    here = ", ".join(f"{name} {own['versions'][name]}" for name in odd)
+    return f"rank {rank} on {hello['host']} has {there}, and rank 0 has {here}" if odd else ""
+
+
+def _refuse(found: dict[int, Link], reason: str) -> None:
+    for link in found.values():
+        link.send(refused=reason)
+
+
+def join(member: Membership) -> Link:
+    """Returns the link to the first program. All other programs call it.
+
+    Raises:
+        UsageError: nothing answers there, or it refuses.
+    """
+    where = f"{member.host}:{member.port}"
+    try:
+        link = Link(connect(member.host, member.port, JOIN_S))
+    except OSError as error:
+        raise UsageError(
+            f"rank {member.rank} cannot reach rank 0 at {where}: {error}",
+            "the same command in each process, and a port that is open between the hosts",
+        ) from error
+    link.send(**describe_self(member))
+    try:
+        # The first one waits for all: its beats come meanwhile.
+        answer = link.receive()
+    except LostContact as error:
+        raise UsageError(f"rank {member.rank} was let go by rank 0 at {where}: {error}") from error
+    if "refused" in answer:
+        raise UsageError(answer["refused"])
+    link.host = answer["welcome"]
+    return link
+
+
+def listen(link: Link, take: Callable[[dict[str, Any]], None], lose: Callable[[str], None]) -> threading.Thread:
+    """Has a thread of its own take each message, until the other one is lost."""
+
+    def run() -> None:
+        try:
+            while True:
+                take(link.receive())
+        except LostContact as error:
+            lose(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def free_port(host: str = "") -> int:
+    """Returns a port that is free now, on this address of this host, or on all its addresses."""
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return found.getsockname()[1]
+
+
+# ---- the ranks under them -----------------------------------------------------------------------------------------
 
 
 GRACE_OF_HOSTS_S = 4.0
@@ -352,17 +636,17 @@ class Leader:
 
     def __init__(self, member: Membership) -> None:
         self.member = member
-        self.links = crew.gather(member)
+        self.links = gather(member)
         self.lost: dict[int, str] = {}
         self._launch: RankLaunch | None = None
         self._number = 0
         self._lock = threading.Lock()
         for rank, link in self.links.items():
-            crew.listen(link, partial(self._take, rank), partial(self._lose, rank))
+            listen(link, partial(self._take, rank), partial(self._lose, rank))
 
     def lead(self, name: str, make_job: JobMaker, on_step: StepListener) -> list[RankEnd]:
         """Returns the result of each rank of this case; no rank runs on afterwards."""
-        jax_at, line_at = (f"{self.member.host}:{crew.free_port()}" for _ in range(2))
+        jax_at, line_at = (f"{self.member.host}:{free_port()}" for _ in range(2))
         launch = RankLaunch([make_job(0, jax_at, line_at)], self.member.count, name, on_step, GRACE_OF_HOSTS_S)
         with self._lock:
             self._number += 1
@@ -400,8 +684,8 @@ class Leader:
         with self._lock:
             if self._launch is None or message.get("number") != self._number:
                 return
-            if "step" in message:
-                self._launch.note(rank, message["step"])
+            if "said" in message:
+                self._launch.note(rank, message["said"])
             elif "failure" in message:
                 self._launch.end(rank, decode_value(message["failure"], Failure))
             elif "answer" in message:
@@ -423,7 +707,7 @@ class Follower:
 
     def __init__(self, member: Membership) -> None:
         self.member = member
-        self.link: Link = crew.join(member)
+        self.link = join(member)
 
     def follow(self, name: str, make_job: JobMaker) -> None:
         """Runs the rank of this program, until the first one says that the case is over.
@@ -441,7 +725,7 @@ class Follower:
             [make_job(rank, order["jax"], order["line"])],
             1,
             name,
-            lambda rank, step: self.link.send(number=number, step=step),
+            lambda rank, message: self.link.send(number=number, said={"stage": message["stage"]}),
         )
         problems: list[UsageError] = []
 
@@ -466,7 +750,7 @@ class Follower:
         try:
             while word not in (message := self.link.receive()):
                 pass
-        except crew.LostContact as error:
+        except LostContact as error:
             raise UsageError(f"rank 0 is lost: {error}", "a first process that stays until the end") from error
         return message
 

@@ -6,7 +6,7 @@
     answer = pool.call(count_all, Request(...), limits_of(options))        # a Counted, or a Failure
 
 The worker imports a task by the name of its module and its own, so that it must be a function of a module. The argument
-travels as a pickle (`pickling.py`), the answer by its annotation (`answers.py`).
+travels as a pickle (`pickling.py`), the answer by its annotation (`channel.py`).
 """
 
 from __future__ import annotations

@@ -188,11 +188,11 @@ def test_what_was_there_stays_where_nothing_can_be_written(tmp_path: Path, monke
     file = tmp_path / "report.html"
     file.write_text("the one before")
 
-    def fill_disk(self: Path, text: str, **how: Any) -> None:
+    def fill_disk(self: Path, content: bytes) -> None:
         self.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", fill_disk)
+    monkeypatch.setattr(Path, "write_bytes", fill_disk)
     with pytest.raises(UsageError, match=r"cannot write to '.*report.html': No space left on device"):
         save_page(file, [Document(())])
 

@@ -22,9 +22,9 @@ from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import Rewritten, leave_out
 from benchax.measuring import program as programs
 from benchax.measuring.diagnosis import diagnose, explain, user_line
-from benchax.measuring.mutation import State, changes, state_of
 from benchax.measuring.program import program_of as call_of
 from benchax.measuring.purity import ClockRead, difference, watch_clock_reads
+from benchax.measuring.state import State, changes, state_of
 from benchax.program.index import Body, TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of

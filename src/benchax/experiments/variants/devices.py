@@ -69,10 +69,10 @@ from benchax.experiments.variant import Asked, Measure, array_leaves, failed_row
 from benchax.json_values import Json
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.measuring.fresh_stack import on_fresh_stack
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
+from benchax.measuring.timers.base import on_fresh_stack
 from benchax.numerics import compare
 from benchax.options import resolve
 from benchax.profiling.compiled_modules import programs
@@ -147,7 +147,7 @@ def with_devices(count: int, flags: str = "") -> Condition:
 @on_fresh_stack
 def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
     """Returns (median, low, high) of a call and the wait for its result, in seconds, for any caller
-    (`measuring/fresh_stack.py`).
+    (`measuring/timers/base.py`).
 
     Args:
         enough_s: no further reading after this many seconds in calls, except for the least number that gives an

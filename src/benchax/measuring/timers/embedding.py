@@ -18,8 +18,7 @@ import numpy as np
 from jax import lax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.mutation import is_carried
-from benchax.measuring.state import data_of, is_key
+from benchax.measuring.state import data_of, is_carried, is_key
 from benchax.measuring.timers.base import Subject
 from benchax.program.hlo import entry_uses_parameters
 

@@ -17,8 +17,7 @@ from time import perf_counter_ns
 import jax
 
 from benchax.errors import NotMeasured
-from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, sample_on_fresh_stack
 from benchax.units import size
 
 QUEUED_BYTES = 512 * 2**20

@@ -12,7 +12,7 @@ Some calls change their arguments (`measuring/state.py`), or their author makes 
 has its own arguments, made before it and released after it, so that each is a separate interval. The timer also waits
 for the arrays that the call puts into its arguments.
 
-There are no Python frames above the calls (`measuring/fresh_stack.py`), because each frame makes JAX slower.
+There are no Python frames above the calls (`measuring/timers/base.py`), because each frame makes JAX slower.
 
 PYTEST_DONT_REWRITE: pytest must not rewrite code that is being timed.
 """
@@ -26,8 +26,7 @@ from typing import Any
 
 import jax
 
-from benchax.measuring.fresh_stack import sample_on_fresh_stack
-from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject
+from benchax.measuring.timers.base import Feedback, PreparedTimer, Subject, sample_on_fresh_stack
 
 RENEWED_BYTES = 256 * 2**20
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchax.errors import NotMeasured
-from benchax.measuring.start_line import ClockReading, RemoteStartLine
+from benchax.workers.rank import ClockReading, RemoteStartLine
 
 STARTS = 5
 
