@@ -264,8 +264,8 @@ def test_a_result_in_place_of_a_function_is_refused() -> None:
             (
                 "max_warmup_s='1s' is no option of bench\n"
                 "expected 'max_time_s'? Permitted is one of: cold_process, donate, fn, isolate, jit, max_samples, "
-                "max_time_s, memory, memory_limit_bytes, mesh, min_time_s, mode, name, processes, progress, "
-                "relative_width, seed, stages, static, store, tag, timeout_s, timer, verify, work\n\n"
+                "max_time_s, memory, memory_limit_bytes, mesh, min_time_s, mode, name, options, processes, "
+                "progress, relative_width, seed, stages, static, store, tag, timeout_s, timer, verify, work\n\n"
                 "hint: set max_warmup_s in [tool.benchax]; for the function: functools.partial(f, max_warmup_s=...)"
             ),
         ),

@@ -10,7 +10,7 @@ from benchax.errors import UsageError
 from benchax.keywords import guard_keywords, takes
 
 
-@guard_keywords(["timer"], is_set_in_project=True)
+@guard_keywords(is_set_in_project=True)
 def measure(fn: Any, *args: Any, max_time_s: Any = None, seed: Any = None, **kwargs: Any) -> dict[str, Any]:
     return kwargs
 

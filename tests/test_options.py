@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import benchax
 from benchax.errors import UsageError
 from benchax.model import Options
 from benchax.options import DEFAULTS, NAMES, check, resolve
@@ -396,3 +397,40 @@ def test_any_value_is_read_or_refused_and_what_is_read_stays_as_it_is(name: str,
         assert found.expected
     else:
         assert check(found, "here") == found
+
+
+# A whole `Options`
+
+
+def test_all_options_of_a_row_hold_over_weaker_sources(tmp_path: Path) -> None:
+    given = dataclasses.replace(DEFAULTS, seed=3)
+
+    found = resolve_from(tmp_path, call=given, project={"timeout_s": 9, "seed": 5})  # type: ignore[arg-type]
+
+    assert found == given
+
+
+def test_a_keyword_wins_over_the_options_of_the_call(project: Path) -> None:
+    m = benchax.bench(abs, "f32[8]", options={"stages": "build", "store": "off", "seed": 2}, seed=4)
+    again = benchax.bench(abs, "f32[8]", options=m.options, seed="5")
+
+    assert (m.options.stages, m.options.seed) == ("build", 4)
+    assert again.options == dataclasses.replace(m.options, seed=5)
+
+
+def test_a_function_may_have_an_argument_called_options(project: Path) -> None:
+    m = benchax.bench(lambda x, options: x + options, "f32[8]", options="f32[8]", stages="build", store="off")
+
+    assert m.signature == "f32[8], options=f32[8]"
+
+
+def test_the_command_line_wins_over_the_options_of_a_benchmark(tmp_path: Path) -> None:
+    found = resolve_from(tmp_path, marker=DEFAULTS, command_line={"seed": 6})  # type: ignore[arg-type]
+
+    assert found == dataclasses.replace(DEFAULTS, seed=6)
+
+
+@pytest.mark.parametrize("given", [3, "wall", ["timer"]])
+def test_what_holds_no_options_is_refused(given: Any, project: Path) -> None:
+    with pytest.raises(UsageError, match="option"):
+        benchax.bench(abs, "f32[8]", options=given)

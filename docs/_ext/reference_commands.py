@@ -1,7 +1,9 @@
-"""Commands as Markdown, of what `benchax COMMAND --help` says: usage, sentences, arguments, options, examples."""
+"""Commands as Markdown, of what `benchax COMMAND --help` says: usage, sentences, arguments, options, examples. And the
+table of options, with the verbs and commands that have each."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import typer.main
 from docstrings import escape
 
+import benchax
 from benchax.cli.help import EXAMPLES
 from benchax.cli.main import app
+from benchax.options import TABLE
 
 
 @cache
@@ -48,3 +52,20 @@ def _row(parameter: Any, context: Any) -> tuple[str, str] | None:
         return None
     typed = re.sub(r" <(list\[)?str\]?>$", "", " ".join(shown[0].split()))
     return f"`{typed}`".replace("|", "\\|"), escape(" ".join(shown[1].split()))
+
+
+def render_options() -> str:
+    """A row for each option: what it says, its default, and who has it."""
+    verbs = {name: inspect.signature(found).parameters for name, found in _verbs().items()}
+    lines = ["| option | does (default) | verbs | commands |", "|---|---|---|---|"]
+    for name, row in TABLE.items():
+        short = name.removesuffix("_s").removesuffix("_bytes")
+        having = ", ".join(f"`{verb}`" for verb, parameters in verbs.items() if name in parameters)
+        commands = [c for c, command in _group().commands.items() if short in {p.name for p in command.params}]
+        lines.append(f"| `{name}` | {escape(row.describe())} | {having} | {', '.join(commands)} |")
+    return "\n".join(lines)
+
+
+def _verbs() -> dict[str, Any]:
+    found = {name: getattr(benchax, name) for name in benchax.__all__}
+    return {name: verb for name, verb in found.items() if inspect.isfunction(verb)}

@@ -4,6 +4,7 @@
     ```{names} bench benchmark        public names, by their docstrings
     ```{name-index}                   a table of all of them
     ```{commands} run grid            commands, by their own help
+    ```{options}                      a table of all options, and of who has them
     ```{rules}                        a table of all rules
     ```{remarks}                      a table of all codes of remarks
     ```{failures}                     why a case has no numbers
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from docutils import nodes
-from reference_commands import render_command
+from reference_commands import render_command, render_options
 from reference_names import render_index, render_name
 from reference_remarks import render_failures, render_remarks
 from sphinx.application import Sphinx
@@ -59,6 +60,7 @@ RENDERERS: dict[str, Callable[[Sequence[str]], str]] = {
     "names": lambda words: "\n\n".join(render_name(word) for word in words),
     "name-index": lambda _: render_index(),
     "commands": lambda words: "\n\n".join(render_command(word) for word in words),
+    "options": lambda _: render_options(),
     "rules": render_rules,
     "remarks": render_remarks,
     "failures": render_failures,

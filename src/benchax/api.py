@@ -20,7 +20,7 @@ from benchax.errors import BenchaxError, StoreError
 from benchax.keywords import guard_keywords, takes
 from benchax.measuring import timers
 from benchax.model import Measurement, Options
-from benchax.options import NAMES, check, resolve
+from benchax.options import NAMES, Given, resolve, with_options
 from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
 from benchax.workers import executor_for
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchax.clusters.agents import Agents
 
 
-@guard_keywords(NAMES, is_set_in_project=True, yields=("mode", "work", "mesh"))
+@guard_keywords(is_set_in_project=True, yields=("mode", "work", "mesh", "options"))
 def bench(
     fn: Callable[..., Any],
     *args: Any,
@@ -41,6 +41,7 @@ def bench(
     mesh: Any = None,
     static: Iterable[int | str] | int | str = (),
     donate: Iterable[int | str] | int | str = (),
+    options: Options | Mapping[str, Any] | None = None,
     timer: str | None = None,
     max_time_s: float | str | None = None,
     min_time_s: float | str | None = None,
@@ -78,6 +79,8 @@ def bench(
             dict, or a `jax.sharding.Mesh`.
         static, donate: arguments of a plain function by position or name, as for `jax.jit`. The names that `jax.jit`
             uses (`static_argnums`, ...) work, too.
+        options: the options below by name, or all of them, such as those of a row (`m.options`). A keyword of the call
+            wins.
         timer: "auto", or names separated by commas: in_graph, wall, pipelined, loop, device. The first is the
             headline.
         max_time_s, min_time_s, max_samples, relative_width: when sampling of one timer stops.
@@ -111,17 +114,12 @@ def bench(
         >>> m.signature, m.summary("wall").median_s > 0
         ('f32[1000]', True)
     """
-    given = {
-        "timer": timer, "max_time_s": max_time_s, "min_time_s": min_time_s, "max_samples": max_samples,
-        "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
-        "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout_s,
-        "memory_limit_bytes": memory_limit_bytes, "stages": stages, "processes": processes,
-    }  # fmt: skip
-    ours = {"mode": mode, "work": work, "mesh": mesh}
+    named = {option: value for option, value in locals().items() if option in NAMES and value is not None}
+    ours = {"mode": mode, "work": work, "mesh": mesh, "options": options}
     for option in [option for option, value in ours.items() if value is not None and takes(fn, option)]:
         kwargs[option] = ours.pop(option)
+    given = with_options(ours.pop("options", None), named)
     case = make_case(fn, args, kwargs, name=name, tag=tag, static=static, donate=donate, jit=jit, **ours)
-    check(given, "the call")
     outcome = RunOutcome()
     with show_progress(progress) as report:
         (row,) = run([case], call=given, outcome=outcome, report=report)
@@ -151,8 +149,8 @@ class RunOutcome:
 def run(
     cases: Iterable[Case],
     *,
-    call: Mapping[str, Any] | None = None,
-    command_line: Mapping[str, Any] | None = None,
+    call: Given | None = None,
+    command_line: Given | None = None,
     defaults: Mapping[str, Any] | None = None,
     report: Listener = quiet,
     outcome: RunOutcome | None = None,
@@ -163,7 +161,7 @@ def run(
     """Measures cases one by one. Each row is stored before it is yielded and before the next case begins.
 
     Args:
-        call, command_line: options by name, from there.
+        call, command_line: the options from there.
         defaults: options by name, which everything else overrides.
         report: receives the progress.
         outcome: receives the rows that could not be stored, and the ids of stored rows.

@@ -22,6 +22,7 @@ from benchax.keywords import NAMES_OF_JIT, check_places, takes
 from benchax.kinds import check_kinds, check_text
 from benchax.model import CaseId, EarlierRuns, Opaque, Program
 from benchax.modes import FORWARD, check_mode, in_mode
+from benchax.options import Given, Options
 from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
 
 Positions = tuple["int | str", ...]
@@ -62,7 +63,7 @@ class Case:
     donate: Positions = ()
     jit: bool = True
     """False: the call is measured as it stands, operation by operation for a plain function."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Given = field(default_factory=dict[str, Any])
     folder: Path | None = None
     """Where the benchmark lives: its git state is recorded, whatever the working directory is."""
     reference: Callable[[], Any] | None = None
@@ -225,7 +226,7 @@ class Benchmark:
     static: Positions = ()
     donate: Positions = ()
     jit: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Given = field(default_factory=dict[str, Any])
     mode: str = FORWARD
     work: Any = None
     mesh: MeshSpec | None = None
@@ -262,7 +263,7 @@ def benchmark(
     static: Iterable[int | str] | int | str = (),
     donate: Iterable[int | str] | int | str = (),
     jit: bool = True,
-    options: Mapping[str, Any] | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     mode: Any = None,
     work: Any = None,
     mesh: Any = None,
@@ -281,7 +282,7 @@ def benchmark(
         name: default: the function's name.
         static, donate: arguments by position or name, as for `jax.jit`. The names that `jax.jit` uses work, too.
         jit: False measures the call as it is.
-        options: options for this benchmark, such as {"max_time_s": 2}.
+        options: options for this benchmark, such as {"max_time_s": 2}, or an `Options` with all of them.
         mode: "forward", "grad" or "forward_and_grad", of a loss; a list of values is a parameter of that name.
         work: the work of one call: {"samples": 32}, or a function of the inputs that returns it. Rows then have samples
             per second. A list of values is a parameter of that name.

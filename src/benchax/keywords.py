@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.kinds import check_kinds
+from benchax.options import NAMES
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,18 +32,17 @@ NAMES_OF_JIT = {
 
 
 def guard_keywords(
-    elsewhere: Iterable[str] = (), *, is_set_in_project: bool = False, yields: Iterable[str] = ()
+    *, is_set_in_project: bool = False, yields: Sequence[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a verb: a call with a keyword that cannot be meant raises UsageError before anything is done.
 
     Args:
-        elsewhere: options that the verb does not take, and others do: they are no arguments of the user's function.
+        is_set_in_project: do options that the verb does not take hold for it, where [tool.benchax] sets them?
         yields: options of the verb that are the function's, where it has an argument of that name.
-        is_set_in_project: do those of `elsewhere` hold for this verb, where [tool.benchax] sets them?
     """
 
     def decorate(verb: Callable[P, R]) -> Callable[P, R]:
-        guard = _Guard(verb, tuple(elsewhere), is_set_in_project, tuple(yields))
+        guard = _Guard(verb, is_set_in_project, yields)
 
         @functools.wraps(verb)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -91,9 +91,8 @@ def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str)
 @dataclass
 class _Guard:
     verb: Callable[..., Any]
-    elsewhere: tuple[str, ...]
     is_set_in_project: bool
-    yields: tuple[str, ...]
+    yields: Sequence[str]
     signature: inspect.Signature = field(init=False)
     options: tuple[str, ...] = field(init=False)
     passes_on: bool = field(init=False)
@@ -117,7 +116,8 @@ class _Guard:
         bound = self._bind(args, kwargs)
         if self.passes_on:
             self._refuse_keywords_of_both(args, kwargs)
-        check_kinds(self.verb, {name: bound[name] for name in self.options if name in bound})
+        checked = [name for name in self.options if name in bound and name not in self.yields]
+        check_kinds(self.verb, {name: bound[name] for name in checked})
 
     def _refuse_keywords_of_both(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         first = args[0] if args else next((kwargs[name] for name in ("fn", "functions") if name in kwargs), None)
@@ -163,7 +163,7 @@ class _Guard:
         if meaning in NAMES_OF_JIT.values():
             hint = f"{self.by}(jax.jit(f, {name}=...), ...); {_for_function(name)}"
             raise UsageError(problem, "a function that is jitted so already", hint)
-        if name in self.elsewhere:
+        if name in NAMES:
             in_project = f"set {name} in [tool.benchax]; " if self.is_set_in_project else ""
             raise UsageError(problem, one_of(self.options, name), f"{in_project}{_for_function(name)}")
         if near := difflib.get_close_matches(name, self.options, 1, NEARLY):

@@ -33,7 +33,7 @@ def test_what_cannot_be_searched_is_said(arguments: dict[str, object], words: st
 
 def test_outside_of_a_repository_it_says_so(project: Path) -> None:
     with pytest.raises(UsageError, match="git"):
-        bisect(["main", "HEAD"], "", None, None, None)
+        bisect(what=["main", "HEAD"], pattern="", params=None, jax=None, max_time=None)
 
 
 def test_the_first_that_is_slower_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ from benchax.errors import BenchaxError, UsageError, one_of
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose, user_line
 from benchax.model import Remark
-from benchax.options import NAMES, read_seed, split_names
+from benchax.options import read_seed, split_names
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
 from benchax.results.audit import PACK_OFF, SEVERITIES, Audit, Checked, Finding, Outcome
 from benchax.source_files import owner_of, without_folders
@@ -47,7 +47,7 @@ from benchax.units import read_duration, seconds
 MAX_TIME_S = 60.0
 
 
-@guard_keywords(NAMES)
+@guard_keywords()
 def audit(
     fn: Callable[..., Any],
     *args: Any,

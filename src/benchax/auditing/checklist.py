@@ -25,7 +25,7 @@ from benchax.experiments.lab import WorkerLab
 from benchax.experiments.variant import BASELINE_OF_GROUP
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.options import NAMES, resolve
+from benchax.options import resolve
 from benchax.progress import Listener, Progress, quiet, show_progress
 from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
@@ -42,7 +42,7 @@ too, and one variant."""
 Said = tuple[Answer, str]
 
 
-@guard_keywords(NAMES)
+@guard_keywords()
 def checklist(
     fn: Callable[..., Any],
     *args: Any,

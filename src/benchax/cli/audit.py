@@ -1,5 +1,7 @@
 """`benchax audit`: finds what makes a function or a program slower or larger than necessary, with evidence.
 
+`benchax checklist`: takes the advice of all guides to fast JAX, and ticks it off by measuring a function.
+
 The exit code is 0 also with findings. It is 1 if a finding has the severity of --fail-on or a worse one. It is 2 after
 an error, or if a function does not trace, does not end within --timeout, or kills its process. Then a lack of findings
 means nothing. After a program, the exit code is the program's, or the audit's if the program's is 0. If --timeout ended
@@ -27,44 +29,42 @@ from benchax.cli.console import (
 )
 from benchax.cli.options import (
     COMMAND,
-    COMMAND_LINE,
+    MAX_TIME_OF_EACH,
+    Given,
     Html,
     JsonFile,
-    MaxTimeOfEach,
     Params,
     Pattern,
-    Seed,
     Verbose,
+    What,
     WhatOrCommand,
-    limits_of_audit,
+    takes_options,
 )
 from benchax.cli.output_files import check_writable, write_documents, write_text
 from benchax.cli.waiting import at_terminal
 from benchax.errors import UsageError, one_of
-from benchax.units import read_duration
+from benchax.units import plural
 
 if TYPE_CHECKING:
     from benchax.results.audit import Audit
 
 
+@takes_options(
+    "seed",
+    max_time_s=MAX_TIME_OF_EACH,
+    timeout_s="End any stage of a function (default 5min) or a program (default never) after this time.",
+)
 def audit(
     ctx: typer.Context,
     what: WhatOrCommand = None,
+    *,
     rules: Annotated[
         str | None,
         typer.Option(metavar="IDS", help="Check only these rules or packs: not-jitted,numerics (see --list)."),
     ] = None,
     pattern: Pattern = "",
     params: Params = None,
-    max_time: MaxTimeOfEach = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="End any stage of a function (default 5min) or a program (default never) after this time.",
-        ),
-    ] = None,
-    seed: Seed = None,
+    given: Given,
     fail_on: Annotated[
         str | None,
         typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding this severe or worse: info, warning, error."),
@@ -87,16 +87,23 @@ def audit(
     _check_command(command, what or [], as_json)
     from benchax.options import split_names
 
-    given, ids = limits_of_audit(max_time, timeout, seed), split_names(rules)
+    ids = split_names(rules)
     show_one = partial(_show, as_json=as_json, is_stdout_free=not command, is_full=is_verbose)
     if command:
-        audits, code = _program(command, ids, read_duration("timeout_s", timeout, COMMAND_LINE))
+        audits, code = _program(command, ids, given["timeout_s"])
         with while_read():
             show_one(audits[0])
     else:
-        audits, code = _functions(what or ["."], pattern, params or [], ids, given, show_one)
+        audits, code = _functions(what or ["."], pattern, params or [], ids, _limits_of_functions(given), show_one)
     _write(audits, output, sarif, html)
     raise typer.Exit(code or int(_reach(audits, fail_on)))
+
+
+def _limits_of_functions(given: Given) -> dict[str, Any]:
+    from benchax.auditing.audit import read_limits
+    from benchax.auditing.trial import TIMEOUT_S
+
+    return read_limits(given["max_time_s"], given["timeout_s"] or TIMEOUT_S, given["seed"])
 
 
 def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
@@ -189,3 +196,45 @@ def _show(found: Audit, *, as_json: bool, is_stdout_free: bool, is_full: bool, i
     else:
         note("")
         show(document(found, is_full), is_aside=True)
+
+
+# ---- benchax checklist -----------------------------------------------------------------------------------------------
+
+
+@takes_options(
+    "seed", max_time_s=MAX_TIME_OF_EACH, timeout_s="End any stage in a worker after this time: 30, 500ms (5min)."
+)
+def checklist(
+    what: What = None,
+    *,
+    pattern: Pattern = "",
+    params: Params = None,
+    given: Given,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per function to stdout.")] = False,
+    html: Html = None,
+) -> None:
+    """Go through a checklist of optimisations, and tick off each one by a measurement.
+
+    The exit code is 0 also if there is something to gain. It is 2 after an error, such as a function that does not
+    trace, or that benchax could not call.
+    """
+    from benchax.auditing.checklist import walk_checklist
+    from benchax.progress import show_progress
+    from benchax.reporting.audit import document_of_checklist as document
+    from benchax.reporting.document import list_parts
+
+    check_writable(html)
+    limits = _limits_of_functions(given)
+    cases, code = collect_cases(what or ["."], pattern, params or [])
+    was_left_out, documents = False, []
+    for case in cases:
+        # A display of its own each: what has ended is shown before the next one begins.
+        with show_progress(True) as report:
+            each, trial = printing_to_stderr(
+                lambda case=case, report=report: walk_checklist(case, **limits, report=report)
+            )
+        documents.append(document(each))
+        line(json.dumps(each.asdict())) if as_json else show(documents[-1])
+        was_left_out |= trial.obstacle is not None or trial.is_unbuilt
+    write_documents(html, list_parts(f"Checklists of {plural(len(documents), 'function')}", documents))
+    raise typer.Exit(2 if was_left_out else code)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchax.cli.console import line, note
-from benchax.cli.options import COMMAND_LINE, Params, Pattern
+from benchax.cli.options import Given, Params, Pattern, takes_options
 from benchax.errors import UsageError
-from benchax.units import plural, read_duration
+from benchax.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ FOUND, SEVERAL_LEFT = 0, 3
 """These are exit codes."""
 
 
+@takes_options(max_time_s="Start no process of a comparison after this time: 2min.")
 def bisect(
     what: Annotated[
         list[str] | None,
@@ -31,16 +32,14 @@ def bisect(
             "--jax, give no commits.",
         ),
     ] = None,
+    *,
     pattern: Pattern = "",
     params: Params = None,
     jax: Annotated[
         str | None,
         typer.Option(metavar="VERSIONS", help="Search between two versions of JAX, or in a list: 0.9.0,0.10.2."),
     ] = None,
-    max_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Start no process of a comparison after this time: 2min."),
-    ] = None,
+    given: Given,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
     from benchax.checkouts.boot import Selection
@@ -48,7 +47,7 @@ def bisect(
     from benchax.paired_runs import bisect
     from benchax.progress import show_progress
 
-    max_time_s = read_duration("max_time_s", max_time, COMMAND_LINE)
+    max_time_s = given["max_time_s"]
     if jax is not None:
         row = _versions(jax)
         selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))

@@ -22,28 +22,25 @@ import typer
 
 from benchax.cli.console import line, note, printing_to_stderr, show
 from benchax.cli.options import (
-    COMMAND_LINE,
+    MAX_TIME_OF_ALL,
+    Given,
     Html,
-    MaxTime,
-    MemoryLimit,
     NoJit,
     Params,
     Pattern,
     Plot,
     Resolution,
-    Seed,
-    Store,
-    Timeout,
+    takes_options,
 )
 from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
 from benchax.errors import UsageError
-from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.comparing.gate import Gate
     from benchax.comparing.ranking import Comparisons
 
 
+@takes_options("timeout_s", "memory_limit_bytes", "seed", "store", max_time_s=MAX_TIME_OF_ALL)
 def compare(
     what: Annotated[
         list[str] | None,
@@ -54,6 +51,7 @@ def compare(
             "CANDIDATE, or with the current benchmarks. Omit it with --ref or --jax.",
         ),
     ] = None,
+    *,
     ref: Annotated[str | None, typer.Option(metavar="REF", help="Compare with this commit, branch or tag.")] = None,
     jax: Annotated[
         str | None,
@@ -86,11 +84,7 @@ def compare(
         ),
     ] = None,
     resolution: Resolution = None,
-    max_time: MaxTime = None,
-    timeout: Timeout = None,
-    memory_limit: MemoryLimit = None,
-    seed: Seed = None,
-    store: Store = None,
+    given: Given,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout, one document per comparison.")] = False,
     plot: Plot = None,
     html: Html = None,
@@ -100,29 +94,25 @@ def compare(
     Exit codes: 0 fine; 1 slower than --fail-slower permits, or a different result; 2 an error, or a failed function.
     The exit code is 3 if a limit judged no case. With --fail-unclear, it is also 3 if a verdict is unclear.
     """
-    from benchax.options import resolve
-
     words = what or []
     check_drawable(plot)
     check_writable(html)
     write = partial(_write, plot=plot, html=html)
-    options = {"timeout_s": timeout, "seed": seed, "store": store, "memory_limit_bytes": memory_limit}
-    resolve(command_line=options)  # here, so that an error names the command line
-    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE)
+    limit_s = given.pop("max_time_s")
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
         "--filter": pattern, "--param": params, "--fail-slower": fail_slower, "--fail-unclear": fail_unclear,
-        "--ignore-unclear": fail_unclear is False, "--store": store,
+        "--ignore-unclear": fail_unclear is False, "--store": given["store"],
     }  # fmt: skip
-    of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": memory_limit}
+    of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": given["memory_limit_bytes"]}
     if ref is None and jax is None and _are_functions(words):
         _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
-        code = _compare_functions(words, options, baseline, no_jit, resolution, limit_s, as_json=as_json, write=write)
+        code = _compare_functions(words, given, baseline, no_jit, resolution, limit_s, as_json=as_json, write=write)
     else:
         _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
         _check(ref, jax, benchmarks, process_pairs, resolution)
         gate = _read_gate(fail_slower, fail_unclear)
-        suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **options}
+        suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
         del suite["memory_limit_bytes"]
         fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
         call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, printing_to_stderr, show
-from benchax.cli.options import COMMAND_LINE, Html, Params, Seed
+from benchax.cli.options import Given, Html, Params, takes_options
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 EXAMPLE = "benchax compiled-grid model.py:loop model.py:scan 'f32[{n}]' -p n=64,1024"
 
 
+@takes_options(
+    "seed",
+    timeout_s="Limit all repetitions of one function: 2.5, 500ms, 2min.",
+    total_timeout_s="Limit the whole call: 2.5, 500ms, 2min.",
+)
 def compiled_grid(
     what: Annotated[
         list[str],
@@ -30,19 +35,14 @@ def compiled_grid(
             help="Functions, then inputs for all: specs such as f32[8,128], or f32[{n}] with -p n=4,8.",
         ),
     ],
+    *,
     params: Params = None,
     repeats: Annotated[int, typer.Option(metavar="N", help="Repeat each function at most N times.")] = 100,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit all repetitions of one function: 2.5, 500ms, 2min.")
-    ] = None,
-    total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit the whole call: 2.5, 500ms, 2min.")
-    ] = None,
     python_loop: Annotated[
         bool, typer.Option("--python-loop", help="Also run the same benchmark by a Python loop, alternately.")
     ] = False,
     rounds: Annotated[int, typer.Option(metavar="N", help="Run both loops N times (with --python-loop).")] = 5,
-    seed: Seed = None,
+    given: Given,
     html: Html = None,
 ) -> None:
     """Run functions × repetitions in one compiled call, with the clock and the limits inside.
@@ -50,15 +50,11 @@ def compiled_grid(
     Exit codes: 0 fine (time limits are results), 2 an error (a function that does not trace).
     """
     from benchax.compiled_grids.compiled import compiled_grid as make_grid
-    from benchax.options import read_seed
-    from benchax.units import read_duration
 
     check_writable(html)
-    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
-    total_s = read_duration("total_timeout_s", total_timeout, COMMAND_LINE)
-    data_seed = 0 if seed is None else read_seed(seed, COMMAND_LINE)
-    functions, data = printing_to_stderr(lambda: read(what, params or [], data_seed))
-    h = make_grid(functions, repeats=repeats, timeout_s=limit_s, total_timeout_s=total_s)
+    seed = given.pop("seed") or 0
+    functions, data = printing_to_stderr(lambda: read(what, params or [], seed))
+    h = make_grid(functions, repeats=repeats, **given)
     raise typer.Exit(printing(h, data, rounds if python_loop else None, html))
 
 

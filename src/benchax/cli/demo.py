@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.options import COMMAND_LINE, StoreOrOff
+from benchax.cli.options import Given, takes_options
 from benchax.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ITERATIONS = 20
 
 
+@takes_options("max_time_s", "store")
 def demo(
     what: Annotated[
         str,
@@ -35,16 +36,11 @@ def demo(
             "and why.",
         ),
     ] = "",
-    max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit sampling time per timer: 0.5, 500ms, 2min.")
-    ] = None,
-    store: StoreOrOff = None,
+    *,
+    given: Given,
 ) -> None:
     """Measure a small model and compare two functions in about five seconds, or run another demo."""
-    from benchax.options import check
-
-    given = {"max_time_s": max_time, "store": store}
-    check(given, COMMAND_LINE)
+    store = given["store"]
     if what:
         if what not in DEMOS:
             raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "benchax demo measures a small model")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, show
-from benchax.cli.options import COMMAND_LINE
+from benchax.cli.options import COMMAND_LINE, Given, takes_options
 from benchax.errors import UsageError
 from benchax.units import read_duration
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 
 
+@takes_options(max_time_s="With --aa: start no round that would end after this time (default 3min).")
 def doctor(
+    *,
     duration: Annotated[
         str, typer.Option("--duration", "-s", metavar="TIME", help="Look for this long: 1, 500ms.")
     ] = "1s",
@@ -32,16 +34,14 @@ def doctor(
         bool,
         typer.Option("--aa", help="Judge unchanged and slowed-down kernels, and show how often verdicts are wrong."),
     ] = False,
-    max_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="With --aa: start no round that would end after this time (default 3min)."),
-    ] = None,
+    given: Given,
 ) -> None:
     """Check the clock, the noise of this machine, and the settings that disturb measurements."""
-    if max_time is not None and not aa:
-        raise UsageError(f"--max-time {max_time} has no meaning here", "it together with --aa; else --duration")
+    max_time_s = given["max_time_s"]
+    if max_time_s is not None and not aa:
+        raise UsageError(f"--max-time {max_time_s:g} has no meaning here", "it together with --aa; else --duration")
     if aa:
-        _error_rates(max_time, as_json)
+        _error_rates(max_time_s, as_json)
     else:
         _examine(read_duration("duration", duration, COMMAND_LINE) or LOOK_S, as_json)
 
@@ -61,24 +61,22 @@ def _examine(duration_s: float, as_json: bool) -> None:
 # ---- --aa -------------------------------------------------------------------------------------------------------
 
 
-def _error_rates(max_time: str | None, as_json: bool) -> None:
+def _error_rates(max_time_s: float | None, as_json: bool) -> None:
     """Shows the results of the finished rounds, also after Ctrl-C.
 
     Raises:
-        UsageError: `max_time` is not a time.
         KeyboardInterrupt: after Ctrl-C, when all results are on the screen; then the exit code is 130.
     """
     from benchax.paired_runs import session
     from benchax.progress import ProgressEvent, show_progress
     from benchax.reporting import error_rates
 
-    limit_s = read_duration("max_time_s", max_time, COMMAND_LINE) or session.MAX_TIME_S
     found: ErrorRates | None = None
     stopped: KeyboardInterrupt | None = None
     note("judging unchanged and slowed-down kernels; Ctrl-C shows what is known by then")
     try:
         with show_progress(True) as report:
-            for found in session.measure_rounds(limit_s, report):
+            for found in session.measure_rounds(max_time_s or session.MAX_TIME_S, report):
                 verdicts = f"{len(found.trials)} verdicts after {found.elapsed_s:.0f} s"
                 report(ProgressEvent(verdicts, is_lasting=True))
     except KeyboardInterrupt as interrupt:

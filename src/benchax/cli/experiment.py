@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchax.cli.console import line, printing_to_stderr, show, show_list
-from benchax.cli.options import COMMAND_LINE, Html, JsonFile, MaxTime, MemoryLimit, NoJit, Params, Seed, Timeout
+from benchax.cli.options import MAX_TIME_OF_ALL, Given, Html, JsonFile, NoJit, Params, takes_options
 from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.errors import UsageError
-from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.case import Case
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = "benchax experiment jax.numpy:sort f32[1000000]"
 
 
+@takes_options("timeout_s", "memory_limit_bytes", "seed", max_time_s=MAX_TIME_OF_ALL)
 def experiment(
     what: Annotated[
         list[str] | None,
@@ -28,6 +28,7 @@ def experiment(
             help="A function and its inputs, as for `benchax run`: jax.numpy:sort f32[1000000].",
         ),
     ] = None,
+    *,
     variants: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Try donate,bf16,…; default: all that can help, in 60 s (see --list)."),
@@ -35,7 +36,6 @@ def experiment(
     given: Annotated[
         list[str] | None,
         typer.Option(
-            "--given",
             metavar="VARIANT=VALUE",
             help="Set a value for a variant: donate=state. For all: batch=x names the batch arguments.",
         ),
@@ -46,10 +46,7 @@ def experiment(
     ] = False,
     params: Params = None,
     no_jit: NoJit = False,
-    max_time: MaxTime = None,
-    timeout: Timeout = None,
-    memory_limit: MemoryLimit = None,
-    seed: Seed = None,
+    options: Given,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")] = False,
     output: JsonFile = None,
     html: Html = None,
@@ -68,13 +65,14 @@ def experiment(
     from benchax.reporting.experiment import document
 
     check_writable(output, html)
-    names, told = split_names(variants), dict(map(_setting, given or []))
-    options = resolve(command_line={"timeout_s": timeout, "memory_limit_bytes": memory_limit, "seed": seed})
-    effort = Effort(max_time_s=time_limit(read_duration("max_time_s", max_time, COMMAND_LINE), names))
+    names, settings = split_names(variants), dict(map(_setting, given or []))
+    effort = Effort(max_time_s=time_limit(options.pop("max_time_s"), names))
     case = _case(what or [], params or [], no_jit)
     with show_progress(True) as report:
-        lab = WorkerLab(options, effort, report, begun_s)
-        found = printing_to_stderr(lambda: run_experiment(case, names, lab, told, combine=combine, ablation=ablation))
+        lab = WorkerLab(resolve(command_line=options), effort, report, begun_s)
+        found = printing_to_stderr(
+            lambda: run_experiment(case, names, lab, settings, combine=combine, ablation=ablation)
+        )
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
         write_text(output, plain + "\n")

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import note, print_json, printing_to_stderr, show
-from benchax.cli.options import COMMAND_LINE, Html, MemoryLimit, On, Seed, StoreOrOff
+from benchax.cli.options import Given, Html, On, takes_options
 from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
 from benchax.errors import UsageError
-from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from benchax.grids.result import GridResult
@@ -33,36 +32,29 @@ WRONG = ("wrong_shape",)
 """Cells with these statuses ran, and gave an impossible result."""
 
 
+@takes_options(
+    "memory_limit_bytes",
+    "seed",
+    "store",
+    timer="Use these timers: wall, in_graph, …; headline first (wall).",
+    memory="Measure the memory that each call adds (no).",
+    timeout_s="Limit each call of a function: 2min, 500ms (30).",
+    compile_timeout_s="Limit compiling a cell (as --timeout, at least 1min).",
+    total_timeout_s="Limit the whole grid; its cells share it (no limit).",
+)
 def grid(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file with the variables functions and data.")],
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit each call of a function: 2min, 500ms (30).")
-    ] = None,
-    compile_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit compiling a cell (as --timeout, at least 1min).")
-    ] = None,
-    total_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit the whole grid; its cells share it (no limit).")
-    ] = None,
+    *,
+    given: Given,
     trials: Annotated[int | None, typer.Option(help="Run this many trials of each cell, on fresh inputs (1).")] = None,
-    seed: Seed = None,
-    timer: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Use these timers: wall, in_graph, …; headline first (wall)."),
-    ] = None,
     compare: Annotated[
         str | None,
         typer.Option(metavar="FUNCTION", help="Exit with 1 if results differ from this function's."),
     ] = None,
-    memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Measure the memory that each call adds (no).")
-    ] = None,
-    memory_limit: MemoryLimit = None,
     resume: Annotated[
         str | None,
         typer.Option(metavar="RUN", help="Measure only missing cells of a run: id, last, last~1, a baseline."),
     ] = None,
-    store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per cell to stdout.")] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the times to FILE.")] = None,
     plot: Annotated[
@@ -79,21 +71,13 @@ def grid(
 
     Exit codes: 0 fine (time limits are results), 1 a wrong result, 2 an error (crashed, raised, out of memory).
     """
-    from benchax.options import read_seed
-
-    flags = {
-        "timeout_s": read_duration("timeout_s", timeout, COMMAND_LINE),
-        "compile_timeout_s": read_duration("compile_timeout_s", compile_timeout, COMMAND_LINE),
-        "total_timeout_s": read_duration("total_timeout_s", total_timeout, COMMAND_LINE),
-        "seed": None if seed is None else read_seed(seed, COMMAND_LINE),
-        "trials": trials, "timer": timer, "memory_limit_bytes": memory_limit, "store": store, "fill": fill,
-        "compare": compare, "memory": memory, "resume": True if resume == "last" else resume,
-    }  # fmt: skip
+    resumed = True if resume == "last" else resume
+    given |= {"trials": trials, "fill": fill, "compare": compare, "resume": resumed}
     check_writable(csv, html)
     check_drawable(plot)
-    functions, data, given = read(file)
-    given |= {name: value for name, value in flags.items() if value is not None}
-    code, result = measure(functions, data, given, as_json=as_json, on=on, folder=file.resolve().parent)
+    functions, data, settings = read(file)
+    settings |= {name: value for name, value in given.items() if value is not None}
+    code, result = measure(functions, data, settings, as_json=as_json, on=on, folder=file.resolve().parent)
     _write(result, csv, plot)
     write_page(html, result)
     raise typer.Exit(code)

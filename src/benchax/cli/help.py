@@ -27,7 +27,7 @@ FUNCTIONS: dict[str, str] = {
     "profile": "profile.profile",
     "inspect": "inspect.inspect",
     "audit": "audit.audit",
-    "checklist": "checklist.checklist",
+    "checklist": "audit.checklist",
     "watch": "watch.watch",
     "bisect": "bisect.bisect",
     # What is stored.

@@ -1,16 +1,22 @@
 """Defines options of several commands. Each has one name, one type and one help text, as in the library.
 
-A duration is a text here, such as 2.5, 500ms, 2min, and `units.read_duration` reads it. `options.read_seed` reads a
-seed, so that errors have the words of the library. typer would use different words.
+Options of the library come from its table (`benchax.options`). They are texts to typer, and the table's readers read
+them, so that errors have the words of the library.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+
+from benchax.options import TABLE, check
+from benchax.units import read_duration
 
 COMMAND_LINE = "the command line"
 """Errors name the source of an option in this way."""
@@ -55,24 +61,11 @@ Params = Annotated[
     typer.Option("--param", "-p", metavar="NAME=VALUES", help="Set values of a parameter: -p n=128,256."),
 ]
 NoJit = Annotated[bool, typer.Option("--no-jit", help="Run functions as they are, operation by operation.")]
-MaxTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Limit the total time to about this: 15, 500ms, 2min (no limit).")
-]
-Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", help="End any stage in a worker after this time: 30, 500ms (no limit).")
-]
-MemoryLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Limit the memory of a worker: 512MiB, 4GiB (no limit).")
-]
 Resolution = Annotated[
     str | None,
     typer.Option(metavar="SHARE", help='Call changes below this "same": 1% finds +2 %, and takes longer (5%).'),
 ]
-Seed = Annotated[str | None, typer.Option(metavar="N", help="Seed for data made from specs: a whole number (0).")]
 Store = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks).")]
-StoreOrOff = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Folder of the database (default .benchmarks), or off.")
-]
 On = Annotated[
     str | None,
     typer.Option(
@@ -92,15 +85,59 @@ Reasons = Annotated[
     bool, typer.Option("--verbose", "-v", help="Give the reason for each number that was not measured.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show what is fine or does not apply, and why.")]
-MaxTimeOfEach = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Start no comparison of a function after this time: 30, 500ms, 2min (60)."),
-]
+MAX_TIME_OF_EACH = "Start no comparison of a function after this time: 30, 500ms, 2min (60)."
+MAX_TIME_OF_ALL = "Limit the total time to about this: 15, 500ms, 2min (no limit)."
+Given = dict[str, Any]
+"""The values of the options that `takes_options` adds; None where there is none."""
 
 
-def limits_of_audit(max_time: str | None, timeout: str | None, seed: str | None) -> dict[str, Any]:
-    """Reads the limits of an audit or a checklist of functions."""
-    from benchax.auditing.audit import read_limits
-    from benchax.auditing.trial import TIMEOUT_S
+def takes_options(*names: str, **sentences: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a command: its parameter of type `Given` becomes options with these names, and gets their values.
 
-    return read_limits(max_time, TIMEOUT_S if timeout is None else timeout, seed, COMMAND_LINE)
+    Args:
+        names: options of the table, with their help and default there.
+        sentences: the help by name, where an option has another default or meaning, or is a duration of this command.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        (place,) = (name for name, parameter in signature.parameters.items() if parameter.annotation is Given)
+        added = {_parameter_name(name): name for name in (*names, *sentences)}
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            made = [_make_parameter(name, sentences.get(name)) for name in added.values()]
+            parameters += made if parameter.name == place else [parameter]
+
+        @functools.wraps(command)
+        def called(**values: Any) -> None:
+            given = {name: _read(name, values.pop(short)) for short, name in added.items()}
+            command(**values, **{place: given})
+
+        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        del called.__wrapped__  # type: ignore[attr-defined]  # typer would ask it for the types
+        return called
+
+    return decorate
+
+
+def _parameter_name(option: str) -> str:
+    """max_time of max_time_s: what is typed has its unit in the value."""
+    return option.removesuffix("_s").removesuffix("_bytes")
+
+
+def _make_parameter(option: str, sentence: str | None) -> inspect.Parameter:
+    name, row = _parameter_name(option), TABLE.get(option)
+    help = sentence or TABLE[option].describe()
+    flag = f"--{name.replace('_', '-')}"
+    if row is not None and row.is_switch:
+        annotation = Annotated[bool | None, typer.Option(f"{flag}/{row.metavar}", help=help)]
+    else:
+        annotation = Annotated[str | None, typer.Option(flag, metavar=row.metavar if row else "TIME", help=help)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _read(option: str, given: Any) -> Any:
+    if option not in TABLE:
+        return read_duration(option, given, COMMAND_LINE)
+    return check({option: given}, COMMAND_LINE)[option]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import collect_cases, line, note
-from benchax.cli.options import COMMAND, COMMAND_LINE, Html, Params, Pattern, Seed, WhatOrCommand
+from benchax.cli.options import COMMAND, COMMAND_LINE, Given, Html, Params, Pattern, WhatOrCommand, takes_options
 from benchax.cli.output_files import check_writable
 from benchax.errors import UsageError
 from benchax.units import parse_seconds, read_duration
@@ -37,9 +37,15 @@ if TYPE_CHECKING:
 TIMEOUT, DURATION_S, STEPS = "5min", 5.0, 10
 
 
+@takes_options(
+    "seed",
+    timeout_s=f"End it after this time (default: {TIMEOUT} a stage for a function; never for a program).",
+    duration_s=f"Record for this time; for a program, after its last compilation ({DURATION_S:g}s).",
+)
 def profile(
     ctx: typer.Context,
     what: WhatOrCommand = None,
+    *,
     pattern: Pattern = "",
     params: Params = None,
     output: Annotated[
@@ -54,23 +60,13 @@ def profile(
         ),
     ] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Number of calls (default: enough for 50 ms).")] = None,
-    duration: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="Record for this time; for a program, after its last compilation."),
-    ] = f"{DURATION_S:g}s",
+    given: Given,
     start_after: Annotated[
         str,
         typer.Option(
             metavar="TIME", help="For a program: begin this long after it imports jax, but not before it compiles."
         ),
     ] = "0s",
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help=f"End it after this time (default: {TIMEOUT} a stage for a function; never for a program).",
-        ),
-    ] = None,
     steps: Annotated[
         int, typer.Option(metavar="N", min=0, help="For a program: record until it has done N steps of its loop.")
     ] = STEPS,
@@ -87,7 +83,6 @@ def profile(
         int | None,
         typer.Option(metavar="PORT", min=1, max=65535, help="Record a program that runs with --serve, for --duration."),
     ] = None,
-    seed: Seed = None,
     read: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Show an existing trace: a folder or a .xplane.pb file.")
     ] = None,
@@ -123,11 +118,10 @@ def profile(
 
     earlier = None if compare is None else profile_output.read(compare)
     wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, command is not None, html)
-    for_s = read_duration("duration", duration, COMMAND_LINE) or DURATION_S
+    for_s = given["duration_s"] or DURATION_S
     least_steps = steps if command is not None else 0
     wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory, least_steps=least_steps)
-    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
-    number = read_seed(seed, COMMAND_LINE)
+    limit_s = given["timeout_s"]
     if read is not None:
         code = profile_output.show_all([profile_output.read(read)], wanted)
     elif attach is not None or (command is not None and not nsys):
@@ -137,7 +131,7 @@ def profile(
     else:
         cases = _cases(what or [], pattern, params or [])
         profile_them = _region if in_nsys else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
-        code = profile_them(cases, seed=number, runs=runs)
+        code = profile_them(cases, seed=read_seed(given["seed"]), runs=runs)
     raise typer.Exit(code)
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
-from benchax.cli.options import COMMAND_LINE, Html, On, Params, Pattern, Reasons, Seed, StoreOrOff, What
+from benchax.cli.options import Given, Html, On, Params, Pattern, Reasons, What, takes_options
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
+from benchax.options import NAMES
 from benchax.units import plural, seconds
 
 if TYPE_CHECKING:
@@ -56,61 +57,16 @@ LEFT_OUT = (
 )
 
 
+OPTIONS = tuple(name for name in NAMES if name not in ("processes", "sample_time_s", "max_warmup_s"))
+
+
+@takes_options(*OPTIONS, processes="Measure in this many processes; auto: as many as needed, up to 5 (auto).")
 def run(
     what: What = None,
     pattern: Pattern = "",
     params: Params = None,
-    timer: Annotated[
-        str | None,
-        typer.Option(help="Use these timers, headline first: in_graph,wall,pipelined,loop,device; or auto (auto)."),
-    ] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit sampling time per timer: 2, 500ms, 2min (0.5).")
-    ] = None,
-    min_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Sample each timer for at least this time (0.1).")
-    ] = None,
-    max_samples: Annotated[str | None, typer.Option(help="Limit samples per timer (20000).")] = None,
-    relative_width: Annotated[
-        str | None,
-        typer.Option(
-            help="Add no process once the time is this precise (by timer: 7.5% inside a program, 17.5% a call)."
-        ),
-    ] = None,
-    verify: Annotated[
-        str | None, typer.Option(help="Compare the result with this: eager, float64 or off (eager).")
-    ] = None,
-    memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Measure peak memory (yes).")] = None,
-    cold_process: Annotated[
-        bool | None,
-        typer.Option("--cold-process/--warm-process", help="Run each case in a new process: truly cold stages (no)."),
-    ] = None,
-    isolate: Annotated[
-        bool | None,
-        typer.Option("--isolate/--no-isolate", help="Run each case in a worker process that can be killed (no)."),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End any stage after this time: 30, 500ms (no limit). Implies --isolate."),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Limit the memory of a case: 4GiB (no limit). Implies --isolate."),
-    ] = None,
-    stages: Annotated[
-        str | None,
-        typer.Option(help="Run up to build, first_run, samples, or all with transfers and dispatch (all)."),
-    ] = None,
-    processes: Annotated[
-        str | None,
-        typer.Option(metavar="N|auto", help="Measure in this many processes; auto: as many as needed, up to 5 (auto)."),
-    ] = None,
-    nprocs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N", help="Run one program in N processes (jax.distributed). Show the slowest and the last one."
-        ),
-    ] = None,
+    *,
+    given: Given,
     break_even: Annotated[
         bool,
         typer.Option("--break-even", help="Also measure each case eagerly: after how many calls does jit pay?"),
@@ -144,8 +100,6 @@ def run(
     no_jit: Annotated[
         bool, typer.Option("--no-jit", help="Run each case as it is, operation by operation, without jit.")
     ] = False,
-    seed: Seed = None,
-    store: StoreOrOff = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per row to stdout.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the cases.")] = False,
     on: On = None,
@@ -156,22 +110,14 @@ def run(
 
     Exit codes: 0 fine, 1 a compiled result is WRONG, 2 an error (also a failed case).
     """
-    given = {
-        "timer": timer, "max_time_s": max_time, "min_time_s": min_time, "max_samples": max_samples,
-        "relative_width": relative_width, "verify": verify, "memory": memory, "cold_process": cold_process,
-        "seed": seed, "store": store, "isolate": isolate, "timeout_s": timeout, "memory_limit_bytes": memory_limit,
-        "stages": stages, "processes": processes, "nprocs": nprocs,
-    }  # fmt: skip
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
     with importing():
         from benchax.discovery import collect
     from benchax.modes import FORWARD, check_mode
-    from benchax.options import check
     from benchax.specs import read_mesh
 
     check_writable(html)
-    check(given, COMMAND_LINE)  # before files are imported, which takes its time
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
     for each in mesh or ():

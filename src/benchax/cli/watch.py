@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchax.cli.console import note, while_read, width_aside
-from benchax.cli.options import COMMAND_LINE, Html, JsonFile
+from benchax.cli.options import Given, Html, JsonFile, takes_options
 from benchax.cli.output_files import check_writable, write_documents, write_text
 from benchax.cli.waiting import at_terminal
-from benchax.units import read_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +31,10 @@ CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 """With these settings, all words after the program's name belong to the program, also without --."""
 
 
+@takes_options(timeout_s="End the program after this long: 30, 500ms, 2min.")
 def watch(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The program: python train.py --lr 0.1")],
+    *,
     transfers: Annotated[
         bool,
         typer.Option(
@@ -43,17 +44,14 @@ def watch(
     ] = False,
     output: JsonFile = None,
     html: Html = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End the program after this long: 30, 500ms, 2min.")
-    ] = None,
+    given: Given,
 ) -> None:
     """Run a program unchanged, and show what JAX compiled in it, why, and what its cache kept."""
     from benchax.hooks.command import run
 
     check_writable(output, html)
-    limit_s = read_duration("timeout_s", timeout, COMMAND_LINE)
     settings = {"transfers": transfers, "width": width_aside(), "has_page": html is not None}
-    ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("watch"))
+    ended = run(command, HOOK, settings, limit_s=given["timeout_s"], on_wait=at_terminal("watch"))
     with while_read():
         _tell(command, ended)
     write_documents(html, _make_documents(command, ended) if html else ())

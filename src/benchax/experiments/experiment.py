@@ -40,7 +40,7 @@ from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
 from benchax.model import Comparison, Remark
-from benchax.options import NAMES, resolve, split_names
+from benchax.options import resolve, split_names
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
 from benchax.units import percent, read_duration, seconds, seconds_range
@@ -51,7 +51,7 @@ CHAOTIC = 0.5
 """Errors of the function as it is, as a share of its largest value, from which on those of variants say nothing."""
 
 
-@guard_keywords(NAMES)
+@guard_keywords()
 def experiment(
     fn: Callable[..., Any],
     *args: Any,

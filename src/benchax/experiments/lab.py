@@ -51,6 +51,7 @@ from benchax.measuring.stages import BuiltProgram
 from benchax.measuring.state import is_key
 from benchax.model import Absent, Comparison, Environment, Failure, Measurement, Memory, Options, Version
 from benchax.numerics import as_doubles, compare, tolerance
+from benchax.options import with_options
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.process_pairs import compare_launches
@@ -288,7 +289,7 @@ def _as_benchmark(case: Case, seed: int) -> Benchmark:
         positions_among(bare, inputs, bare.static, 0),
         positions_among(bare, inputs, bare.donate, 0),
         bare.jit,
-        {**case.options, "seed": seed},
+        with_options(case.options, {"seed": seed}),
     )
 
 

@@ -25,7 +25,6 @@ from benchax.measuring.inputs import Inputs, fit, put_each, sharding_of, signatu
 from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of
 from benchax.model import Absent, Remark
-from benchax.options import NAMES
 from benchax.printable import cap
 from benchax.program import arguments, hlo
 from benchax.program.cost import cost
@@ -48,7 +47,7 @@ NO_PROGRAM = "this wrapper keeps the compiled program where it cannot be reached
 NO_TEMPORARIES = "the program has no temporaries: arguments, outputs and constants are all that it needs"
 
 
-@guard_keywords(NAMES)
+@guard_keywords()
 def inspect(
     fn: Callable[..., Any],
     *args: Any,

@@ -1,7 +1,6 @@
 """The data types of benchax, all frozen. Read this first.
 
-    Options       how to measure and when to stop                                      identity.py
-    CaseId        which case a row belongs to
+    CaseId        which case a row belongs to                                          identity.py
     Environment   where it ran
     Program       the measured function, kept so that it can run again
     WorkPerCall   the work of one call, as its author states it
@@ -31,9 +30,7 @@ from benchax.model.identity import (
     CaseId,
     Environment,
     Opaque,
-    Options,
     Program,
-    Reach,
     Scalar,
     WorkPerCall,
     param_text,
@@ -68,6 +65,7 @@ from benchax.model.measurement import (
     Transfer,
     find_why,
 )
+from benchax.options import Options
 
 __all__ = [
     "METRICS",
@@ -102,7 +100,6 @@ __all__ = [
     "RankTimes",
     "Ranks",
     "Rate",
-    "Reach",
     "Remark",
     "Samples",
     "Scalar",

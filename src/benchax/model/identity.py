@@ -7,74 +7,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 Scalar = str | int | float | bool | None
-
-Reach = Literal["build", "first_run", "samples", "all"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to measure and when to stop: what was in force, after all sources were merged.
-
-    Each is an argument of `bench`, a variable `BENCHAX_…` of the environment, and a name in `[tool.benchax]` of
-    pyproject.toml. The command line wins over the call, then come the options of `@benchmark`, the environment,
-    and the file.
-
-    Example:
-        >>> benchax.bench(abs, "f32[8]", stages="build", store="off", seed=7).options.seed
-        7
-    """
-
-    timer: str
-    """Names separated by commas: in_graph, wall, pipelined, loop, device; or "auto". The first one is the headline. On
-    CPU, "auto" is in_graph, wall and pipelined for calls below 10 ms (the least of several), and wall alone above. It
-    takes loop if in_graph does not work or reads below 0.5 µs. On GPU and TPU it is device, wall, pipelined and loop
-    for calls below 1 ms; wall, device and pipelined up to 10 ms; wall above. `not_measured` says why a timer is left
-    out."""
-    max_time_s: float
-    """Sampling of one timer stops after this long, in all requested processes together. With processes="auto" each one
-    takes a twenty-fifth of it."""
-    min_time_s: float
-    """... and not before this long: a shorter look cannot see the machine change its pace."""
-    max_samples: int
-    """The maximum number of samples."""
-    relative_width: float | None
-    """Sampling in a process ends, and no process is added, once half the width of the 95 % interval is below this share
-    of the median. None: sampling ends at 1 %, adding processes at 17.5 % for whole calls and 7.5 % for the rest."""
-    sample_time_s: float
-    """About how long one sample lasts. Short samples fall between preemptions."""
-    max_warmup_s: float
-    """Warming up ends when times and compile events are steady, or after this long."""
-    verify: str
-    """"eager", "float64" or "off": the reference for the compiled outputs. The limit is the rounding error that the
-    operations can produce. A result that consists of rounding is "not verified", with the reason."""
-    memory: bool
-    """Observe the peak of resident memory in an extra, untimed pass."""
-    cold_process: bool
-    """Measure in a new process, so that the stages are those of a cold process."""
-    seed: int
-    """Seeds the data made from specs."""
-    store: str
-    """Folder of the database, URL of a PostgreSQL database, or "off"."""
-    isolate: bool = False
-    """Measure in a worker process, which can be killed; limits of time and memory imply it."""
-    timeout_s: float | None = None
-    """No stage may take longer (sampling: beyond what its own options grant); the worker process is killed then."""
-    memory_limit_bytes: int | None = None
-    """Address space that a case may take beyond what a worker process has mapped before it."""
-    stages: Reach = "all"
-    """How far to go: build only, up to the first run (with verification and memory), up to the samples, or all, with
-    transfers and dispatch."""
-    processes: int = 1
-    """The readings come from this many processes, which share the time for sampling. 0, given as "auto" and the default
-    of `benchax run`, adds processes while the interval is too wide, up to 5. A call above 0.1 s, a build above 1 s, and
-    an accelerator take one process. A row says how many it has."""
-    nprocs: int | None = None
-    """This many processes make one program (`jax.distributed`); None: one process, as usual. It is not an argument of
-    `bench`.
-    """
 
 
 @dataclass(frozen=True)

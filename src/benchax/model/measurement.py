@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any, Literal
 
 from benchax.errors import NotMeasured, UsageError, one_of
-from benchax.model.identity import CaseId, Environment, Options, Program, WorkPerCall
+from benchax.model.identity import CaseId, Environment, Program, WorkPerCall
+from benchax.options import Options
 from benchax.renderers import SelfRendering
 from benchax.stats.summary import Summary, summarize, summarize_run
 

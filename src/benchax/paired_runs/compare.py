@@ -14,7 +14,7 @@ from benchax.errors import UsageError
 from benchax.keywords import guard_keywords
 from benchax.measuring.sides import Side
 from benchax.model import Comparison, Failure, Options, Remark, Version
-from benchax.options import NAMES, resolve
+from benchax.options import resolve
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, Progress, show_progress
@@ -25,7 +25,7 @@ from benchax.workers import pickling
 Functions = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 
-@guard_keywords(NAMES)
+@guard_keywords()
 def compare(
     functions: Functions,
     /,
