@@ -7,6 +7,7 @@ stored is still returned: the measurement is worth more than its copy on disk.
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from benchax import codec
 from benchax.case import Case, make_case
 from benchax.errors import BenchaxError, StoreError
 from benchax.keywords import guard_keywords, takes
@@ -23,6 +25,7 @@ from benchax.model import Measurement, Options
 from benchax.options import NAMES, Given, resolve, with_options
 from benchax.progress import Listener, Progress, follow_stages, quiet, show_progress
 from benchax.store.database import open_store
+from benchax.units import plural
 from benchax.workers import executor_for
 
 if TYPE_CHECKING:
@@ -175,9 +178,7 @@ def run(
     """
     listed = list(cases)
     outcome = outcome if outcome is not None else RunOutcome()
-    options = [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in listed]
-    for each in options:
-        timers.parse(each.timer or "auto")
+    options = resolve_each(listed, call=call, command_line=command_line, defaults=defaults)
     run_id = run_id or uuid.uuid4().hex
     measure = _measure_here if agents is None else partial(_measure_on, agents)
     for i, row in measure(listed, options, run_id, report):
@@ -187,6 +188,20 @@ def run(
         else:
             _store(row, each, i, outcome)
         yield row
+
+
+def resolve_each(
+    cases: Sequence[Case],
+    *,
+    call: Given | None = None,
+    command_line: Given | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> list[Options]:
+    """The options of each case. Raises `UsageError` as `run` does."""
+    found = [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in cases]
+    for options in found:
+        timers.parse(options.timer or "auto")
+    return found
 
 
 def _measure_here(
@@ -232,3 +247,22 @@ def _store(row: Measurement, options: Options, position: int, outcome: RunOutcom
         outcome.row_ids[position] = opened(options.store).append(row)
     except StoreError as error:
         outcome.unstored.append(Unstored(row, error))
+
+
+def rescue(unstored: Sequence[Unstored]) -> list[str]:
+    """Writes rows that the store refused to a separate file. Returns what to tell the user; nothing without such rows.
+
+    The file is in the folder of temporary files, since the store's own place has just refused these rows.
+    """
+    if not unstored:
+        return []
+    told, rows = [f"error: {unstored[0].error}"], plural(len(unstored), "row")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8"
+        ) as file:
+            file.writelines(codec.encode(each.row) + "\n" for each in unstored)
+    except OSError as error:
+        return [*told, f"error: {rows} not stored anywhere: {error}"]
+    them = "them" if len(unstored) > 1 else "it"
+    return [*told, f"{rows} kept in {file.name}; benchax.load({file.name!r}) reads {them}"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchax.amounts import check_work
 from benchax.case import Benchmark, Case, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
@@ -72,6 +73,15 @@ def values_of(text: str) -> tuple[str, list[Any]]:
         raise UsageError(f"cannot read -p {text!r}", "NAME=VALUES, such as -p n=128,256")
     together = literal(f"[{values}]")
     return name, together if isinstance(together, list) else [literal(value) for value in values.split(",")]
+
+
+def read_work(texts: Sequence[str]) -> dict[str, float]:
+    """["tokens=4096"] as amounts of one call. Raises UsageError if one isn't an amount."""
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, equals, _) in zip(texts, pairs, strict=True):
+        if not name or not equals:
+            raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096")
+    return check_work({name: literal(amount) for name, _, amount in pairs}) if pairs else {}
 
 
 def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = None, pattern: str = "") -> Found:

@@ -18,15 +18,13 @@ import psutil
 import pytest
 import warm_python
 from command_line import Benchax, Done, runner
-from comparisons_by_hand import compared
 from measurement_strategies import measured
 from source_tree import PACKAGE
 
 import benchax as package
 from benchax import codec
-from benchax.cli.run import break_evens
 from benchax.measuring import stages
-from benchax.model import CaseId, Measurement, Samples, Stages
+from benchax.model import Measurement
 from benchax.store.database import open_store
 
 QUICK = ("--max-time", "0.02", "--min-time", "0.01")
@@ -442,33 +440,6 @@ def f(x):
     assert eager.case == replace(jitted.case, variant="eager")
     assert (eager.failure, jitted.failure) == (None, None)
     assert "eager" in done.err
-
-
-def test_with_several_functions_each_sentence_names_its_case() -> None:
-    """Brackets included, which a renderer might take for markup."""
-    samples = (Samples("wall", 1, (2.0,) * 6),), (Samples("wall", 1, (1.0,) * 6),)
-    stages = Stages(lower_s=1.0, compile_s=1.0)
-    rows = []
-    for n in (4, 8):
-        eager = replace(measured("f", n=n), samples=samples[0])
-        rows.append(replace(eager, case=replace(eager.case, variant="eager")))
-        rows.append(replace(eager, samples=samples[1], stages=stages))
-
-    jitted = [row.case for row in rows if row.case.variant != "eager"]
-    slow = compared(0, None, why="timeout in rounds: it took too long")
-    sentences = break_evens(rows, dict(zip(jitted, [compared(0, 0.5), slow], strict=True)))
-
-    assert [sentence.partition(": ")[0] for sentence in sentences] == ["f[n=4]", "f[n=8]"]
-    assert sentences[0].partition(": ")[2].startswith("Compiling (2.00 s) pays from 400,000 calls on ")
-    assert sentences[1].partition(": ")[2] == (
-        "Whether compiling (2.00 s) pays was not measured, because timeout in rounds: it took too long"
-    )
-
-
-def test_without_a_pair_there_is_no_sentence() -> None:
-    alone = replace(measured("f"), case=CaseId("f", (), "eager"))
-
-    assert break_evens([alone, measured("g")], {}) == []
 
 
 # ---- wrong words ------------------------------------------------------------------------------------------------

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from process_ends import wait_until_gone
 
-from benchax.cli.run import nprocs_of
 from benchax.clusters import open_agents
-from benchax.clusters.cases import measure_cases
+from benchax.clusters.cases import measure_cases, nprocs_of
 from benchax.clusters.ray_agents import Seat, deal
 from benchax.discovery import collect
 from benchax.errors import UsageError
-from benchax.options import resolve
+from benchax.options import DEFAULTS, resolve
 from benchax.progress import quiet
 from benchax.store.load import load
 from benchax.workers.call_limits import UNLIMITED
@@ -157,14 +156,12 @@ def test_a_timer_for_one_process_is_refused_before_a_node_is_asked(files: Path) 
 
 
 def test_cases_of_several_numbers_of_processes_are_refused(files: Path) -> None:
-    (case,), _ = collect(["mine.py:sums", "f32[64]"], "", [])
-    two, four = (replace(case, options={"nprocs": n}) for n in (2, 4))
+    two, four = (replace(DEFAULTS, nprocs=n) for n in (2, 4))
 
-    assert nprocs_of([case], {}) is None
-    assert nprocs_of([two, two], {}) == 2
-    assert nprocs_of([two, case], {"nprocs": 2}) == 2
+    assert nprocs_of([DEFAULTS]) is None
+    assert nprocs_of([two, two]) == 2
     with pytest.raises(UsageError) as error:
-        nprocs_of([case, two, four], {})
+        nprocs_of([DEFAULTS, two, four])
     assert str(error.value) == (
         "cases of nprocs 2, 4, none are given with --on\nexpected one number for all of them\n\n"
         "hint: a run for each number"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from benchax.case import Case
-    from benchax.discovery import Broken
     from benchax.model import Measurement
     from benchax.reporting.document import Document
 
@@ -116,10 +115,6 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
     from benchax.discovery import collect
 
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
-    show_broken(broken)
-    return cases, 2 if broken else 0
-
-
-def show_broken(broken: Sequence[Broken]) -> None:
     for each in broken:
         note(f"error: {each.failure.message}\n{each.failure.traceback}")
+    return cases, 2 if broken else 0

@@ -128,8 +128,7 @@ def measure(
     folder: Path | None = None,
 ) -> tuple[int, GridResult]:
     """Measures, shows, and returns the exit code. Ctrl-C shows and keeps the finished cells."""
-    from benchax.api import RunOutcome, Unstored
-    from benchax.cli.run import rescue
+    from benchax.api import Unstored, rescue
     from benchax.clusters import open_agents
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
@@ -151,7 +150,8 @@ def measure(
         else:
             show(rendering.document(result))
     finally:  # also when stdout is closed or full
-        rescue(RunOutcome([Unstored(row, error) for row, error in run.unstored]))
+        for text in rescue([Unstored(row, error) for row, error in run.unstored]):
+            note(text)
     if interrupted:
         finished = sum(cell.status not in ("not_run", "interrupted") for cell in result.cells)
         # A run of which no cell has ended is in no store.

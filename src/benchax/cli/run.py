@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import gc
-import os
+import json
 import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import line, note, print_json, printing_to_stderr, show, show_broken
+from benchax.cli.console import collect_cases, line, note, print_json, printing_to_stderr, show
 from benchax.cli.options import Given, Html, On, Params, Pattern, Reasons, What, takes_options
 from benchax.cli.output_files import check_writable, write_documents
 from benchax.errors import UsageError
 from benchax.options import NAMES
-from benchax.units import plural, seconds
+from benchax.units import plural
 
 if TYPE_CHECKING:
-    from benchax.api import RunOutcome
     from benchax.case import Case
-    from benchax.discovery import Broken
     from benchax.model import CaseId, Comparison, Measurement
+    from benchax.results.scaling import Scaling
 
 # Imports of a command that measures.
 
@@ -57,6 +54,7 @@ LEFT_OUT = (
 )
 
 
+DEFAULTS_OF_RUN = {"processes": "auto"}
 OPTIONS = tuple(name for name in NAMES if name not in ("processes", "sample_time_s", "max_warmup_s"))
 
 
@@ -113,82 +111,51 @@ def run(
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
     with importing():
-        from benchax.discovery import collect
+        from benchax.discovery import read_work
     from benchax.modes import FORWARD, check_mode
     from benchax.specs import read_mesh
 
+    # Before files are imported, which takes its time.
+    _check(break_even, no_jit, devices, on)
     check_writable(html)
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
-    for each in mesh or ():
-        read_mesh(each)
-    cases, broken = printing_to_stderr(lambda: collect(what or ["."], pattern, params or []))
-    if break_even and no_jit:
-        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
+    meshes = [read_mesh(each) for each in mesh] if mesh else [None]
+    cases, code_of_files = collect_cases(what or ["."], pattern, params or [])
     cases = [replace(case, work=amounts or case.work).with_mode(mode or case.mode) for case in cases]
-    cases = [case.with_mesh(each) for each in mesh or (None,) for case in cases]
-    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
-        if is_given and on is not None:
-            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
+    cases = [case.with_mesh(each) for each in meshes for case in cases]
     if no_jit:
         cases = [case.eager() for case in cases]
     if break_even:
+        from benchax.experiments.eager_calls import with_eager
+
         cases = [variant for case in cases for variant in with_eager(case)]
     if dry_run:
         for case in cases:
             line(case.id.label)
-        show_broken(broken)
-        raise typer.Exit(2 if broken else 0)
-    if devices is not None:
-        from benchax.cli.scaling import scale
-
-        raise typer.Exit(scale(cases, devices, given, broken, as_json=as_json, html=html))
-    if on is None and follows(cases, given):
-        raise typer.Exit(follow(cases, given, broken))
-    code = measure(
-        cases, given, broken, as_json=as_json, pairs=eager_pairs(cases), on=on, html=html, is_verbose=is_verbose
-    )
-    if quick:
-        note(LEFT_OUT)
-    raise typer.Exit(code)
+        code = 0
+    elif devices is not None:
+        code = _scale(cases, devices, given, as_json=as_json, html=html)
+    else:
+        code = measure(cases, given, as_json=as_json, on=on, html=html, is_verbose=is_verbose)
+        if quick:
+            note(LEFT_OUT)
+    raise typer.Exit(max(code, code_of_files))
 
 
-def read_work(texts: Sequence[str]) -> dict[str, float]:
-    """Reads ["tokens=4096"] as amounts. Raises UsageError if one isn't an amount."""
-    from benchax.amounts import check_work
-    from benchax.discovery import literal
-
-    pairs = [text.partition("=") for text in texts]
-    for text, (name, equals, _) in zip(texts, pairs, strict=True):
-        if not name or not equals:
-            raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096")
-    return check_work({name: literal(amount) for name, _, amount in pairs}) if pairs else {}
-
-
-def with_eager(case: Case) -> tuple[Case, ...]:
-    """Returns the eager form of the case, and the case. If the function has no eager form, returns only the case."""
-    is_jitted = hasattr(case.fn, "lower")
-    fn = getattr(case.fn, "__wrapped__", None) if is_jitted else case.fn
-    # A method that is jitted shows the function under the jit, which knows no instance.
-    if not case.jit or fn is None or (is_jitted and isinstance(case.fn, MethodType)):
-        return (case,)
-    return replace(case.eager(), fn=fn), case
-
-
-def eager_pairs(cases: Sequence[Case]) -> dict[CaseId, tuple[Case, Case]]:
-    """Returns (eager, jitted) by the id of the jitted case."""
-    by_id = {case.id: case for case in cases}
-    jitted = {id: replace(id, variant="eager") for id in by_id if id.variant != "eager"}
-    return {id: (by_id[eager], by_id[id]) for id, eager in jitted.items() if eager in by_id}
+def _check(break_even: bool, no_jit: bool, devices: str | None, on: str | None) -> None:
+    if break_even and no_jit:
+        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
+    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
+        if is_given and on is not None:
+            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
 
 
 def measure(
     cases: Sequence[Case],
-    given: dict[str, Any],
-    broken: Sequence[Broken] = (),
+    given: Given,
     *,
     as_json: bool = False,
-    pairs: Mapping[CaseId, tuple[Case, Case]] | None = None,
     on: str | None = None,
     html: Path | None = None,
     is_verbose: bool = False,
@@ -200,20 +167,20 @@ def measure(
         is_verbose: show why each missing number is missing.
         is_brief: show the answers only.
     """
-    from contextlib import nullcontext
-
     with importing():
-        from benchax.api import RunOutcome
-        from benchax.api import run as run_cases
+        from benchax import api
     from benchax.clusters import open_agents
+    from benchax.clusters.cases import folder_of, nprocs_of
     from benchax.measuring.stages import release_programs
     from benchax.progress import show_progress
-    from benchax.reporting.document import Document
-    from benchax.reporting.measurement import answer
+    from benchax.workers.ranks import is_follower
 
+    options = api.resolve_each(cases, command_line=given, defaults=DEFAULTS_OF_RUN)
+    if on is None and any(each.nprocs for each in options) and is_follower():
+        return _follow(cases, given)
     rows: list[Measurement] = []
     ended: list[str] = []
-    outcome, interrupted, run_id = RunOutcome(), False, uuid.uuid4().hex
+    outcome, interrupted, run_id = api.RunOutcome(), False, uuid.uuid4().hex
 
     def show_so_far(what: str, value: Any) -> None:
         """Shows the row of a case after each of its further processes."""
@@ -224,13 +191,13 @@ def measure(
         try:
             with (
                 show_progress(True, has_bar=not as_json, results=lambda: ended) as report,
-                nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(cases, given)) as agents,
+                nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(options)) as agents,
             ):
-                found = run_cases(
+                found = api.run(
                     [replace(case, listen=show_so_far) for case in cases],
                     command_line=given,
                     run_id=run_id,
-                    defaults={"processes": "auto"},
+                    defaults=DEFAULTS_OF_RUN,
                     report=report,
                     outcome=outcome,
                     agents=agents,
@@ -244,66 +211,28 @@ def measure(
                         print_json([row])
         except KeyboardInterrupt:
             interrupted = True
-        in_turns = {} if as_json else _in_turns(rows, pairs or {}, given)
-        if is_brief:
-            show(Document(tuple(map(answer, rows))))
-        elif not as_json:
-            _show(rows, pairs or {}, in_turns, is_verbose)
-        _write(html, rows, in_turns)
+        compared = {} if as_json else _compare_eager(cases, rows, given)
+        if not as_json:
+            _show(cases, rows, compared, is_verbose=is_verbose, is_brief=is_brief)
+        _write(html, rows, compared)
     finally:  # also when stdout is closed or full
-        show_broken(broken)
-        rescue(outcome)
-        _describe_run(rows, run_id, outcome)
+        for text in [*api.rescue(outcome.unstored), *_describe_run(rows, run_id, len(outcome.row_ids))]:
+            note(text)
     if interrupted:
         note(f"interrupted: {len(rows)} of {len(cases)} cases finished, and kept")
         return 130
-    if any(row.failure for row in rows) or broken or outcome.unstored:
+    if any(row.failure for row in rows) or outcome.unstored:
         return 2
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
 
 
-def follows(cases: Sequence[Case], given: Mapping[str, Any]) -> bool:
-    """Has a launcher started this program together with another one, which makes the rows?"""
-    if not any(_nprocs_of_each(cases, given)):
-        return False
-    from benchax.workers.ranks import is_follower
+def _follow(cases: Sequence[Case], given: Given) -> int:
+    """Runs the rank of this program in each case. A launcher started it together with the one that makes the rows."""
+    from benchax.api import run
 
-    return is_follower()
-
-
-def nprocs_of(cases: Sequence[Case], given: Mapping[str, Any]) -> int | None:
-    """Returns the number of processes of all cases. Raises `UsageError` if it differs between cases."""
-    found = set(_nprocs_of_each(cases, given))
-    if len(found) > 1:
-        counts = ", ".join(sorted(str(each or "none") for each in found))
-        raise UsageError(
-            f"cases of nprocs {counts} are given with --on", "one number for all of them", "a run for each number"
-        )
-    return found.pop() if found else None
-
-
-def _nprocs_of_each(cases: Sequence[Case], given: Mapping[str, Any]) -> list[int | None]:
-    from benchax.options import resolve
-
-    return [resolve(None, case.options, given, project=case.folder).nprocs for case in cases]
-
-
-def follow(cases: Sequence[Case], given: dict[str, Any], broken: Sequence[Broken]) -> int:
-    """Runs the rank of this program in each case. Returns the exit code."""
-    from benchax.api import run as run_cases
-
-    found = run_cases(cases, command_line=given | {"store": "off"}, defaults={"processes": "auto"})
+    found = run(cases, command_line=given | {"store": "off"}, defaults=DEFAULTS_OF_RUN)
     printing_to_stderr(lambda: [None for _ in found])
-    show_broken(broken)
-    return 2 if broken else 0
-
-
-def folder_of(cases: Sequence[Case]) -> Path:
-    """Returns the common folder of all benchmark files, which goes to the nodes. Default: the working folder."""
-    folders = [case.folder.resolve() for case in cases if case.folder is not None]
-    if len(folders) < len(cases) or not folders:
-        return Path.cwd()
-    return Path(os.path.commonpath(folders))
+    return 0
 
 
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
@@ -318,61 +247,61 @@ def _lines_of(rows: Sequence[Measurement]) -> list[str]:
     return terminal.to_text(Document((overview(rows[-height:]),))).splitlines()
 
 
-def _describe_run(rows: Sequence[Measurement], run_id: str, outcome: RunOutcome) -> None:
-    """Notes a text such as: run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC."""
+def _describe_run(rows: Sequence[Measurement], run_id: str, stored: int) -> list[str]:
+    """Returns a line such as: run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC."""
     from benchax.api import opened
     from benchax.reporting.tables import describe_machine
 
     if not rows:
-        return
+        return []
     environment = rows[0].environment
     where = f"on {environment.host} · {describe_machine(environment)}"
     places = ", ".join(dict.fromkeys(opened(row.options.store).where for row in rows if row.options.store != "off"))
-    stored = plural(len(outcome.row_ids), "row")
-    note(f"run {run_id[:12]}: {stored} in {places}, {where}" if outcome.row_ids else f"not stored, {where}")
+    return [f"run {run_id[:12]}: {plural(stored, 'row')} in {places}, {where}" if stored else f"not stored, {where}"]
 
 
-def _in_turns(
-    rows: Sequence[Measurement], pairs: Mapping[CaseId, tuple[Case, Case]], given: Mapping[str, Any]
-) -> dict[CaseId, Comparison]:
-    """Compares the jitted call of each case with the eager one, by the paired method, if both calls ran."""
-    ran = {row.case for row in rows if row.failure is None}
-    chosen = [id for id, (eager, _) in pairs.items() if {id, eager.id} <= ran]
-    if not chosen:
+def _compare_eager(cases: Sequence[Case], rows: Sequence[Measurement], given: Given) -> dict[CaseId, Comparison]:
+    if all(case.id.variant != "eager" for case in cases):
         return {}
-    from benchax.comparing.sequential import Effort
-    from benchax.experiments.lab import Pair, time_pairs
+    from benchax.experiments.eager_calls import compare_eager, find_pairs
     from benchax.options import resolve
     from benchax.progress import show_progress
 
+    pairs = find_pairs(cases, rows)
+    if not pairs:
+        return {}
     note("comparing eager and jitted calls in turns")
-    both = [Pair(id.label, "eager", pairs[id][0], "jitted", pairs[id][1]) for id in chosen]
-
-    def compare() -> dict[str, Comparison]:
-        with show_progress(None) as report:
-            return time_pairs(both, resolve(command_line=given), Effort(looks=(2, 3)), report)
-
-    found = printing_to_stderr(compare)
-    return {id: found[id.label] for id in chosen}
+    with show_progress(None) as report:
+        return printing_to_stderr(lambda: compare_eager(pairs, resolve(command_line=given), report))
 
 
 def _show(
+    cases: Sequence[Case],
     rows: Sequence[Measurement],
-    pairs: Mapping[CaseId, tuple[Case, Case]],
-    in_turns: Mapping[CaseId, Comparison],
+    compared: Mapping[CaseId, Comparison],
+    *,
     is_verbose: bool,
+    is_brief: bool,
 ) -> None:
-    from benchax.cli.programs_in_words import describe_programs
     from benchax.reporting.document import Document, Paragraph
-    from benchax.reporting.measurement import document, list_measurements
+    from benchax.reporting.measurement import answer, document, list_measurements
 
-    if rows:
-        found = document(rows[0], is_verbose) if len(rows) == 1 else list_measurements(rows, is_verbose)
-        programs = printing_to_stderr(lambda: describe_programs({id: pairs[id][1] for id in in_turns}))
-        show(Document((*found.blocks, *map(Paragraph, [*break_evens(rows, in_turns), *programs]))))
+    if is_brief:
+        show(Document(tuple(map(answer, rows))))
+        return
+    if not rows:
+        return
+    found = document(rows[0], is_verbose) if len(rows) == 1 else list_measurements(rows, is_verbose)
+    sentences: list[str] = []
+    if compared:
+        from benchax.experiments.eager_calls import describe_break_evens, describe_programs
+
+        programs = printing_to_stderr(lambda: describe_programs([case for case in cases if case.id in compared]))
+        sentences = [*describe_break_evens(rows, compared), *programs]
+    show(Document((*found.blocks, *map(Paragraph, sentences))))
 
 
-def _write(html: Path | None, rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> None:
+def _write(html: Path | None, rows: Sequence[Measurement], compared: Mapping[CaseId, Comparison]) -> None:
     """Writes the page of the run, with the comparisons made during the run."""
     if html is None:
         return
@@ -381,41 +310,41 @@ def _write(html: Path | None, rows: Sequence[Measurement], in_turns: Mapping[Cas
     from benchax.store.load import Rows
 
     head, *parts = documents_of(Rows(tuple(rows)))
-    compared = documents_of(Comparisons(tuple(in_turns.values()))) if in_turns else ()
-    write_documents(html, (head, *compared, *parts))
+    found = documents_of(Comparisons(tuple(compared.values()))) if compared else ()
+    write_documents(html, (head, *found, *parts))
 
 
-def break_evens(rows: Sequence[Measurement], in_turns: Mapping[CaseId, Comparison]) -> list[str]:
-    """For each case measured both ways, states after how many calls compiling pays, or why this is unknown."""
-    from benchax.comparing.break_even import of_comparison
-
-    sentences: list[tuple[str, str]] = []
-    for row in rows:
-        c = in_turns.get(row.case)
-        if c is None or row.stages.build_s is None:
-            continue
-        found = of_comparison(row.stages.build_s, c)
-        unknown = f"Whether compiling ({seconds(row.stages.build_s)}) pays was not measured, because {c.why}"
-        sentences.append((row.case.label, unknown if found is None else str(found)))
-    return [f"{label}: {text}" if len(sentences) > 1 else text for label, text in sentences]
+# ---- --devices -------------------------------------------------------------------------------------------------------
 
 
-def rescue(outcome: RunOutcome) -> None:
-    """Writes rows that the store refused to a separate file, and tells the user its name."""
-    if not outcome.unstored:
-        return
-    from benchax import codec
+def _scale(cases: Sequence[Case], devices: str, given: Given, *, as_json: bool, html: Path | None) -> int:
+    """Measures and shows the scaling of each case. Returns 2 if a count could not be measured."""
+    from benchax.measuring.scaling import measure_scaling, read_counts
+    from benchax.options import resolve
+    from benchax.reporting.document import list_parts
+    from benchax.reporting.experiment import document_of_scaling
 
-    n = len(outcome.unstored)
-    rows = plural(n, "row")
-    note(f"error: {outcome.unstored[0].error}")
-    try:
-        # In the folder of temporary files, since the store's own place has just refused these rows.
-        with tempfile.NamedTemporaryFile(
-            "w", suffix=".jsonl", prefix="benchax-", delete=False, encoding="utf-8"
-        ) as file:
-            file.writelines(codec.encode(each.row) + "\n" for each in outcome.unstored)
-    except OSError as error:
-        note(f"error: {rows} not stored anywhere: {error}")
-        return
-    note(f"{rows} kept in {file.name}; benchax.load({file.name!r}) reads {'them' if n > 1 else 'it'}")
+    permitted = ("max_time_s", "seed")
+    for name, value in given.items():
+        if value is not None and name not in (*permitted, "store"):
+            raise UsageError(f"--devices is given with {name}={value!r}", f"some of: {', '.join(permitted)}")
+    counts, found = read_counts(devices), list["Scaling"]()
+    for case in cases:
+        options = resolve(case.options, command_line=given)
+        found.append(
+            printing_to_stderr(
+                lambda case=case, options=options: measure_scaling(
+                    case,
+                    counts,
+                    max_time_s=options.max_time_s,
+                    seed=options.seed,
+                    report=lambda text, case=case: note(f"{case.id.label} {text}"),
+                )
+            )
+        )
+        if as_json:
+            line(json.dumps(found[-1].asdict(), allow_nan=False, default=str))
+        else:
+            show(document_of_scaling(found[-1]))
+    write_documents(html, list_parts(f"Scaling over {devices} devices", list(map(document_of_scaling, found))))
+    return 2 if any(point.why for each in found for curve in each.curves for point in curve.points) else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ from typing import Any
 from benchax.case import Case
 from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch, at_commit_of
 from benchax.environment import capture
+from benchax.errors import UsageError
 from benchax.measuring.record import quiet
 from benchax.model import CaseId, Environment, Failure, Measurement, Options
 from benchax.progress import Listener, ProgressEvent
@@ -59,6 +61,25 @@ class CaseJob:
 
 def _cold(pool: Pool) -> Pool:
     return Pool(warm=False, reuse=False, environ=pool.environ, jax_config=pool.jax_config)
+
+
+def folder_of(cases: Sequence[Case]) -> Path:
+    """Returns the common folder of all benchmark files, which goes to the nodes. Default: the working folder."""
+    folders = [case.folder.resolve() for case in cases if case.folder is not None]
+    if len(folders) < len(cases) or not folders:
+        return Path.cwd()
+    return Path(os.path.commonpath(folders))
+
+
+def nprocs_of(options: Sequence[Options]) -> int | None:
+    """Returns the number of processes of all cases. Raises `UsageError` if it differs between cases."""
+    found = {each.nprocs for each in options}
+    if len(found) > 1:
+        counts = ", ".join(sorted(str(each or "none") for each in found))
+        raise UsageError(
+            f"cases of nprocs {counts} are given with --on", "one number for all of them", "a run for each number"
+        )
+    return found.pop() if found else None
 
 
 def measure_cases(
