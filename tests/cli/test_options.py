@@ -21,7 +21,6 @@ COMMANDS: dict[str, Any] = {
     for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
     if name != "baseline"  # a group, whose commands have no option but --store
 }
-"""Hidden: the library's name of `run`, and what two others were called."""
 VERBS = {
     "audit": "audit",
     "checklist": "checklist",
@@ -79,7 +78,7 @@ ONLY_COMMAND_LINE = {
     "inspect": {"diff", "time"},
     # Of programs, whose profile the library has no function for; and a function is recorded in a worker, which has a
     # limit and makes the data.
-    "profile": {"duration", "start_after", "steps", "serve", "attach", "nsys", "in_nsys", "xprof", "read", "compare"}
+    "profile": {"duration", "start_after", "steps", "serve", "attach", "nsys", "xprof", "read", "compare"}
     | {"timeout", "seed"},
     "run": {"break_even", "devices", "no_jit", "nprocs", "on", "quick"},
 }

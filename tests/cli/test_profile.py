@@ -477,6 +477,8 @@ def test_the_command_of_nsys_for_a_function_runs_it(
 
     told = shlex.split(benchax(*words).out)
     program = told[told.index(sys.executable) :]
+    for setting in told[: told.index("nsys")]:
+        monkeypatch.setenv(*setting.split("=", 1))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent), prepend=os.pathsep)
     done = subprocess.run(program, check=True, capture_output=True, text=True)
 
@@ -493,7 +495,7 @@ def test_the_command_of_nsys_for_a_function_runs_it(
         (["--"], "there is nothing to profile"),
         (["jax.numpy:sort", "f32[8]", "--read", "p"], "there are two things to profile"),
         (["--read", "p", "--", "python"], "there are two things to profile"),
-        (["--duration", "0s", "--", "python"], "option 'duration' in the command line cannot be '0s'"),
+        (["--duration", "0s", "--", "python"], "option 'duration_s' in the command line cannot be '0s'"),
         (["--timeout", "soon", "--", "python"], "option 'timeout_s' in the command line cannot be 'soon'"),
         (["--", "nö such program"], "cannot run 'nö such program'"),
         (["-o", "functions.py", "--", "python"], "is a file; expected a folder for the trace"),

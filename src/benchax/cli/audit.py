@@ -69,7 +69,10 @@ def audit(
         str | None,
         typer.Option(metavar="SEVERITY", help="Exit with 1 at a finding this severe or worse: info, warning, error."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON document per function to stdout.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Write one JSON document per function to stdout; for a program, to --output FILE."),
+    ] = False,
     output: JsonFile = None,
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write SARIF to FILE; code hosts show it next to the lines.")
@@ -84,11 +87,11 @@ def audit(
         return
     command: list[str] = ctx.meta.get(COMMAND, [])
     _check(fail_on, (output, sarif, html))
-    _check_command(command, what or [], as_json)
+    _check_command(command, what or [], as_json=as_json, output=output)
     from benchax.options import split_names
 
     ids = split_names(rules)
-    show_one = partial(_show, as_json=as_json, is_stdout_free=not command, is_full=is_verbose)
+    show_one = partial(_show, as_json=as_json and not command, is_stdout_free=not command, is_full=is_verbose)
     if command:
         audits, code = _program(command, ids, given["timeout_s"])
         with while_read():
@@ -127,10 +130,10 @@ def _check(fail_on: str | None, outputs: Sequence[Path | None]) -> None:
     check_writable(*outputs)
 
 
-def _check_command(command: list[str], what: list[str], as_json: bool) -> None:
+def _check_command(command: list[str], what: list[str], *, as_json: bool, output: Path | None) -> None:
     if command and what:
         raise UsageError(f"{what[0]!r} is given with a command", "one of them")
-    if command and as_json:
+    if command and as_json and output is None:
         raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
 
 

@@ -104,7 +104,6 @@ def profile(
         ),
     ] = None,
     html: Html = None,
-    in_nsys: Annotated[bool, typer.Option("--in-nsys", hidden=True)] = False,
 ) -> None:
     """Show where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
     command = ctx.meta.get(COMMAND)
@@ -113,6 +112,7 @@ def profile(
         _only_served(command, output, memory, as_json, compare, xprof, nsys, html)
     _check_page(html, nsys, xprof)
     from benchax.cli import profile_output
+    from benchax.cli.profile_program import IN_NSYS
     from benchax.options import read_seed
     from benchax.profiling.program_recorder import ProgramRequest
 
@@ -130,7 +130,9 @@ def profile(
         code = _print_nsys(what or [], command, wish, output)
     else:
         cases = _cases(what or [], pattern, params or [])
-        profile_them = _region if in_nsys else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
+        profile_them = (
+            _region if IN_NSYS in os.environ else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
+        )
         code = profile_them(cases, seed=read_seed(given["seed"]), runs=runs)
     raise typer.Exit(code)
 
@@ -190,11 +192,11 @@ def _delay(text: str) -> float:
 
 
 def _print_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
-    from benchax.cli.profile_program import name_of, nsys_command, this_command
+    from benchax.cli.profile_program import name_of, nsys_command
 
     name = re.sub(r"[^\w.=,+-]+", "-", what[0] if command is None else name_of(command))
     lasting = None if wish.duration_s == DURATION_S else wish.duration_s
-    line(nsys_command(command or this_command(), (output or Path()) / name, wish.start_after_s, lasting))
+    line(nsys_command(command, (output or Path()) / name, wish.start_after_s, lasting))
     note(f"run it where Nsight Systems is installed, and open {name}.nsys-rep with nsys-ui")
     return 0
 

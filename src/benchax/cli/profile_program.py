@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 SLOW_STOP_S = 1.0
 """A remark names the profiler's own work from this time on. It took minutes on large machines (marin#5528)."""
 
-INSIDE = "--in-nsys"
-"""This hidden option makes the command under nsys mark its region."""
+IN_NSYS = "BENCHAX_IN_NSYS"
+"""With this variable, `benchax profile` of a function runs it for nsys, which records it."""
 
 
 def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
@@ -140,14 +140,9 @@ def name_of(command: Sequence[str]) -> str:
     return Path(words[0]).name if is_python and words else Path(command[0]).name
 
 
-def this_command() -> list[str]:
-    """Returns the running command in the form that nsys must run."""
-    given = [word for word in sys.argv[1:] if word != "--nsys"]
-    return [sys.executable, "-m", "benchax.cli.main", *given, INSIDE]
-
-
-def nsys_command(program: Sequence[str], report: Path, start_after_s: float, duration_s: float | None) -> str:
-    """Returns the command that profiles a program with Nsight Systems, as you type it into a shell.
+def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: float, duration_s: float | None) -> str:
+    """Returns the command that profiles a program with Nsight Systems, as you type it into a shell. Without a program,
+    nsys runs the function of this command.
 
     It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. What you have
     set stays. It was written from NVIDIA's documentation (JAX-Toolbox).
@@ -161,6 +156,9 @@ def nsys_command(program: Sequence[str], report: Path, start_after_s: float, dur
     if duration_s is not None:
         options += ["--duration", f"{duration_s:g}", "--kill", "none"]
     settings: list[str] = []
+    if program is None:
+        settings.append(f"{IN_NSYS}=1")
+        program = [sys.executable, "-m", "benchax.cli.main", *(word for word in sys.argv[1:] if word != "--nsys")]
     flags = os.environ.get("XLA_FLAGS", "")
     if NO_COMMAND_BUFFERS.removesuffix("=") not in flags:
         settings.append("XLA_FLAGS=" + shlex.quote(f"{flags} {NO_COMMAND_BUFFERS}".strip()))
