@@ -122,25 +122,6 @@ def test_a_class_has_its_fields_and_methods() -> None:
     assert "{py:method} summary(" in text
 
 
-def test_every_code_that_is_written_in_the_source_is_in_the_reference() -> None:
-    """By another way than the page is made: by looking for texts."""
-    from reference_remarks import render_remarks
-
-    table = render_remarks([])
-    sources = [file.read_text(encoding="utf-8") for file in (ROOT / "src" / "benchax").rglob("*.py")]
-    codes = {code for text in sources for code in re.findall(r'\bRemark\(\s*"([a-z-]+)",', text)}
-    codes |= set(re.findall(r'\b(?:error|warning|info)\(\s*"([a-z-]+)",', "\n".join(sources)))
-
-    assert len(codes) > 90
-    assert {code for code in codes if f"| `{code}` |" not in table} == set()
-
-
-def test_every_kind_of_failure_is_explained() -> None:
-    from reference_remarks import render_failures
-
-    assert "| `out_of_memory` | It asked for more" in render_failures([])
-
-
 @pytest.mark.parametrize(
     ("docstring", "markdown"),
     [

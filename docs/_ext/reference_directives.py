@@ -1,5 +1,5 @@
 """The parts of the reference that are made when the pages are built: each directive inserts Markdown that a function of
-`reference_names`, `reference_commands`, `reference_remarks` or of this module makes of the installed benchax.
+`reference_names`, `reference_commands` or of this module makes of the installed benchax.
 
     ```{names} bench benchmark        public names, by their docstrings
     ```{name-index}                   a table of all of them
@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from docstrings import escape
 from docutils import nodes
 from reference_commands import render_command, render_options
 from reference_names import render_index, render_name
-from reference_remarks import render_failures, render_remarks
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from benchax.auditing import suppression
 from benchax.auditing.rules import rules
+from benchax.codes import FAILURES, REMARKS
 from benchax.experiments.variants import VARIANTS
 
 
@@ -35,6 +36,15 @@ def render_rules(_: Sequence[str]) -> str:
         lines.append(f"| [{each.id}]({each.id}.md) | {each.title} | {of} | {each.severity} |")
     lines.append(f"| [{suppression.ID}]({suppression.ID}.md) | has every silenced finding a reason? | both | warning |")
     return "\n".join(lines)
+
+
+def render_remarks(_: Sequence[str]) -> str:
+    rows = [f"| `{code}` | {of.severity} | {escape(of.text)} | {of.said_by} |" for code, of in sorted(REMARKS.items())]
+    return "\n".join(["| code | severity | means | said by |", "|---|---|---|---|", *rows])
+
+
+def render_failures(_: Sequence[str]) -> str:
+    return "\n".join(["| kind | means |", "|---|---|", *(f"| `{kind}` | {text} |" for kind, text in FAILURES.items())])
 
 
 def render_variants(_: Sequence[str]) -> str:

@@ -149,9 +149,9 @@ def _rules() -> str:
 
 
 def _remarks() -> str:
-    from reference_remarks import find_remarks
+    from benchax.codes import REMARKS
 
-    return "\n".join(sorted({found.code for found in find_remarks()}))
+    return "\n".join(sorted(REMARKS))
 
 
 def _variants() -> str:

@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, str] = {
     "audit": "audit.audit",
     "checklist": "audit.checklist",
     "watch": "watch.watch",
+    "explain": "explain.explain",
     "bisect": "bisect.bisect",
     # What is stored.
     "runs": "store.list_runs",
@@ -60,7 +61,7 @@ SETTINGS: dict[str, Any] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "measure": ("run", "grid", "compiled-grid"),
     "compare": ("compare", "history", "bisect"),
-    "understand": ("inspect", "profile", "watch", "audit", "checklist", "experiment"),
+    "understand": ("inspect", "profile", "watch", "audit", "checklist", "experiment", "explain"),
     "stored rows": ("runs", "list", "show", "report", "site", "baseline", "export", "import", "migrate"),
     "this machine": ("doctor", "env", "demo"),
 }
@@ -85,6 +86,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "audit": ("benchax audit a.py:step f32[32,128]", "benchax audit -- python train.py"),
     "checklist": ("benchax checklist a.py:step f32[32,128]", "benchax checklist bench_step.py --max-time 1min"),
     "experiment": ("benchax experiment a.py:step f32[32,128] --variants bf16,donate", "benchax experiment --list"),
+    "explain": ("benchax explain folded", "benchax explain"),
     "runs": ("benchax runs", "benchax runs --limit 5 --json"),
     "list": ("benchax list --filter matmul", "benchax list --run last~1"),
     "show": ("benchax show", "benchax show 42 --statistics"),
