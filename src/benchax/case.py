@@ -16,14 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from benchax.amounts import check_work
 from benchax.errors import UsageError, one_of
-from benchax.keywords import NAMES_OF_JIT, check_places, takes
-from benchax.kinds import check_kinds, check_text
+from benchax.keywords import NAMES_OF_JIT, check_kinds, check_places, check_text, takes
 from benchax.model import CaseId, EarlierRuns, Opaque, Program
-from benchax.modes import FORWARD, check_mode, in_mode
 from benchax.options import Given, Options
 from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
+
+FORWARD = "forward"
+MODES = (FORWARD, "grad", "forward_and_grad")
+"""A loss as it is, its gradient, or both in one call. The mode is a parameter of the case (`attention[mode=grad]`), so
+that its rows, histories, and baselines are its own."""
 
 Positions = tuple["int | str", ...]
 Amounts = "Mapping[str, float] | Callable[..., Mapping[str, float]]"
@@ -86,7 +88,7 @@ class Case:
     work: Any = None
     """`Amounts`, or None if the author gives no amounts."""
     mode: str = FORWARD
-    """Says whether `fn` is the given function itself, or its gradient (`modes.py`)."""
+    """Says whether `fn` is the given function itself, or its gradient."""
     mesh: MeshSpec | None = None
     """The devices over which specs such as "f32[8@data]" are sharded."""
 
@@ -402,3 +404,88 @@ def _inputs(args: Any, params: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapp
 def _for_factory(name: str, value: Any) -> Any:
     is_dtype = (name == "dtype" or name.endswith("_dtype")) and isinstance(value, str) and value in DTYPES
     return long_dtype(value) if is_dtype else value
+
+
+# ---- modes -----------------------------------------------------------------------------------------------------------
+
+
+def check_mode(mode: object) -> str:
+    """Raises UsageError if `mode` is not a mode."""
+    if not isinstance(mode, str) or mode not in MODES:
+        raise UsageError(f"mode={mode!r} cannot be", one_of(MODES, mode if isinstance(mode, str) else ""))
+    return mode
+
+
+def in_mode(fn: Callable[..., Any], mode: str, static: tuple[int | str, ...] = ()) -> Callable[..., Any]:
+    """Returns `fn`, or a function of the same arguments that returns its gradient, as `jax.grad` and
+    `jax.value_and_grad` do.
+
+    The gradient is taken with respect to the first argument that is an array of floats, or a tree of them. Leaves that
+    `jax.jit` does not take, such as functions inside a module, have no gradient. A function that is not a loss raises
+    JAX's error when it is traced.
+
+    Args:
+        static: arguments by position or name, with respect to which no gradient is taken.
+    """
+    if mode == FORWARD:
+        return fn
+
+    # Not the attributes: those of a jitted function would say that this is one.
+    @functools.wraps(fn, assigned=("__name__", "__doc__", "__module__"), updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        import jax
+
+        from benchax.static_leaves import hide, reveal
+
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            return fn(*reveal(args), **reveal(kwargs))
+
+        transform = jax.grad if mode == "grad" else jax.value_and_grad
+        args = tuple(map(hide, args))
+        return transform(loss, _argument(args, static))(*args, **kwargs)
+
+    return gradient
+
+
+def _argument(args: tuple[Any, ...], static: tuple[int | str, ...]) -> int:
+    """Position of the first tree of floats.
+
+    Raises:
+        TypeError: there is no such tree. This happens inside a trace, where JAX raises the same for a function that is
+            not a loss.
+    """
+    import jax
+
+    for i, tree in enumerate(args):
+        leaves = jax.tree.leaves(tree)
+        if i not in static and leaves and all(map(_is_float, leaves)):
+            return i
+    raise TypeError("no argument by position consists of float arrays that a gradient could be taken with respect to")
+
+
+def _is_float(leaf: Any) -> bool:
+    import jax
+
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+
+
+# ---- work ------------------------------------------------------------------------------------------------------------
+
+
+def check_work(work: Any) -> Any:
+    """`work`, if it can be the amounts of one call.
+
+    Raises:
+        UsageError: neither a function nor amounts by name, each a finite number above 0.
+    """
+    if work is None or callable(work):
+        return work
+    expected = 'amounts of one call by name, such as {"samples": 32}, or a function of the inputs that returns them'
+    if not isinstance(work, Mapping) or not work:
+        raise UsageError(f"work={work!r} cannot be", expected)
+    for what, amount in cast("Mapping[Any, Any]", work).items():
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not isinstance(what, str) or not what or not is_number or not 0 < amount < math.inf:
+            raise UsageError(f"work={work!r} holds {what!r}: {amount!r}", f"{expected}; each above 0")
+        check_text(what, "the name in work")
+    return {what: float(amount) for what, amount in cast("Mapping[str, float]", work).items()}

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import itertools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,16 +20,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchax.amounts import check_work
-from benchax.case import Benchmark, Case, make_case, param_value
+from benchax.case import Benchmark, Case, check_work, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
 from benchax.specs import is_spec, parse_spec
-from benchax.suggestions import A_FUNCTION, suggest_for_file, suggest_for_words
 from benchax.workloads import benchmark_of
 
+A_FUNCTION = "benchax run jax.numpy:sort f32[1000000]"
+MOST_NAMES = 4
 PATTERN = "bench_*.py"
 EXPECTED = f"a folder with {PATTERN} files, or such a file"
 MODULE_PREFIX = "benchax_file_"
@@ -303,3 +304,43 @@ def _import_module(name: str) -> ModuleType:
             f"cannot import the module {name!r}: {type(error).__name__}: {cap(str(error))}",
             "an installed module or one in this folder",
         ) from error
+
+
+# ---- suggestions -----------------------------------------------------------------------------------------------------
+#
+# The user's intention if they pass a program, a file of tests, or a file of functions instead of benchmarks.
+
+
+def suggest_for_words(words: Sequence[str]) -> str:
+    """How a program is looked at, or a function measured, that `words` are; empty if they are neither."""
+    parts = [part for word in words for part in word.split()]
+    if parts and ":" in parts[0]:
+        return f"a function is measured by: benchax run {shlex.join(parts)}"
+    return _suggest_for_program(parts) if any(Path(part).suffix == ".py" for part in parts) else ""
+
+
+def _suggest_for_program(parts: Sequence[str]) -> str:
+    program = shlex.join(parts if Path(parts[0]).suffix != ".py" else ["python", *parts])
+    return f"where a program spends its time is told by: benchax profile -- {program}"
+
+
+def suggest_for_file(file: Path) -> str:
+    """How a Python file without benchmarks is measured: as tests, by its functions, or as a whole program."""
+    named = shlex.quote(str(file))
+    if file.name.startswith("test_"):
+        return f"tests with the fixture `benchmark` are measured by: pytest {named} --benchax-fixture"
+    of_program = _suggest_for_program([str(file)])
+    if not (names := _functions(file)):
+        return of_program
+    listed = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
+    # Specs in quotes: zsh takes brackets for a pattern.
+    return f"a function of it ({listed}) is measured by: benchax run {named}:{names[0]} 'f32[8,128]'; {of_program}"
+
+
+def _functions(file: Path) -> list[str]:
+    """Those that the file defines for others, in their order."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):  # whoever imports it says so
+        return []
+    return [node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]

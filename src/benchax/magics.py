@@ -21,18 +21,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchax.api import bench
+from benchax.discovery import read_work
 from benchax.errors import UsageError, one_of
+from benchax.options import TABLE
 
 if TYPE_CHECKING:
     from benchax.model import Measurement
 
 CELL = "cell"
 LONGEST_NAME = 60
-_SWITCHES = {"--no-jit": ("jit", False), "--cold-process": ("cold_process", True), "--isolate": ("isolate", True)}
-_VALUES = {
-    "--timer": "timer", "--max-time": "max_time_s", "--mode": "mode", "--name": "name", "--tag": "tag",
-    "--timeout": "timeout_s", "--processes": "processes", "--verify": "verify", "--store": "store", "--seed": "seed",
-}  # fmt: skip
+_WORDS = {"--mode": "mode", "--name": "name", "--tag": "tag"}
+_SWITCHES: dict[str, tuple[str, bool]] = {"--no-jit": ("jit", False)}
+for _name, _row in TABLE.items():
+    _flag = f"--{_name.removesuffix('_s').removesuffix('_bytes').replace('_', '-')}"
+    if _row.is_switch:
+        _SWITCHES |= {_flag: (_name, True), _row.metavar: (_name, False)}
+    else:
+        _WORDS[_flag] = _name
 _WORK = "--work"
 
 
@@ -67,30 +72,22 @@ def split_options(line: str) -> tuple[dict[str, Any], str]:
         if name in _SWITCHES:
             options.update([_SWITCHES[name]])
             continue
-        if name not in _VALUES and name != _WORK:
-            raise UsageError(f"%benchax has no option {name!r}", one_of([*_SWITCHES, *_VALUES, _WORK], name))
+        if name not in _WORDS and name != _WORK:
+            raise UsageError(f"%benchax has no option {name!r}", one_of([*_SWITCHES, *_WORDS, _WORK], name))
         if not equals:
             value, rest = _first_word(rest)
         if not value:
             raise UsageError(f"{name} has no value", f"%benchax {name} VALUE f(x)")
         if name == _WORK:
-            options["work"] = {**options.get("work", {}), **_amount(value)}
+            options["work"] = {**options.get("work", {}), **read_work([value])}
         else:
-            options[_VALUES[name]] = value
+            options[_WORDS[name]] = value
     return options, rest
 
 
 def _first_word(text: str) -> tuple[str, str]:
     word, _, rest = text.strip().partition(" ")
     return "".join(shlex.split(word)), rest.strip()
-
-
-def _amount(text: str) -> dict[str, Any]:
-    name, _, amount = text.partition("=")
-    try:
-        return {name: float(amount)}
-    except ValueError:
-        raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096") from None
 
 
 def measure(code: str, options: Mapping[str, Any], names: dict[str, Any]) -> Measurement:

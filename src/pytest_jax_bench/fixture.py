@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchax import units
-from benchax.amounts import check_work
+from benchax.case import check_work
 from benchax.errors import BenchaxError, FormatError, StoreError, UsageError
 from benchax.keywords import takes
 from benchax.model import Measurement

@@ -14,7 +14,7 @@ import pytest
 from flax import linen, nnx
 
 import benchax
-from benchax.case import make_case
+from benchax.case import in_mode, make_case
 from benchax.experiments.variants import VARIANTS
 from benchax.inspecting.inspect import inspect_case
 from benchax.measuring import paired
@@ -23,7 +23,6 @@ from benchax.measuring.paired import take_blocks
 from benchax.measuring.prepare import prepare
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Measurement
-from benchax.modes import in_mode
 from benchax.static_leaves import hide_all, reveal
 
 X, KEY = "f32[4,8]", "key"

@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 
 from benchax.cli.options import WithCommand
 from benchax.errors import UsageError
-from benchax.suggestions import suggest_for_words
 
 FUNCTIONS: dict[str, str] = {
     # The verbs of the library, by their names there; `run` is `bench` of all benchmarks in files.
@@ -150,8 +149,11 @@ class GroupedCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Suggests a command to users who type a program or a function instead of a command."""
-        if args and args[0] not in FUNCTIONS and (hint := suggest_for_words(args)):
-            raise UsageError(f"there is no command {args[0]!r}", "a command, which `benchax -h` lists", hint)
+        if args and args[0] not in FUNCTIONS:
+            from benchax.discovery import suggest_for_words
+
+            if hint := suggest_for_words(args):
+                raise UsageError(f"there is no command {args[0]!r}", "a command, which `benchax -h` lists", hint)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -24,7 +24,7 @@ import typer
 from benchax.cli.console import line, note
 from benchax.cli.help import SETTINGS, GroupedCommands
 from benchax.errors import BenchaxError
-from benchax.kinds import shorten
+from benchax.keywords import shorten
 
 app = typer.Typer(
     name="benchax",

@@ -112,7 +112,7 @@ def run(
         given = QUICK | {name: value for name, value in given.items() if value is not None}
     with importing():
         from benchax.discovery import read_work
-    from benchax.modes import FORWARD, check_mode
+    from benchax.case import FORWARD, check_mode
     from benchax.specs import read_mesh
 
     # Before files are imported, which takes its time.

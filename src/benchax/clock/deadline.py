@@ -25,8 +25,7 @@ from benchax.clock import handlers, rewriting
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
-from benchax.keywords import check_places
-from benchax.kinds import shorten
+from benchax.keywords import check_places, shorten
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import Static, as_function_of_arrays, reveal
 

@@ -19,8 +19,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from benchax.amounts import check_work
-from benchax.case import Case
+from benchax.case import Case, check_work
 from benchax.errors import NotMeasured, UsageError
 from benchax.measuring import state
 from benchax.measuring.state import Parts
