@@ -151,6 +151,7 @@ class RunOutcome:
 
 def run(
     cases: Iterable[Case],
+    options: Sequence[Options] | None = None,
     *,
     call: Given | None = None,
     command_line: Given | None = None,
@@ -164,6 +165,7 @@ def run(
     """Measures cases one by one. Each row is stored before it is yielded and before the next case begins.
 
     Args:
+        options: of each case, as `resolve_each` gives them; None: it is asked.
         call, command_line: the options from there.
         defaults: options by name, which everything else overrides.
         report: receives the progress.
@@ -178,7 +180,8 @@ def run(
     """
     listed = list(cases)
     outcome = outcome if outcome is not None else RunOutcome()
-    options = resolve_each(listed, call=call, command_line=command_line, defaults=defaults)
+    if options is None:
+        options = resolve_each(listed, call=call, command_line=command_line, defaults=defaults)
     run_id = run_id or uuid.uuid4().hex
     measure = _measure_here if agents is None else partial(_measure_on, agents)
     for i, row in measure(listed, options, run_id, report):

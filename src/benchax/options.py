@@ -27,7 +27,7 @@ AUDIT = "audit"
 """The tables in [tool.benchax] that are no options: the limits of comparisons, and what audits are silent about."""
 _PREFIX = "BENCHAX_"
 _NO_OPTIONS = {"BENCHAX_HOST", "BENCHAX_SENT_FROM", "BENCHAX_IN_NSYS"}
-"""Read elsewhere (`environment.py`, `workers/pickling.py`, `cli/profile_program.py`)."""
+"""Read elsewhere (`environment.py`, `workers/pickling.py`, `cli/profile.py`)."""
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 Reach = Literal["build", "first_run", "samples", "all"]
 

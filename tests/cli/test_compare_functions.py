@@ -14,7 +14,7 @@ import pytest
 import warm_python
 from command_line import Benchax
 
-from benchax.cli.compare_functions import labels, split_words
+from benchax.cli.compare import labels, split_words
 
 MODEL = """
 import jax, jax.numpy as jnp

@@ -85,7 +85,7 @@ def test_as_json_it_is_one_object(doctor: Doctor) -> None:
     [
         (("--aa", "--max-time", "soon"), "option 'max_time_s' in the command line cannot be 'soon'"),
         (("--aa", "--max-time", "0"), "option 'max_time_s' in the command line cannot be '0'"),
-        (("--max-time", "3min"), "--max-time 3min has no meaning here"),
+        (("--max-time", "3min"), "--max-time is given without --aa"),
     ],
 )
 def test_a_time_without_sense_is_refused(words: tuple[str, ...], problem: str, doctor: Doctor) -> None:

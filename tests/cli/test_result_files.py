@@ -11,7 +11,7 @@ import pytest
 from command_line import Benchax
 from results_by_hand import every_result
 
-from benchax.cli.result_files import read_results
+from benchax.cli.report import read_results
 
 KINDS = ("Experiment", "Audit", "Checklist")
 

@@ -60,7 +60,7 @@ def compiled_grid(
 
 def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns (functions by name, inputs by label)."""
-    from benchax.cli.compare_functions import is_function, labels
+    from benchax.cli.compare import is_function, labels
     from benchax.discovery import resolve_target, target_cases, values_of
     from benchax.measuring.inputs import make_inputs
 

@@ -46,7 +46,7 @@ def demo(
             raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "benchax demo measures a small model")
         raise typer.Exit(DEMOS[what](store))
     from benchax import demo as examples
-    from benchax.cli.compare_functions import compare_functions
+    from benchax.cli.compare import compare_functions
     from benchax.cli.console import note, show
     from benchax.cli.run import measure
     from benchax.reporting.comparisons import function_grid, summary

@@ -39,7 +39,7 @@ def doctor(
     """Check the clock, the noise of this machine, and the settings that disturb measurements."""
     max_time_s = given["max_time_s"]
     if max_time_s is not None and not aa:
-        raise UsageError(f"--max-time {max_time_s:g} has no meaning here", "it together with --aa; else --duration")
+        raise UsageError("--max-time is given without --aa", "both of them; --duration limits a look at the machine")
     if aa:
         _error_rates(max_time_s, as_json)
     else:

@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, str] = {
     "baseline": "store.baseline",
     "history": "history.history",
     "report": "report.report",
-    "site": "site.site",
+    "site": "report.site",
     "export": "export.export",
     "import": "store.import_file",
     "migrate": "store.migrate",

@@ -11,25 +11,39 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchax.cli.console import collect_cases, line, note
+from benchax.cli.console import collect_cases, line, note, while_read
 from benchax.cli.options import COMMAND, COMMAND_LINE, Given, Html, Params, Pattern, WhatOrCommand, takes_options
 from benchax.cli.output_files import check_writable
-from benchax.errors import UsageError
-from benchax.units import parse_seconds, read_duration
+from benchax.cli.profile_output import (
+    RecordingFolder,
+    Wanted,
+    folder_for,
+    profile_of_file,
+    read_trace,
+    show_all,
+    write_profiles,
+)
+from benchax.cli.waiting import at_terminal
+from benchax.cli.watch import describe_end
+from benchax.errors import BenchaxError, UsageError
+from benchax.units import parse_seconds, plural, read_duration, seconds
 
 if TYPE_CHECKING:
     from benchax.case import Case
-    from benchax.cli.profile_output import Wanted
-    from benchax.profiling.program_recorder import ProgramRequest
+    from benchax.hooks.command import EndedCommand, Report
+    from benchax.profiling.program_recorder import ProgramRequest, Recorded
     from benchax.results.profile import Profile
     from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingOutcome, ProfilingRequest
@@ -111,19 +125,17 @@ def profile(
     if serve is not None:
         _only_served(command, output, memory, as_json, compare, xprof, nsys, html)
     _check_page(html, nsys, xprof)
-    from benchax.cli import profile_output
-    from benchax.cli.profile_program import IN_NSYS
     from benchax.options import read_seed
     from benchax.profiling.program_recorder import ProgramRequest
 
-    earlier = None if compare is None else profile_output.read(compare)
-    wanted = profile_output.Wanted(output, details, as_json, earlier, xprof, command is not None, html)
+    earlier = None if compare is None else read_trace(compare)
+    wanted = Wanted(output, details, as_json, earlier, xprof, command is not None, html)
     for_s = given["duration_s"] or DURATION_S
     least_steps = steps if command is not None else 0
     wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory, least_steps=least_steps)
     limit_s = given["timeout_s"]
     if read is not None:
-        code = profile_output.show_all([profile_output.read(read)], wanted)
+        code = show_all([read_trace(read)], wanted)
     elif attach is not None or (command is not None and not nsys):
         code = _profile_program(command, serve, attach, wish, limit_s, wanted)
     elif nsys:
@@ -146,8 +158,6 @@ def _profile_program(
     wanted: Wanted,
 ) -> int:
     """Profiles a program that runs already, or starts one and profiles it."""
-    from benchax.cli.profile_program import profile_attached, profile_program, profile_served
-
     if attach is not None:
         return profile_attached(attach, wish, limit_s, wanted)
     if serve is not None:
@@ -192,8 +202,6 @@ def _delay(text: str) -> float:
 
 
 def _print_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
-    from benchax.cli.profile_program import name_of, nsys_command
-
     name = re.sub(r"[^\w.=,+-]+", "-", what[0] if command is None else name_of(command))
     lasting = None if wish.duration_s == DURATION_S else wish.duration_s
     line(nsys_command(command, (output or Path()) / name, wish.start_after_s, lasting))
@@ -221,7 +229,6 @@ def profile_cases(
     runs: int | None = None,
 ) -> int:
     """Records each case in a worker, shows it, and returns the exit code."""
-    from benchax.cli.profile_output import show_all, write_profiles
     from benchax.profiling.preflight import kernels_apart
     from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingRequest
@@ -242,7 +249,6 @@ def _record(
     request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
-    from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
     from benchax.profiling.trace import cost_of_calls
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
@@ -293,3 +299,189 @@ def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
     for case in cases:
         note(f"{case.id.label}: {run_for_nsys(ProfilingRequest(case, ProgramRequest(''), seed, runs))} runs")
     return 0
+
+
+# ---- a program -------------------------------------------------------------------------------------------------------
+
+
+SLOW_STOP_S = 1.0
+"""A remark names the profiler's own work from this time on. It took minutes on large machines (marin#5528)."""
+
+IN_NSYS = "BENCHAX_IN_NSYS"
+"""With this variable, `benchax profile` of a function runs it for nsys, which records it."""
+
+
+def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
+    """Returns the program's exit code. Returns 2 if that is 0 and there is no profile."""
+    from benchax.hooks.command import run
+    from benchax.profiling.program_recorder import HOOK
+
+    place = RecordingFolder(folder_for(name_of(command), wanted.output))
+    with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as told_in:
+        settings = asdict(replace(wish, folder=str(place.folder), samples_stack=True, told_in=told_in))
+        ended = run(command, HOOK, settings, limit_s=limit_s, on_wait=at_terminal("profile", Path(told_in)))
+    with while_read():
+        return _report(command, ended, place, wanted)
+    return ended.exit_code
+
+
+def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder, wanted: Wanted) -> int:
+    """Returns the program's exit code. Returns 2 if that is 0 and there is no profile."""
+    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
+    for remark in ended.remarks:
+        note(f"note: {remark}")
+    profiles = _of_reports(ended)
+    reported = {report.result[name] for report in ended.reports for name in ("xplane", "first_xplane")}
+    why = "its process left no report; this is what had been written before"
+    left = [file for file in place.new_traces() if str(file) not in reported]
+    profiles += _read([(file, name_of(command), [why]) for file in left])
+    if not profiles:
+        note("error: there is no profile: nothing was recorded, or it could not be saved")
+        return ended.exit_code or 2
+    code = show_all(profiles, replace(wanted, output=place.folder))
+    return ended.exit_code or code
+
+
+def _of_reports(ended: EndedCommand) -> list[Profile]:
+    from benchax.profiling.program_recorder import Recorded
+    from benchax.profiling.trace import cost_of_steps
+
+    files: list[tuple[Path, str, list[str]]] = []
+    by_title: dict[str, Recorded] = {}
+    for report in ended.reports:
+        found = Recorded(**report.result)
+        if found.xplane is None:
+            note(f"note: process {report.pid} was not profiled: {'; '.join(found.remarks)}")
+        else:
+            title = f"process {report.pid}: {name_of(report.argv)}"
+            files.append((Path(found.xplane), title, [*_until(found), *found.remarks]))
+            by_title[title] = found
+    profiles: list[Profile] = []
+    for profile in _read(files):
+        found = by_title[profile.title]
+        cost = cost_of_steps(profile, found.unrecorded_step_s, found.why_no_pace or "the program ended before it was")
+        profiles.append(replace(_with_first_step(profile, found.first_xplane), recording_cost=cost))
+    return profiles
+
+
+def _with_first_step(profile: Profile, earlier: str | None) -> Profile:
+    """Adds the first step to a later recording. The first recording has it, if it got that far."""
+    if earlier is None or profile.split is None:
+        return profile
+    found = _read([(Path(earlier), "", [])])
+    before = found[0].split if found else None
+    first = before.first if before is not None and before.name == profile.split.name else None
+    return replace(profile, split=replace(profile.split, first=first))
+
+
+def _read(files: Sequence[tuple[Path, str, list[str]]]) -> list[Profile]:
+    """Reads (trace, title, remarks) as profiles. Only reports a broken trace, to keep the program's exit code."""
+    profiles: list[Profile] = []
+    for file, title, remarks in files:
+        try:
+            profiles.append(profile_of_file(file, title, remarks))
+        except (BenchaxError, OSError) as error:
+            note(f"error: the trace {file} cannot be read: {error}")
+    return profiles
+
+
+def _until(found: Recorded) -> list[str]:
+    """Names the recorded part of the program, if that was not the whole program."""
+    said: list[str] = []
+    after = seconds(found.recorded_s or 0.0)
+    if found.is_full:
+        said.append(f"{after} of the program were recorded: events come so fast that more would take long to write")
+    elif found.stopped_by == "duration":
+        said.append(f"only {after} of the program were recorded: --start-after and --duration choose which")
+    if found.attempts > 1:
+        since = seconds(found.began_s or 0.0)
+        text = f"this is the best of {found.attempts} recordings, {since} after the import of jax: "
+        said.append(text + "in the others the device did less in steps of a loop")
+    elif found.stopped_by not in ("end", "duration"):
+        said.append(f"recording ended after {after}, when a {found.stopped_by} began")
+    if found.stop_s is not None and found.stop_s > SLOW_STOP_S:
+        said.append(f"the profiler took {seconds(found.stop_s)} to stop and write; record less with --duration")
+    return said
+
+
+def name_of(command: Sequence[str]) -> str:
+    """Returns train.py for python train.py: the script says more than the name of its interpreter."""
+    words = [word for word in command[1:] if not word.startswith("-")]
+    is_python = Path(command[0]).name.startswith("python")
+    return Path(words[0]).name if is_python and words else Path(command[0]).name
+
+
+def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: float, duration_s: float | None) -> str:
+    """Returns the command that profiles a program with Nsight Systems, as you type it into a shell. Without a program,
+    nsys runs the function of this command.
+
+    It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. What you have
+    set stays. It was written from NVIDIA's documentation (JAX-Toolbox).
+    """
+    from benchax.profiling.preflight import NO_COMMAND_BUFFERS
+
+    # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
+    options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
+    if start_after_s:
+        options += ["--delay", f"{start_after_s:g}"]
+    if duration_s is not None:
+        options += ["--duration", f"{duration_s:g}", "--kill", "none"]
+    settings: list[str] = []
+    if program is None:
+        settings.append(f"{IN_NSYS}=1")
+        program = [sys.executable, "-m", "benchax.cli.main", *(word for word in sys.argv[1:] if word != "--nsys")]
+    flags = os.environ.get("XLA_FLAGS", "")
+    if NO_COMMAND_BUFFERS.removesuffix("=") not in flags:
+        settings.append("XLA_FLAGS=" + shlex.quote(f"{flags} {NO_COMMAND_BUFFERS}".strip()))
+    if "JAX_TRACEBACK_IN_LOCATIONS_LIMIT" not in os.environ:
+        settings.append("JAX_TRACEBACK_IN_LOCATIONS_LIMIT=-1")
+    return " ".join([*settings, shlex.join(["nsys", "profile", *options, *program])])
+
+
+def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> int:
+    """Runs the program, and returns its exit code."""
+    from benchax.hooks.command import run
+    from benchax.profiling.serving import HOOK
+
+    with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
+        ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
+    with while_read():
+        note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
+        for text in [*ended.remarks, *map(_describe, ended.reports)]:
+            note(f"note: {text}")
+    return ended.exit_code
+
+
+def _describe(report: Report) -> str:
+    found = report.result
+    if found["port"] is None:
+        return f"process {report.pid} could not be recorded: {'; '.join(found['remarks'])}"
+    count = found["recordings"]
+    return f"process {report.pid} was recorded {plural(count, 'time')}"
+
+
+def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
+    """Records the program at `port`. Returns 2 if there are no operations to show."""
+    from benchax.profiling.attaching import Ask, attach
+
+    place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
+    try:
+        found = attach(
+            port,
+            Ask(wish.duration_s, wish.keeps_memory),
+            place.folder,
+            limit_s=limit_s,
+            begun=lambda pid: note(f"recording process {pid} for {seconds(wish.duration_s)}"),
+        )
+    finally:  # also at Ctrl-C
+        place.new_traces()
+    title = f"process {found.pid}: {name_of(found.argv)}, {seconds(found.recorded.recorded_s or 0.0)} of it"
+    return show_all([profile_of_file(found.xplane, title, _describe_end_of(found.recorded, wish))], wanted)
+
+
+def _describe_end_of(found: Recorded, wish: ProgramRequest) -> list[str]:
+    if found.stopped_by == "duration":
+        return found.remarks
+    after, wanted = seconds(found.recorded_s or 0.0), seconds(wish.duration_s)
+    why = "the program ended" if found.stopped_by == "end" else f"a {found.stopped_by} began"
+    return [f"recording ended after {after} of {wanted}, when {why}", *found.remarks]

@@ -83,7 +83,7 @@ def traces(folder: Path) -> list[Path]:
     return sorted(found, key=lambda file: file.stat().st_mtime_ns, reverse=True)
 
 
-def read(path: Path) -> Profile:
+def read_trace(path: Path) -> Profile:
     """Reads the trace in a file, or the newest one below a folder.
 
     Raises:

@@ -1,27 +1,36 @@
-"""`benchax report`: writes stored results as one self-contained page that you can send."""
+"""`benchax report`: writes stored results as one self-contained page that you can send.
+
+`benchax site`: writes the history in a store as pages. You can open them from disk or put them on any server.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchax.cli.console import note
 from benchax.cli.options import Pattern, Store
 from benchax.cli.output_files import check_writable
-from benchax.errors import UsageError
-from benchax.units import size
+from benchax.errors import FormatError, StoreError, UsageError
+from benchax.units import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchax.model import Measurement
     from benchax.reporting.document import Document
+    from benchax.results.audit import Audit, Checklist
+    from benchax.results.experiment import Experiment
     from benchax.results.profile import Profile
     from benchax.store.database import DatabaseStore
     from benchax.store.load import Rows
+
+    Result = Experiment | Audit | Checklist
+    from benchax.reporting.site.publishing import Published
 
 DEFAULT = Path("report.html")
 
@@ -63,7 +72,6 @@ def _documents(what: str, pattern: str, store: str | None) -> tuple[Document, ..
 
 
 def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
-    from benchax.cli.result_files import read_results
     from benchax.reporting.display import documents_of
     from benchax.reporting.document import list_parts
 
@@ -78,12 +86,12 @@ def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
 
 def _read(path: Path, pattern: str) -> Rows | Profile:
     """Reads measurements that --json wrote, or a trace."""
-    from benchax.cli.profile_output import read
+    from benchax.cli.profile_output import read_trace
     from benchax.store.load import load
 
     if path.suffix in (".json", ".jsonl"):
         return _choose(load(path), str(path), pattern)
-    return read(path)
+    return read_trace(path)
 
 
 def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:
@@ -104,3 +112,96 @@ def _compared(store: DatabaseStore, rows: Rows) -> list[Document]:
 
     found = find_comparisons(store, rows)
     return list(documents_of(Comparisons(tuple(found)))) if found else []
+
+
+# ---- results that are not rows ---------------------------------------------------------------------------------------
+
+
+SHOWN = 60
+"""An error quotes this many characters of an unreadable line."""
+READABLE = "a file that this benchax wrote: rows (run --json), experiments, audits or checklists (--json, --output)"
+
+
+def read_results(file: Path) -> list[Result] | None:
+    """Reads a file of results. Returns None if it holds something else, usually rows, which have separate readers.
+
+    Raises:
+        FormatError: the file holds results, but benchax could not show all of them.
+        StoreError: benchax cannot read the file.
+    """
+    from benchax.codec import VERSION_KEY
+
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise StoreError(f"cannot read {str(file)!r}: {why}", READABLE) from error
+    first = next((line for line in lines if line.strip()), "")
+    document = _parse(first)
+    if _kind_of(document) is None:
+        if isinstance(document, dict) and VERSION_KEY not in document:
+            raise FormatError(f"{str(file)!r} holds nothing that can be shown, such as {first[:SHOWN]!r}", READABLE)
+        return None
+    return [_read_line(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _parse(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _kind_of(document: Any) -> type[Result] | None:
+    """Finds the kind of a result by the keys that only this kind has."""
+    from benchax.results.audit import Audit, Checklist
+    from benchax.results.experiment import Experiment
+
+    keys = document.keys() if isinstance(document, dict) else ()
+    kinds: dict[str, type[Result]] = {"baseline": Experiment, "checked": Audit, "ticks": Checklist}
+    return next((kind for key, kind in kinds.items() if {key, "name", "signature"} <= set(keys)), None)
+
+
+def _read_line(file: Path, number: int, line: str) -> Result:
+    from benchax.json_values import Mismatch, converter
+
+    document = _parse(line)
+    kind = _kind_of(document)
+    where = f"line {number} of {str(file)!r}"
+    if kind is None:
+        raise FormatError(f"{where} is no experiment, audit or checklist, as the first one is", READABLE)
+    try:
+        found: Result = converter(kind).decode(document)
+    except Mismatch as mismatch:
+        raise FormatError(f"{where} cannot be read back: {mismatch}", mismatch.expected) from mismatch
+    if json.loads(json.dumps(found.asdict(), default=str)) != document:
+        raise FormatError(f"{where} was written by another version, and something of it would be lost", READABLE)
+    return found
+
+
+# ---- benchax site ----------------------------------------------------------------------------------------------------
+
+
+SITE = Path("site")
+
+
+def site(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write the site to this folder.")
+    ] = SITE,
+    store: Store = None,
+) -> None:
+    """Write a site of the history: recent changes, a page for each case, and any two commits side by side.
+
+    The next time, it writes only pages whose rows have changed.
+    """
+    from benchax.cli.store import open_listed_store
+    from benchax.reporting.site.publishing import publish
+
+    note(_describe(publish(open_listed_store(store), output)))
+
+
+def _describe(done: Published) -> str:
+    pages = f"{done.written} of {plural(done.cases, 'page')} of cases written"
+    versions = f"{done.versions_written} of {plural(done.versions, 'version')}"
+    return f"{done.folder / 'index.html'}: {pages}, {versions}, {plural(done.others, 'other file')}"

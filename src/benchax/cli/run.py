@@ -24,7 +24,7 @@ from benchax.units import plural
 
 if TYPE_CHECKING:
     from benchax.case import Case
-    from benchax.model import CaseId, Comparison, Measurement
+    from benchax.model import CaseId, Comparison, Measurement, Options
     from benchax.results.scaling import Scaling
 
 # Imports of a command that measures.
@@ -177,7 +177,7 @@ def measure(
 
     options = api.resolve_each(cases, command_line=given, defaults=DEFAULTS_OF_RUN)
     if on is None and any(each.nprocs for each in options) and is_follower():
-        return _follow(cases, given)
+        return _follow(cases, options)
     rows: list[Measurement] = []
     ended: list[str] = []
     outcome, interrupted, run_id = api.RunOutcome(), False, uuid.uuid4().hex
@@ -195,9 +195,8 @@ def measure(
             ):
                 found = api.run(
                     [replace(case, listen=show_so_far) for case in cases],
-                    command_line=given,
+                    options,
                     run_id=run_id,
-                    defaults=DEFAULTS_OF_RUN,
                     report=report,
                     outcome=outcome,
                     agents=agents,
@@ -226,11 +225,11 @@ def measure(
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
 
 
-def _follow(cases: Sequence[Case], given: Given) -> int:
+def _follow(cases: Sequence[Case], options: Sequence[Options]) -> int:
     """Runs the rank of this program in each case. A launcher started it together with the one that makes the rows."""
     from benchax.api import run
 
-    found = run(cases, command_line=given | {"store": "off"}, defaults=DEFAULTS_OF_RUN)
+    found = run(cases, [replace(each, store="off") for each in options])
     printing_to_stderr(lambda: [None for _ in found])
     return 0
 
