@@ -182,6 +182,8 @@ def run(
     outcome = outcome if outcome is not None else RunOutcome()
     if options is None:
         options = resolve_each(listed, call=call, command_line=command_line, defaults=defaults)
+    for each in options:
+        timers.parse(each.timer)
     run_id = run_id or uuid.uuid4().hex
     measure = _measure_here if agents is None else partial(_measure_on, agents)
     for i, row in measure(listed, options, run_id, report):
@@ -201,10 +203,7 @@ def resolve_each(
     defaults: Mapping[str, Any] | None = None,
 ) -> list[Options]:
     """The options of each case. Raises `UsageError` as `run` does."""
-    found = [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in cases]
-    for options in found:
-        timers.parse(options.timer or "auto")
-    return found
+    return [resolve(call, case.options, command_line, project=case.folder, defaults=defaults) for case in cases]
 
 
 def _measure_here(

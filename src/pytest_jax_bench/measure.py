@@ -311,8 +311,7 @@ def _run(
     with _send_by_value(context.module, resolved):
         (row,) = api.run(
             [replace(case, listen=heard.__setitem__)],
-            call=options,
-            defaults=defaults,
+            [resolved],
             run_id=context.session,
             keep=lambda row, options: into.kept.append((row, options)),
         )
