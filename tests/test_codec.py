@@ -225,8 +225,8 @@ def test_keys_that_other_tools_added_are_ignored() -> None:
         ('{"benchax": true}', 'not a document of benchax: "benchax": True'),
         ('{"benchax": 0}', 'not a document of benchax: "benchax": 0'),
         ('{"benchax": NaN}', "NaN is not JSON"),
-        ("[" * 100_000, "(100002 characters)"),
-        ("9" * 5000, "(5002 characters)"),
+        ("[" * 100_000, "(100,002 characters)"),
+        ("9" * 5000, "(5,002 characters)"),
     ],
 )
 def test_what_is_not_a_document_is_quoted(text: str, found: str) -> None:

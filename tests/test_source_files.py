@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import sysconfig
 import traceback
 from pathlib import Path
-from typing import Any
 
 import jax
 import jaxlib
@@ -19,7 +17,6 @@ from flax import linen as nn
 import benchax
 from benchax.source_files import (
     format_error,
-    is_called_by_package,
     is_generated,
     is_library,
     is_runner,
@@ -132,12 +129,3 @@ def test_where_no_line_is_the_users_the_innermost_stays() -> None:
 )
 def test_what_starts_programs_and_tests_is_told_from_what_they_call(file: str, starts_programs: bool) -> None:
     assert is_runner(file) is starts_programs
-
-
-def test_a_function_that_a_package_was_given_is_called_by_it() -> None:
-    def own(x: Any) -> bool:
-        return is_called_by_package(sys._getframe())
-
-    assert np.apply_along_axis(own, 0, np.zeros((2, 1))).all()
-    assert not own(0)
-    assert not functools.reduce(lambda so_far, x: so_far or own(x), [0, 1], False)

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from benchax.errors import UPGRADE, FormatError
-from benchax.json_values import Mismatch, converter, quote
+from benchax.json_values import Mismatch, converter
 from benchax.model import Comparison, Environment, Measurement
+from benchax.printable import quote
 
 if TYPE_CHECKING:
     from benchax.results.inspection import Inspection
@@ -48,7 +49,7 @@ def encode(m: Measurement, notes: Mapping[str, Any] = types.MappingProxyType({})
     Raises:
         TypeError: a field holds something that its annotation in `model` does not allow.
     """
-    return json.dumps(to_document(m) | dict(notes), allow_nan=False, separators=(",", ":"))
+    return _dump(to_document(m) | dict(notes))
 
 
 def decode(text: str) -> Measurement:
@@ -82,6 +83,10 @@ def from_document(document: object) -> Measurement:
     return _decoded(document, Measurement)
 
 
+def _dump(document: Any) -> str:
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+
 def _decoded(document: object, hint: Any) -> Any:
     _check_version(document)
     return _convert(document, hint)
@@ -103,7 +108,7 @@ def decode_environment(text: str) -> Environment:
 
 def encode_comparison(c: Comparison) -> str:
     """`c` as one line of strict JSON in ASCII."""
-    return json.dumps({VERSION_KEY: FORMAT, **converter(Comparison).encode(c)}, allow_nan=False, separators=(",", ":"))
+    return _dump({VERSION_KEY: FORMAT, **converter(Comparison).encode(c)})
 
 
 def decode_comparison(text: str, *, with_blocks: bool = True) -> Comparison:
@@ -134,7 +139,7 @@ def encode_inspection(i: Inspection) -> str:
     # Here, because who reads rows need not wait for it.
     from benchax.results.inspection import Inspection  # noqa: PLC0415
 
-    return json.dumps({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)}, allow_nan=False, separators=(",", ":"))
+    return _dump({VERSION_KEY: FORMAT, **converter(Inspection).encode(i)})
 
 
 def decode_inspection(text: str) -> Inspection:
@@ -146,7 +151,7 @@ def decode_inspection(text: str) -> Inspection:
 
 def encode_params(params: tuple[tuple[str, Any], ...]) -> str:
     """The parameters of a case as JSON. Equal texts mean equal parameters: 1, 1.0, True and "1" differ."""
-    return json.dumps(_PARAMS.encode(params), allow_nan=False, separators=(",", ":"))
+    return _dump(_PARAMS.encode(params))
 
 
 def decode_params(text: str) -> tuple[tuple[str, Any], ...]:

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, NewType, Union, cast
 
 from benchax.errors import FormatError
 from benchax.model import Opaque
+from benchax.printable import quote
 
 Json = NewType("Json", dict[str, Any])
 """A document that is JSON as it stands; nothing of it is looked at."""
@@ -57,11 +58,6 @@ def leave_as_it_is(kind: type) -> None:
 
 
 _LEFT = set[type]()
-
-
-def quote(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
 
 
 # ---- by annotation ----------------------------------------------------------------------------------------------

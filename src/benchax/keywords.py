@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from benchax.errors import UsageError, one_of
 from benchax.options import NAMES
+from benchax.printable import quote
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -211,7 +212,7 @@ def check_kinds(function: Callable[..., Any], arguments: Mapping[str, Any]) -> N
         hint = hints_of(function).get(name, Any)
         is_function = typing.get_origin(hint) is collections.abc.Callable  # who calls it has better words
         if not is_function and not fits(value, hint):
-            raise UsageError(f"option {name!r} in the call cannot be {shorten(value)}", describe(hint))
+            raise UsageError(f"option {name!r} in the call cannot be {quote(value)}", describe(hint))
 
 
 @functools.cache
@@ -274,12 +275,6 @@ def _fits_plain(value: Any, hint: Any) -> bool:
 
 def _is_array(value: Any) -> bool:
     return getattr(value, "ndim", 0) > 0
-
-
-def shorten(value: Any) -> str:
-    """Returns `repr` of the value, cut to one line."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}… ({len(text):,} characters)"
 
 
 def describe(hint: Any) -> str:

@@ -48,6 +48,12 @@ def cap(text: str, most: int = LONGEST_MESSAGE) -> str:
     return text[: most - end] + note + text[-end:]
 
 
+def quote(value: object) -> str:
+    """Returns `repr` of the value, cut to one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}… ({len(text):,} characters)"
+
+
 def can_name_a_file(text: str) -> bool:
     r"""Can the system be asked for it? Not with \0 in it, nor with what no encoding has (half of a surrogate pair)."""
     try:

@@ -41,13 +41,6 @@ def is_in_package(frame: FrameType | None) -> bool:
     return frame is not None and owner_of(frame.f_code.co_filename) == "package"
 
 
-def is_called_by_package(frame: FrameType | None) -> bool:
-    """Was the nearest function of the user's called by an installed package, which was given it: by an optimizer?"""
-    while frame is not None and owner_of(frame.f_code.co_filename) != "user":
-        frame = frame.f_back
-    return frame is not None and is_in_package(frame.f_back)
-
-
 _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")
 """The names that Python, IPython and doctest give to typed code, which has no file."""
 

@@ -24,7 +24,7 @@ import typer
 from benchax.cli.console import line, note
 from benchax.cli.help import SETTINGS, GroupedCommands
 from benchax.errors import BenchaxError
-from benchax.keywords import shorten
+from benchax.printable import quote
 
 app = typer.Typer(
     name="benchax",
@@ -89,7 +89,7 @@ def main() -> None:
         _forget_stdout()
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # of a word that was looked for as a file
-            note(f"error: {shorten(error.filename)} is too long for the name of a file")
+            note(f"error: {quote(error.filename)} is too long for the name of a file")
             sys.exit(2)
         if error.errno not in (errno.ENOSPC, errno.EFBIG):
             raise

@@ -25,7 +25,8 @@ from benchax.clock import handlers, rewriting
 from benchax.clock.selftest import nanoseconds, tier
 from benchax.clock.stamps import is_key, stamp
 from benchax.errors import BenchaxError, DeadlineExceeded, NotAvailable, UsageError, one_of
-from benchax.keywords import check_places, shorten
+from benchax.keywords import check_places
+from benchax.printable import quote
 from benchax.program.jaxpr import every_equation
 from benchax.static_leaves import Static, as_function_of_arrays, reveal
 
@@ -110,7 +111,7 @@ def _static_places(f: Callable[..., Any], *given: int | str | Iterable[int | str
         several = () if each is None else each
         places = [each] if isinstance(several, str) or not isinstance(several, Iterable) else list(several)
         if not all(isinstance(place, int | str) for place in places):
-            raise UsageError(f"static={shorten(each)} is no argument of the function", "positions or names of them")
+            raise UsageError(f"static={quote(each)} is no argument of the function", "positions or names of them")
         which.update(place for place in places if isinstance(place, int | str))
     check_places(f, which, "static")
     try:
