@@ -98,7 +98,6 @@ def compare(
     words = what or []
     check_drawable(plot)
     check_writable(html)
-    write = partial(_write, plot=plot, html=html)
     limit_s = given.pop("max_time_s")
     of_versions = {
         "--benchmarks": benchmarks if benchmarks != "now" else None, "--process-pairs": process_pairs,
@@ -106,23 +105,25 @@ def compare(
         "--ignore-unclear": fail_unclear is False, "--store": given["store"],
     }  # fmt: skip
     of_functions = {"--baseline": baseline, "--no-jit": no_jit, "--memory-limit": given["memory_limit_bytes"]}
-    if ref is None and jax is None and _are_functions(words):
+    if ref is None and jax is None and words and is_function(words[0]):
         _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
-        code = _compare_functions(words, given, baseline, no_jit, resolution, limit_s, as_json=as_json, write=write)
-    else:
-        _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
-        _check(ref, jax, benchmarks, process_pairs, resolution)
-        gate = _read_gate(fail_slower, fail_unclear)
-        suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
-        del suite["memory_limit_bytes"]
-        fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
-        call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
-        code = _compare_versions(partial(call, **suite), gate, as_json=as_json, write=write)
-    raise typer.Exit(code)
+        found = compare_functions(words, given, baseline, is_jitted=not no_jit, resolution=resolution, limit_s=limit_s)
+        code = _show_functions(found, as_json=as_json)
+        _write(found, plot, html)
+        raise typer.Exit(code)
+    _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
+    _check(ref, jax, benchmarks, process_pairs, resolution)
+    from benchax.comparing.gate import ERROR, gate_of
 
-
-def _are_functions(words: list[str]) -> bool:
-    return bool(words) and is_function(words[0])
+    gate = gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
+    suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
+    del suite["memory_limit_bytes"]
+    fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
+    call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
+    found = _run(partial(call, **suite))
+    _write(found, plot, html)
+    code = _show(found, gate, as_json=as_json)
+    raise typer.Exit(ERROR if found.broken else code)
 
 
 def _refuse(given: Mapping[str, Any], beside: str, expected: str) -> None:
@@ -131,41 +132,7 @@ def _refuse(given: Mapping[str, Any], beside: str, expected: str) -> None:
             raise UsageError(f"{option} is given with {beside}", expected)
 
 
-# ---- functions --------------------------------------------------------------------------------------------------
-
-
-def _compare_functions(
-    words: list[str],
-    options: Mapping[str, Any],
-    baseline: str | None,
-    no_jit: bool,
-    resolution: str | None,
-    limit_s: float | None,
-    *,
-    as_json: bool,
-    write: Callable[[Comparisons], None],
-) -> int:
-    """Compares, shows, and returns the exit code."""
-    from benchax.reporting.comparisons import document
-
-    found = compare_functions(
-        words, options, baseline=baseline, is_jitted=not no_jit, resolution=resolution, max_time_s=limit_s
-    )
-    if as_json:
-        line(json.dumps(found.asdict()))
-    else:
-        show(document(found, has_asides=False))
-    write(found)
-    return 2 if any(c.failure for c in found) else int(differs(found))
-
-
 # ---- versions of benchmarks -------------------------------------------------------------------------------------
-
-
-def _read_gate(fail_slower: str | None, fail_unclear: bool | None) -> Gate:
-    from benchax.comparing.gate import gate_of
-
-    return gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
 
 
 def _choose(
@@ -188,18 +155,6 @@ def _choose(
     if _is_stored(words):
         return partial(compare_stored, *words, **fine)
     return partial(compare_stored, words[0] if words else "last", paths=words[1:] or ".", **fine)
-
-
-def _compare_versions(
-    call: Callable[[], Comparisons], gate: Gate, *, as_json: bool, write: Callable[[Comparisons], None]
-) -> int:
-    """Compares, shows, and returns the exit code."""
-    from benchax.comparing.gate import ERROR
-
-    found = _run(call)
-    write(found)
-    code = _show(found, gate, as_json=as_json)
-    return ERROR if found.broken else code
 
 
 def _check(ref: str | None, jax: str | None, benchmarks: str, process_pairs: bool, resolution: str | None) -> None:
@@ -288,11 +243,11 @@ EXAMPLE = "benchax compare model.py:loop model.py:vectorised f32[1000000]"
 def compare_functions(
     words: Sequence[str],
     options: Mapping[str, Any],
+    baseline: str | None = None,
     *,
-    baseline: str | None,
-    is_jitted: bool,
-    resolution: str | None,
-    max_time_s: float | None,
+    is_jitted: bool = True,
+    resolution: str | None = None,
+    limit_s: float | None = None,
 ) -> Comparisons:
     """Compares functions like `benchax.compare`, but takes their names.
 
@@ -306,7 +261,7 @@ def compare_functions(
     from benchax.paired_runs.compare import side_by_side
     from benchax.progress import show_progress
 
-    resolved, effort = resolve(command_line=options), effort_for(resolution_of(resolution), max_time_s)
+    resolved, effort = resolve(command_line=options), effort_for(resolution_of(resolution), limit_s)
     functions, inputs = split_words(words)
     names = labels(functions)
     first = _choose_baseline(names, baseline)
@@ -315,9 +270,15 @@ def compare_functions(
         return printing_to_stderr(lambda: side_by_side({first: cases[first]} | cases, resolved, effort, report))
 
 
-def differs(found: Comparisons) -> bool:
-    """Does the result of a function differ from that of the baseline?"""
-    return any(c.differs for c in found)
+def _show_functions(found: Comparisons, *, as_json: bool) -> int:
+    """Shows everything and returns the exit code."""
+    from benchax.reporting.comparisons import document
+
+    if as_json:
+        line(json.dumps(found.asdict()))
+    else:
+        show(document(found, has_asides=False))
+    return 2 if any(c.failure for c in found) else int(any(c.differs for c in found))
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
