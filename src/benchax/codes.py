@@ -9,23 +9,22 @@ from typing import NamedTuple
 
 
 class RemarkCode(NamedTuple):
-    """What a remark with this code means."""
+    """The meaning of a remark with this code."""
 
     said_by: str
     """The verbs and commands that say it."""
     severity: str
-    """info, warning, or error; several where it depends."""
+    """info, warning, or error; several if it depends."""
     text: str
 
 
 _RUN = "run, bench, grid"
-_RANKS = "run"
 
 REMARKS: dict[str, RemarkCode] = {
     # Of the function and its result.
     "changed-by-tracing": RemarkCode(_RUN, "info",
-        "Each trace changes an object of Python, and a compiled call does not. What Python does there is done "
-        "when the program is built."),
+        "Each trace changes an object of Python, and a compiled call does not. Python does this when the "
+        "program is built."),
     "donation-unused": RemarkCode(_RUN, "warning",
         "No output has the shape, dtype, and layout of a donated argument, so the donation saves nothing."),
     "folded": RemarkCode(_RUN, "warning",
@@ -44,7 +43,7 @@ REMARKS: dict[str, RemarkCode] = {
     "narrowed": RemarkCode(_RUN, "warning",
         "Inputs of 64 bits became inputs of 32 bits, because JAX's 64-bit mode is off."),
     "no-inputs": RemarkCode(_RUN, "warning",
-        "The function takes no arrays, so XLA may compute the result at compile time. Pass the data as arguments."),
+        "The function takes no arrays, so XLA can compute the result at compile time. Pass the data as arguments."),
     "no-outputs": RemarkCode(f"{_RUN}, compare", "warning",
         "The function returns nothing. There is nothing to check, and XLA removes all work without side effects. "
         "Return the result."),
@@ -59,7 +58,7 @@ REMARKS: dict[str, RemarkCode] = {
         "Inputs came as NumPy arrays and were put on the device once, before timing. A call with NumPy arrays "
         "moves them every time."),
     "page-faults": RemarkCode(_RUN, "warning",
-        "The system maps large arrays anew in every call on CPU, which can be most of the time."),
+        "The system maps large arrays again in every call on CPU, which can be most of the time."),
     "reads-clock": RemarkCode(_RUN, "warning",
         "The function reads the clock while it is traced, and a compiled call keeps that reading. To time a part "
         "of it, use benchax.clock."),
@@ -76,7 +75,7 @@ REMARKS: dict[str, RemarkCode] = {
         "The compiled result differs from the reference by more than rounding explains."),
     # Of times.
     "busy": RemarkCode(f"{_RUN}, doctor", "warning",
-        "Other processes used the CPU meanwhile. Times come out long, and differ from run to run."),
+        "Other processes used the CPU at the same time. Times come out long, and differ from run to run."),
     "coarse-clock": RemarkCode(_RUN, "warning",
         "One sample lasts few steps of the clock, so its reading is inexact."),
     "dispatch-bound": RemarkCode(_RUN, "warning",
@@ -123,12 +122,12 @@ REMARKS: dict[str, RemarkCode] = {
         "Two functions give different results for the same inputs."),
     # Of comparisons.
     "alone-differs": RemarkCode("compare", "warning",
-        "Called in a row, the versions compare differently than called in turns: each leaves caches and memory in "
+        "Called in a row, the versions compare differently than called alternately: each leaves caches and memory in "
         "another state. Believe the figure that is like your program."),
     "baseline-failed": RemarkCode("compare", "warning",
         "The baseline failed, and another function is the baseline in its place."),
     "not-exported": RemarkCode("compare", "warning",
-        "One version ran as it is, beside an exported program, because it can't be exported."),
+        "One version ran as it is, next to an exported program, because it can't be exported."),
     "not-pinned": RemarkCode("compare", "warning",
         "This system pins no process to a core, so more verdicts are unclear."),
     "one-core": RemarkCode("compare", "info",
@@ -136,15 +135,15 @@ REMARKS: dict[str, RemarkCode] = {
     "other-device": RemarkCode("compare", "info",
         "The row was measured on another device than the one on which both versions ran."),
     "other-jax": RemarkCode("compare", "info",
-        "The stored program was made by another JAX, and both versions ran under this one. What JAX changed is in "
-        "neither."),
+        "The stored program was made by another JAX, and both versions ran under this one. Neither shows the "
+        "changes in JAX."),
     "outputs-not-compared": RemarkCode("compare", "warning",
         "The results of the versions were not compared. The remark gives the reason."),
     "random-data": RemarkCode("compare", "info",
         "Both versions ran on random data of the shapes that they take."),
     # Of experiments.
     "advice": RemarkCode("experiment, show", "info",
-        "What to do with these results."),
+        "Advice about these results."),
     "chaotic": RemarkCode("experiment", "warning",
         "The function amplifies rounding until nothing of its result is left. Errors of variants say nothing "
         "here; times do."),
@@ -176,7 +175,7 @@ REMARKS: dict[str, RemarkCode] = {
     "not-read": RemarkCode("audit", "info",
         "One function of the program was not looked at. The remark gives the reason."),
     "process": RemarkCode("audit", "warning",
-        "What happened in one process of the program."),
+        "An event in one process of the program."),
     "ran-once": RemarkCode("audit", "info",
         "The program ran once, unchanged."),
     "read": RemarkCode("audit", "info",
@@ -214,12 +213,12 @@ REMARKS: dict[str, RemarkCode] = {
     "events-dropped": RemarkCode("profile", "error",
         "Events are missing from the trace, so all sums are too small."),
     "exposed-unknown": RemarkCode("profile", "info",
-        "It isn't known what ran beside communication: XLA:CPU reports the end of an operation of several threads "
-        "late."),
+        "It isn't known what ran at the same time as communication: XLA:CPU reports the end of an "
+        "operation of several threads late."),
     "half-communications": RemarkCode("profile", "warning",
         "The trace has only the beginning or the end of some communications. They took at least what is counted."),
     "maybe-cut": RemarkCode("profile", "warning",
-        "The trace doesn't end as JAX's traces do. It may have been cut."),
+        "The trace doesn't end as JAX's traces do. Perhaps it was cut."),
     "no-command-buffers": RemarkCode("profile", "info",
         "Command buffers (CUDA graphs) are off, so that each kernel shows. Starting a program takes longer."),
     "no-communication": RemarkCode("profile", "warning",
@@ -241,13 +240,13 @@ REMARKS: dict[str, RemarkCode] = {
     "other-backend": RemarkCode("profile", "warning",
         "The two recordings are of different backends."),
     "profiler": RemarkCode("profile", "warning",
-        "What JAX's profiler said."),
+        "A message of JAX's profiler."),
     "profiler-running": RemarkCode("profile", "error",
         "Another profiler has the GPU's counters for itself. Profile with one of the two."),
     "profiler-warning": RemarkCode("profile", "warning",
-        "What the profiler wrote into the trace as a warning."),
+        "A warning that the profiler wrote into the trace."),
     "recording": RemarkCode("profile", "warning",
-        "What is special about this recording, such as an early end."),
+        "A property of this recording, such as an early end."),
     "unverified": RemarkCode("profile", "warning",
         "benchax reads traces of this device by XLA's source, and was not tried on one."),
     "viewer-cut": RemarkCode("profile", "warning",
@@ -305,7 +304,7 @@ REMARKS: dict[str, RemarkCode] = {
 }  # fmt: skip
 
 FAILURES = {
-    "error": "The function raised; `message` has the exception, `advice` what to do, where that is known.",
+    "error": "The function raised; `message` has the exception, `advice` what to do, if that is known.",
     "out_of_memory": "It asked for more than the device, or `memory_limit_bytes`, has.",
     "wrong_output": "Its result is not that of the reference, and the row was asked to fail for that.",
     "wrong_shape": "Its outputs do not look like those of the first function of the grid, or `check` refused them.",

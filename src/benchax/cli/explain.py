@@ -14,7 +14,7 @@ from benchax.errors import UsageError, one_of
 
 
 class Explanation(NamedTuple):
-    """What one code means."""
+    """The meaning of one code."""
 
     code: str
     kind: str

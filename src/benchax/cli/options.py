@@ -88,7 +88,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show what i
 MAX_TIME_OF_EACH = "Start no comparison of a function after this time: 30, 500ms, 2min (60)."
 MAX_TIME_OF_ALL = "Limit the total time to about this: 15, 500ms, 2min (no limit)."
 Given = dict[str, Any]
-"""The values of the options that `takes_options` adds; None where there is none."""
+"""The options that `takes_options` adds, by name; None if the user gave no value."""
 
 
 def takes_options(*names: str, **sentences: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

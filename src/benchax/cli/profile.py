@@ -415,8 +415,8 @@ def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: flo
     """Returns the command that profiles a program with Nsight Systems, as you type it into a shell. Without a program,
     nsys runs the function of this command.
 
-    It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. What you have
-    set stays. It was written from NVIDIA's documentation (JAX-Toolbox).
+    It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. Your own
+    settings stay. It was written from NVIDIA's documentation (JAX-Toolbox).
     """
     from benchax.profiling.preflight import NO_COMMAND_BUFFERS
 

@@ -1,4 +1,4 @@
-"""The eager call of each case beside the jitted one: how many calls must be made until compiling pays."""
+"""Compares the eager call of each case with the jitted one: after how many calls does compiling pay?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_pairs(cases: Sequence[Case], rows: Sequence[Measurement]) -> dict[CaseI
 
 
 def compare_eager(pairs: Mapping[CaseId, Pair], options: Options, report: Listener) -> dict[CaseId, Comparison]:
-    """Compares the jitted call of each case with the eager one, in turns."""
+    """Compares the jitted call of each case with the eager one. The two run alternately."""
     found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report)
     return {id: found[id.label] for id in pairs}
 
