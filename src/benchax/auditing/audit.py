@@ -91,18 +91,16 @@ def audit(
         return audit_case(case, split_names(rules), **options, report=report)
 
 
-def read_limits(
-    max_time_s: float | str | None, timeout_s: float | str | None, seed: Any, source: str = "the call"
-) -> dict[str, Any]:
+def read_limits(max_time_s: float | str | None, timeout_s: float | str | None, seed: Any) -> dict[str, Any]:
     """Converts these options for `audit_case` and `walk_checklist`: seconds and a whole number.
 
     Raises:
         UsageError: one of them is invalid.
     """
     return {
-        "max_time_s": read_duration("max_time_s", max_time_s, source) or MAX_TIME_S,
-        "timeout_s": read_duration("timeout_s", timeout_s, source),
-        "seed": read_seed(seed, source),
+        "max_time_s": read_duration("max_time_s", max_time_s) or MAX_TIME_S,
+        "timeout_s": read_duration("timeout_s", timeout_s),
+        "seed": read_seed(seed),
     }
 
 
