@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from benchax.cli.console import line, note, show
 from benchax.cli.output_files import write_documents, write_text
 from benchax.errors import FormatError, UsageError
-from benchax.model import Remark
 from benchax.units import plural
 
 if TYPE_CHECKING:
@@ -104,6 +103,7 @@ def read_trace(path: Path) -> Profile:
 
 def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Profile:
     """Reads a profile from a file. `remarks` describe how the recording was made."""
+    from benchax.model import Remark
     from benchax.profiling import files
     from benchax.profiling.trace import profile_of
 
