@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -377,7 +376,7 @@ def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
     try:
         state = path.stat()
         tools = _read_tools(path, state.st_mtime_ns, state.st_size)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # those of TOML and of Unicode are ValueErrors
         raise UsageError(f"cannot read {path}: {error}", "a TOML file") from error
     table: Any = cast("dict[str, Any]", tools).get("benchax", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
@@ -388,4 +387,6 @@ def project_table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:
 # Reading a file of 300 lines takes 3 ms, and each measurement asks twice. By time and size, since it may be edited.
 @lru_cache(maxsize=8)
 def _read_tools(path: Path, mtime_ns: int, size: int) -> Any:
+    import tomllib  # noqa: PLC0415  # help needs the table of options, and no file
+
     return tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
