@@ -22,6 +22,8 @@ ENDED = "benchax sampled"
 """Names the event at the end of the samples, with what they cost."""
 MACHINE = "benchax machine: "
 """Begins the name of an event with the fingerprint of the machine."""
+OURS = "benchax "
+"""Begins all of these."""
 PS_PER_US = 1_000_000
 BETWEEN, _FIELDS = " < ", "|"
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchax.profiling.events import Space
 from benchax.profiling.host_thread import HostThread, StackSamples, read_host_thread, read_samples
-from benchax.profiling.marks import SampledFrame, program_name, read_compile_marks, user_line
+from benchax.profiling.marks import OURS, SampledFrame, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import Operations
 from benchax.profiling.runs import PS
 from benchax.profiling.spans import Coverage, unite, unite_all
@@ -39,6 +39,7 @@ LAYERS: tuple[PartKind, ...] = ("device", "compile", "transfer", "dispatch")
 """Topmost first."""
 LEAST_STEPS = 3
 """Beginnings of steps: the first step is one, and a steady one."""
+MOST_PS = np.iinfo(np.int64).max
 LEAST_SAMPLES = 3
 """A line that was seen less often inside a single step is not told as its reason."""
 
@@ -70,6 +71,9 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         kind if kind != "waiting" else "transfer" if queued else "dispatch" if late else kind
         for kind, queued, late in zip(seen.kinds, is_queued, is_pending, strict=bool(seen.kinds))
     ]
+    if told:
+        for i in np.flatnonzero(in_calls_not_held(space, operations, samples)).tolist():
+            told[i] = "unknown" if told[i] in ("python", "waiting", "dispatch") else told[i]
     seen = replace(seen, kinds=told)
     parts = _parts(lengths, layers, samples, seen, begin, end, host, stack_of)
     hottest, share = _hottest(operations, sources, begin, end)
@@ -91,6 +95,29 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         hottest=hottest,
         hottest_share=share,
     )
+
+
+def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) -> NDArray[np.bool_]:
+    """Which samples may be of a call that the trace does not hold, so that nobody knows what the device did.
+
+    On CPU the trace has only events that begin and end in it. A loop of small operations is one event since jax 0.11,
+    and runs in the thread that called. So a call that lasts beyond the recording looks like a line of Python. There the
+    stack stays the same up to the end of the recording, or from its beginning on, without any event of JAX.
+    """
+    nothing = np.zeros(len(samples.time_ps), np.bool_)
+    if not len(nothing) or any(plane.name.startswith("/device:") for plane in space.planes):
+        return nothing
+    first, last = [found.start_ps], [found.end_ps]
+    for line in space.host_lines:
+        at = line.find(lambda name: not name.startswith(OURS))
+        first.append(line.start_ps[at])
+        last.append((line.start_ps + line.duration_ps)[at])
+    begin, end = np.concatenate(first).min(initial=MOST_PS), np.concatenate(last).max(initial=-1)
+    # What waits inside of Python's own modules calls no compiled program.
+    may_call = np.array([bool(stack) and stack[0].owner != "python" for stack in samples.stacks])[samples.stack]
+    lead = np.logical_and.accumulate(samples.stack == samples.stack[0])
+    trail = np.logical_and.accumulate(samples.stack[::-1] == samples.stack[-1])[::-1]
+    return may_call & ((lead & (samples.time_ps < begin)) | (trail & (samples.time_ps > end)))
 
 
 def _steady(
@@ -185,7 +212,7 @@ def _parts(
         chosen = np.flatnonzero(is_steady & (top == i) & (samples.late_ps <= LATE_PS))
         lines[kind] = list_lines(samples, chosen, seen, np.ones(len(samples.time_ps)), sums[kind] / whole)
     python: list[int] = np.flatnonzero(seen.weight_ps > 0).tolist()
-    for kind in ("input", "python", "waiting", "transfer", "dispatch", "unseen"):
+    for kind in ("input", "python", "waiting", "transfer", "dispatch", "unknown", "unseen"):
         chosen = np.array([i for i in python if seen.kinds[i] == kind], np.int64)
         spent = float(seen.weight_ps[chosen].sum())
         sums[kind] = sums.get(kind, 0.0) + spent
