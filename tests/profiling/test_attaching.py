@@ -15,7 +15,7 @@ import pytest
 
 from benchax.errors import NotMeasured, UsageError
 from benchax.profiling import serve
-from benchax.profiling.attaching import HOST, Ask, attach, key_file
+from benchax.profiling.serving import HOST, Ask, attach, key_file
 
 SHORT = Ask(0.05)
 

@@ -23,8 +23,7 @@ import pytest
 from benchax.errors import NotMeasured, UsageError
 from benchax.hooks.command import EndedCommand, run
 from benchax.profiling import files, serve
-from benchax.profiling.attaching import HOST, Ask, Attached, attach, key_file
-from benchax.profiling.serving import HOOK, ProfileServer
+from benchax.profiling.serving import HOOK, HOST, Ask, Attached, ProfileServer, attach, key_file
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
 
@@ -226,7 +225,7 @@ def test_recording_never_starts_the_backend(served, project: Path, capfd: pytest
     program = f"""
 import jax, pathlib
 from benchax.errors import NotMeasured
-from benchax.profiling.attaching import Ask, attach
+from benchax.profiling.serving import Ask, attach
 import psutil
 (port,) = [c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"]
 ask = lambda: attach(port, Ask(0.05), pathlib.Path({str(project)!r}))

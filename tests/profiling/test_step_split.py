@@ -26,7 +26,7 @@ from steps_by_hand import (
 from xspace_by_hand import Event
 
 from benchax.hooks.command import run
-from benchax.profiling.marks import SampledFrame, decode
+from benchax.profiling.host_thread import SampledFrame, decode
 from benchax.profiling.program_recorder import HOOK
 from benchax.profiling.stack_sampler import describe_stack
 from benchax.profiling.trace import profile_of

@@ -39,7 +39,7 @@ SPLIT = StepSplit(
         ("device", "58 % of a step is the device at work; 90 % of its work is of model.py:7"),
         (
             "unknown",
-            "58 % of a step is spent at loader.py:31 (batches); what the device did was not measured, because a trace "
+            "58 % of a step is spent at loader.py:31 (batches); what the device did was not measured, because a trace "  # noqa: ISC004
             "holds only calls that begin and end in it",
         ),
         ("unseen", "58 % of a step is Python in pieces too short to be sampled; the device waits"),

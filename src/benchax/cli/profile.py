@@ -226,7 +226,7 @@ def profile_cases(
 ) -> int:
     """Records each case in a worker, shows it, and returns the exit code."""
     from benchax.cli.profile_output import show_all, write_profiles
-    from benchax.profiling.preflight import kernels_apart
+    from benchax.profiling.session import kernels_apart
     from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingRequest
 

@@ -152,7 +152,7 @@ def nsys_command(program: Sequence[str], report: Path, start_after_s: float, dur
     It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. What you have
     set stays. It was written from NVIDIA's documentation (JAX-Toolbox).
     """
-    from benchax.profiling.preflight import NO_COMMAND_BUFFERS
+    from benchax.profiling.session import NO_COMMAND_BUFFERS
 
     # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
     options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
@@ -193,7 +193,7 @@ def _describe(report: Report) -> str:
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Records the program at `port`. Returns 2 if there are no operations to show."""
-    from benchax.profiling.attaching import Ask, attach
+    from benchax.profiling.serving import Ask, attach
 
     place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
     try:

@@ -1,6 +1,6 @@
 """Writes the current Python line of the user's thread into the trace, every few milliseconds.
 
-`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`marks.py`). The
+`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`host_thread.py`). The
 event's stats hold the thread's processor time since the last sample, and the delay of the sample.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from benchax.profiling.marks import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
+from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.source_files import is_generated, owner_of
 
 INTERVAL_S = 0.005
