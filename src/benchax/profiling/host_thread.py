@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -37,6 +38,8 @@ OURS = "benchax "
 """Begins all of these."""
 PS_PER_US = 1_000_000
 BETWEEN, _FIELDS = " < ", "|"
+_PLAIN = " !\"$&'()*+,/:;=>?@[\\]^`{}"
+"""Stays readable in the name of an event. All else that is no letter, digit, or -._~ is escaped as in a URL."""
 
 
 class SampledFrame(NamedTuple):
@@ -64,6 +67,10 @@ def encode(frames: tuple[SampledFrame, ...]) -> str:
     )
 
 
+def _escape(text: str) -> str:
+    return quote(text, _PLAIN, errors="replace")
+
+
 def decode(text: str) -> tuple[SampledFrame, ...]:
     """Reads a text that `encode` wrote. Returns no frames if the text has another form, as of another version."""
     try:
@@ -73,22 +80,7 @@ def decode(text: str) -> tuple[SampledFrame, ...]:
 
 
 def _frame(file: str, line: str, function: str, owner: str, flags: str) -> SampledFrame:
-    return SampledFrame(_unescape(file), int(line), _unescape(function), owner, "i" in flags)
-
-
-_ESCAPES = {"%": "%25", "#": "%23", _FIELDS: "%7C", "<": "%3C"}
-
-
-def _escape(text: str) -> str:
-    for plain, escaped in _ESCAPES.items():
-        text = text.replace(plain, escaped)
-    return text
-
-
-def _unescape(text: str) -> str:
-    for plain, escaped in reversed(_ESCAPES.items()):
-        text = text.replace(escaped, plain)
-    return text
+    return SampledFrame(unquote(file), int(line), unquote(function), owner, "i" in flags)
 
 
 def user_line(stack: tuple[SampledFrame, ...]) -> str:

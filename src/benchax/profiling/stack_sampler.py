@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import opcode
-import os
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -74,10 +74,6 @@ class PacedSampler(ABC):
         ):  # unless the program has set it
             sys.setswitchinterval(self._switch_before)
 
-    def change_thread(self) -> None:
-        """On the sampling thread, before the first sample of another one."""
-        self.thread = self._wanted
-
     def finish(self) -> None:  # noqa: B027  # only some have something to do
         """On the sampling thread, behind the last sample."""
 
@@ -98,8 +94,7 @@ class PacedSampler(ABC):
         self.finish()
 
     def _look(self, late_s: float) -> None:
-        if self._wanted != self.thread:
-            self.change_thread()
+        self.thread = self._wanted
         frame = sys._current_frames().get(self.thread)
         if frame is not None:
             self.sample(frame, late_s)
@@ -111,7 +106,7 @@ class StackSampler(PacedSampler):
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
-        self._clock: _ThreadClock | None = None
+        self._clock = _ThreadClock(0)
         self._before: tuple[int, int] | None = None
 
     def sample(self, frame: FrameType, late_s: float) -> None:
@@ -122,26 +117,15 @@ class StackSampler(PacedSampler):
         with jax.profiler.TraceAnnotation(SAMPLE + describe_stack(frame), **stats):
             pass
 
-    def change_thread(self) -> None:
-        self._forget_clock()
-        super().change_thread()
-
     def finish(self) -> None:
-        self._forget_clock()
         used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
         with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
             pass
 
-    def _forget_clock(self) -> None:
-        """Here, on the sampling thread, and nowhere else."""
-        if self._clock is not None:
-            self._clock.close()
-        self._clock, self._before = None, None
-
     def _processor_time(self) -> dict[str, int]:
         """Returns the thread's processor time since the last sample, and the time since that sample."""
-        if self._clock is None:
-            self._clock = _ThreadClock(self.thread)
+        if self._clock.thread != self.thread:
+            self._clock, self._before = _ThreadClock(self.thread), None
         used, now = self._clock.read(), time.perf_counter_ns()
         before, self._before = self._before, (used, now)
         return {} if before is None else {"cpu_us": (used - before[0]) // 1000, "since_us": (now - before[1]) // 1000}
@@ -156,22 +140,16 @@ class _ThreadClock:
     """
 
     def __init__(self, thread: int) -> None:
+        self.thread = thread
         native = next((one.native_id for one in threading.enumerate() if one.ident == thread), None)
-        self.file, self.number = -1, 0
-        try:
-            # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
-            self.file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self.number = time.pthread_getcpuclockid(thread)
+        # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
+        self._file = Path(f"/proc/self/task/{native}/schedstat")
+        self._is_told = self._file.exists()
 
     def read(self) -> int:
-        if self.file < 0:
-            return time.clock_gettime_ns(self.number)
-        return sum(map(int, os.pread(self.file, 80, 0).split()[:2]))
-
-    def close(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
+        if not self._is_told:
+            return time.clock_gettime_ns(time.pthread_getcpuclockid(self.thread))
+        return sum(map(int, self._file.read_bytes().split()[:2]))
 
 
 def describe_stack(frame: FrameType | None) -> str:
