@@ -12,8 +12,7 @@ import contextlib
 import importlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from statistics import mean, median
@@ -400,37 +399,38 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
 
 def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ...]:
     """Grouped by program and name, most self time first."""
-    if not len(found):
-        return ()
     first, group = group_rows(found.program, found.module, found.name)
-    calls = np.bincount(group)
-    total = _sums(group, found.end_ps - found.start_ps, len(first))
-    own = _sums(group, found.self_ps, len(first))
-    everything = max(int(own.sum()), 1)
-    is_open = np.bincount(group, found.is_open) > 0
-    ops = [
-        _op(found, known, int(first[g]), int(calls[g]), None if is_open[g] else int(total[g]), int(own[g]), everything)
-        for g in range(len(first))
-    ]
-    ops = _add_work(ops, [int(found.program[at]) for at in first], known)
-    return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
-
-
-def _add_work(ops: Sequence[Op], programs: Sequence[int], known: Mapping[int, CompiledModule]) -> list[Op]:
-    """With the work of their calls, where the program is known.
-
-    Args:
-        programs: the id of the program of each.
-    """
+    calls = np.bincount(group, minlength=len(first)).tolist()
+    total = _sums(group, found.end_ps - found.start_ps, len(first)).tolist()
+    own = _sums(group, found.self_ps, len(first)).tolist()
+    is_open = np.bincount(group, found.is_open, len(first)) > 0
     names: dict[int, set[str]] = {}
-    for op, number in zip(ops, programs, strict=True):
-        names.setdefault(number, set()).add(op.name)
+    for at in first.tolist():
+        names.setdefault(int(found.program[at]), set()).add(found.word(int(found.name[at])))
     works = {number: work_of_calls(known[number], seen) for number, seen in names.items() if number in known}
-    found: list[Op] = []
-    for op, number in zip(ops, programs, strict=True):
-        work = works.get(number, {}).get(op.name)
-        found.append(replace(op, flops=work.flops * op.calls, bytes_accessed=work.bytes * op.calls) if work else op)
-    return found
+    everything, ops = max(sum(own), 1), list[Op]()
+    for g, at in enumerate(first.tolist()):
+        name, line = found.word(int(found.name[at])), _instruction(found, known, at)
+        work = works.get(int(found.program[at]), {}).get(name)
+        ops.append(
+            Op(
+                name=name,
+                module=module_of(found, known, at),
+                category=found.word(int(found.category[at])) or (line.opcode if line else ""),
+                calls=calls[g],
+                total_s=None if is_open[g] else total[g] / PS,
+                self_s=own[g] / PS,
+                share=own[g] / everything,
+                scope=(line.scope or None) if line else None,
+                named_scope=scope_of(line.scope) if line else "",
+                source=(line.source or None) if line else None,
+                hlo=line.hlo if line else None,
+                shape=line.shape if line else None,
+                flops=work.flops * calls[g] if work else None,
+                bytes_accessed=work.bytes * calls[g] if work else None,
+            )
+        )
+    return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
 
 
 def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[str, ...]:
@@ -438,7 +438,7 @@ def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[st
     if not len(found):
         return ()
     first, group = group_rows(found.program, found.name)
-    lines = [_instruction(found, known, at, found.word(int(found.name[at]))) for at in first.tolist()]
+    lines = [_instruction(found, known, at) for at in first.tolist()]
     sources = [line.source if line else "" for line in lines]
     return tuple(sources[g] for g in group.tolist())
 
@@ -450,38 +450,9 @@ def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return sums
 
 
-def _op(
-    found: Operations,
-    known: Mapping[int, CompiledModule],
-    at: int,
-    calls: int,
-    total: int | None,
-    own: int,
-    everything: int,
-) -> Op:
-    name = found.word(int(found.name[at]))
-    line = _instruction(found, known, at, name)
-    return Op(
-        name=name,
-        module=module_of(found, known, at),
-        category=found.word(int(found.category[at])) or (line.opcode if line else ""),
-        calls=calls,
-        total_s=None if total is None else total / PS,
-        self_s=own / PS,
-        share=own / everything,
-        scope=(line.scope or None) if line else None,
-        named_scope=scope_of(line.scope) if line else "",
-        source=(line.source or None) if line else None,
-        hlo=line.hlo if line else None,
-        shape=line.shape if line else None,
-    )
-
-
-def _instruction(
-    found: Operations, known: Mapping[int, CompiledModule], at: int, name: str
-) -> ModuleInstruction | None:
+def _instruction(found: Operations, known: Mapping[int, CompiledModule], at: int) -> ModuleInstruction | None:
     program = known.get(int(found.program[at]))
-    return program.instructions.get(name) if program else None
+    return program.instructions.get(found.word(int(found.name[at]))) if program else None
 
 
 def _device(found: Operations, said: Exchange, index: int) -> Device:
