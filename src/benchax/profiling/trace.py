@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -23,7 +24,7 @@ import numpy as np
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
-from benchax.profiling.events import Space, TraceLine, read
+from benchax.profiling.events import Space, read
 from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import (
     KEEP,
@@ -174,11 +175,22 @@ def _loop_of(module: str, stack: tuple[str, ...]) -> str:
 MOST_PASSES = 3
 
 
-def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule] = ()) -> tuple[CompileCost, ...]:
+class PassCall(NamedTuple):
+    """A pass of the compiler, once."""
+
+    name: str
+    start_ps: int
+    own_ps: int
+    """Without what ran inside of it."""
+
+
+def compile_costs(
+    space: Space, passes: list[PassCall], known: Iterable[CompiledModule] = ()
+) -> tuple[CompileCost, ...]:
     """Most seconds first; empty where the trace has no marks.
 
     Args:
-        passes: the names of XLA's passes, as `trace.compile_passes` found them.
+        passes: all of them, in the order of time.
         known: the programs that the trace carries.
     """
     modules: dict[str, list[CompiledModule]] = {}
@@ -203,7 +215,7 @@ def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule
             kinds["trace"] / 1e6,
             kinds["lower"] / 1e6,
             kinds["compile"] / 1e6,
-            _passes(space.host_lines, spans.get(name, []), passes),
+            _longest(passes, spans.get(name, [])),
             program_size(modules.get(name, ())),
         )
         for name, kinds in spent.items()
@@ -211,20 +223,13 @@ def compile_costs(space: Space, passes: set[str], known: Iterable[CompiledModule
     return tuple(sorted(found, key=lambda one: -one.total_s))
 
 
-def _passes(lines: list[TraceLine], spans: list[tuple[int, int]], passes: set[str]) -> tuple[tuple[str, float], ...]:
-    """Those that took longest, without what ran inside of them."""
+def _longest(calls: list[PassCall], spans: list[tuple[int, int]]) -> tuple[tuple[str, float], ...]:
+    """The passes that took longest in these spans, without what ran inside of them."""
     lasted = Counter[str]()
-    for line in lines if spans else []:
-        ids = {i: short for i, name in line.names.items() if (short := name.partition(" (")[0]) in passes}
-        at = np.flatnonzero(np.isin(line.name_id, list(ids)))
-        start, length = line.start_ps[at], line.duration_ps[at]
-        order = np.lexsort((-length, start))
-        at, start, length = at[order], start[order], length[order]
-        own, _ = self_times([0] * len(at), start.tolist(), (start + length).tolist())
-        for begin, end in spans:
-            first, last = np.searchsorted(start, [begin, end])
-            for i in range(int(first), int(last)):
-                lasted[ids[int(line.name_id[at[i]])]] += own[i]
+    for begin, end in spans:
+        first, last = (bisect_left(calls, time, key=lambda one: one.start_ps) for time in (begin, end))
+        for one in calls[first:last]:
+            lasted[one.name] += one.own_ps
     return tuple((name, ps / PS) for name, ps in lasted.most_common(MOST_PASSES))
 
 
@@ -370,7 +375,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     found = operations(space, known)
     said = exchange(found, known)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
-    compile_s, passes = compile_passes(space)
+    compile_ps, passes = read_pass_calls(space)
     ops, runs = _ops(found, known), runs_by_device(space, found, known)
     dropped, machine = remark_dropped(space), machine_of(space)
     return Profile(
@@ -381,9 +386,9 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         runs=runs,
         steps=tuple(read_annotations(space)),
         split=split(space, found, runs, _sources(found, known)),
-        passes=passes,
-        compile_s=compile_s,
-        compile_costs=compile_costs(space, {one.name for one in passes}, known.values()),
+        passes=_sum_passes(passes),
+        compile_s=None if compile_ps is None else compile_ps / PS,
+        compile_costs=compile_costs(space, passes, known.values()),
         lanes=lanes_of(space, found),
         fingerprint=machine,
         peaks=kept_peaks(machine) if machine else None,
@@ -476,15 +481,13 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
     return Device(found.devices[index], busy.length / PS, (span - busy.length) / PS, gaps, *exchanged)
 
 
-def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
-    """Returns (seconds inside the compiler, its passes with most self time first), or (None, ()) if nothing was
-    compiled.
+def read_pass_calls(space: Space) -> tuple[int | None, list[PassCall]]:
+    """Returns (picoseconds inside the compiler, its passes in the order of time); None if nothing was compiled.
 
     The compiler also works on threads other than the one that called it (code generation in parts). This work runs
     inside those seconds, under the name of the call that waits for it.
     """
-    calls: dict[str, int] = {}
-    own_ps: dict[str, int] = {}
+    found: list[PassCall] = []
     total_ps: int | None = None
     for line in space.host_lines:
         compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
@@ -504,13 +507,16 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
                     continue
                 reach = a + d
                 total_ps = (total_ps or 0) + d
-            name = _OF_MODULE.sub("", line.names.get(name_id, ""))
-            calls[name] = calls.get(name, 0) + 1
-            own_ps[name] = own_ps.get(name, 0) + self_ps
-    if total_ps is None:
-        return None, ()
-    passes = [CompilePass(name, calls[name], own / PS) for name, own in own_ps.items()]
-    return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
+            found.append(PassCall(_OF_MODULE.sub("", line.names.get(name_id, "")), a, self_ps))
+    return total_ps, sorted(found, key=lambda one: one.start_ps)
+
+
+def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:
+    """Most self time first."""
+    often, own_ps = Counter(one.name for one in calls), Counter[str]()
+    for one in calls:
+        own_ps[one.name] += one.own_ps
+    return tuple(CompilePass(name, often[name], ps / PS) for name, ps in own_ps.most_common())
 
 
 # The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side. It exists
