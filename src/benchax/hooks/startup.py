@@ -133,7 +133,7 @@ class Loading(ModuleSpec):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "_initializing" and not value:
-            self.__class__ = ModuleSpec
+            self.__class__ = ModuleSpec  # pyright: ignore[reportAttributeAccessIssue]
             self.__dict__.pop("then")()
 
 

@@ -316,7 +316,8 @@ def runs_by_device(space: Space, found: Operations, known: Mapping[int, Compiled
         found = operations(space, known, TPU_RUNS)
     return tuple(
         profile.Run(
-            module_of(found, known, first) or _without_number(found.word(int(found.name[first]))),
+            # The run of a TPU is called jit_f(123).
+            module_of(found, known, first) or found.word(int(found.name[first])).partition("(")[0],
             found.devices[int(found.device[first])],
             int(found.run[first]),
             run.start_ps / PS,
@@ -333,11 +334,6 @@ def on_busiest_device(runs: Sequence[profile.Run]) -> list[profile.Run]:
         spent[run.device] += round(run.device_s * PS)
     name = max(spent, key=lambda one: spent[one], default="")
     return [run for run in runs if run.device == name]
-
-
-def _without_number(name: str) -> str:
-    """jit_f, of the run of a TPU that is called jit_f(123)."""
-    return name.partition("(")[0]
 
 
 def _unite(found: Operations, *keys: Ints) -> list[tuple[int, ProgramRun]]:
