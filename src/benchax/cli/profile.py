@@ -246,8 +246,10 @@ def _record(
     request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
+    from statistics import median
+
     from benchax.cli.profile_output import RecordingFolder, folder_for, profile_of_file
-    from benchax.profiling.trace import cost_of_calls
+    from benchax.profiling.trace import recording_cost
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 
@@ -273,7 +275,7 @@ def _record(
     if not files:
         return None, outcome.failure is not None
     found = profile_of_file(files[0], title, _remarks(outcome))
-    cost = cost_of_calls(found, outcome.unrecorded_s)
+    cost = recording_cost(found, outcome.unrecorded_s, "all calls were recorded", median)
     return replace(found, split=None, recording_cost=cost), outcome.failure is not None  # the loop is ours
 
 

@@ -13,10 +13,10 @@ import importlib
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -519,32 +519,19 @@ def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:
     return tuple(CompilePass(name, often[name], ps / PS) for name, ps in own_ps.most_common())
 
 
-# The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side. It exists
-# only if there are enough events to matter.
-
-
-def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
-    """Returns the cost for calls that are each marked as a step, from the time of such calls without a recording.
+def recording_cost(
+    found: Profile, unrecorded_s: float | None, why: str, typical: Callable[[Sequence[float]], float] = mean
+) -> RecordingCost | None:
+    """What recording adds to a step of a loop, or to a call that is marked as a step. None: too few events to matter.
 
     Args:
-        found: the profile of the calls.
-        unrecorded_s: seconds of a call without a recording. None: all were recorded.
+        unrecorded_s: seconds of one while nothing is recorded. None: not measured, because of `why`.
+        typical: how several recorded ones become one number.
     """
-    lengths = [step.length_s for step in found.steps]
-    if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
-        return None
-    why = "" if unrecorded_s else "all calls were recorded"
-    # One late call says nothing about recording.
-    return RecordingCost(median(lengths), unrecorded_s, found.n_events / len(lengths), why)
-
-
-def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
-    """Returns the cost for the steps of a program, from their pace between recordings; `why` is the reason if there is
-    no pace."""
     split = found.split
     if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
         return None
-    return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)
+    return RecordingCost(typical(split.lengths_s), unrecorded_s, split.events_per_step, "" if unrecorded_s else why)
 
 
 # The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.
