@@ -353,8 +353,12 @@ def test_what_the_device_did_in_a_call_that_the_trace_does_not_hold_is_not_measu
     assert found.parts[0].lines[0].source == "/home/me/train.py:12"
 
 
-def test_pythons_own_library_or_an_iterator_up_to_the_end_is_no_call_of_a_program() -> None:
-    for stack, kind in (((LIBRARY, LOOP), "python"), ((AT_NEXT,), "input")):
+def test_pythons_own_library_a_loop_or_an_iterator_up_to_the_end_is_no_call_of_a_program() -> None:
+    for stack, kind in (
+        ((LIBRARY, LOOP), "python"),
+        ((LOOP._replace(is_jumping=True),), "python"),
+        ((AT_NEXT,), "input"),
+    ):
         samples = tuple(sample(at, *stack, cpu_us=100) for at in range(1000, 3001, 100))
 
         found = split_of(read([call("step", 0, 50)], [work(100, 300, 1)], samples))

@@ -52,6 +52,8 @@ class SampledFrame(NamedTuple):
     """As `source_files.owner_of` has it."""
     is_iterating: bool = False
     """It waits here for the next item of an iterator: in a `for`, or for a generator or a `__next__`."""
+    is_jumping: bool = False
+    """It is at the end of a round of a loop, or at the beginning of a function: it calls nothing."""
 
     @property
     def place(self) -> str:
@@ -62,7 +64,9 @@ class SampledFrame(NamedTuple):
 def encode(frames: tuple[SampledFrame, ...]) -> str:
     """Innermost first."""
     return BETWEEN.join(
-        _FIELDS.join([_escape(f.file), str(f.line), _escape(f.function), f.owner, "i" if f.is_iterating else ""])
+        _FIELDS.join(
+            [_escape(f.file), str(f.line), _escape(f.function), f.owner, "i" * f.is_iterating + "j" * f.is_jumping]
+        )
         for f in frames
     )
 
@@ -80,7 +84,7 @@ def decode(text: str) -> tuple[SampledFrame, ...]:
 
 
 def _frame(file: str, line: str, function: str, owner: str, flags: str) -> SampledFrame:
-    return SampledFrame(unquote(file), int(line), unquote(function), owner, "i" in flags)
+    return SampledFrame(unquote(file), int(line), unquote(function), owner, "i" in flags, "j" in flags)
 
 
 def user_line(stack: tuple[SampledFrame, ...]) -> str:

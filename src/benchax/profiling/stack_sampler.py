@@ -203,6 +203,8 @@ def _is_of_command_line(frame: FrameType) -> bool:
 MOST_PLACES = 20_000
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
+_JUMPS = {opcode.opmap[name] for name in ("JUMP_BACKWARD", "RESUME")}
+"""Where Python lets other threads run, while it calls nothing."""
 
 
 def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
@@ -214,8 +216,8 @@ def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
         owner = "python"  # what dataclasses make of a class, and the like
     is_own = owner == "user"
     is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
-    is_at_loop = 0 <= frame.f_lasti < len(code.co_code) and code.co_code[frame.f_lasti] == _FOR
-    found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, is_at_loop)
+    at = code.co_code[frame.f_lasti] if 0 <= frame.f_lasti < len(code.co_code) else None
+    found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, at == _FOR, at in _JUMPS)
     iterating = encode((found._replace(is_iterating=True),))
     place = _Place(
         code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator or code.co_name == "__next__"

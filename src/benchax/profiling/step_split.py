@@ -278,8 +278,9 @@ def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) ->
         first.append(line.start_ps[at])
         last.append((line.start_ps + line.duration_ps)[at])
     begin, end = np.concatenate(first).min(initial=MOST_PS), np.concatenate(last).max(initial=-1)
-    # What waits inside of Python's own modules calls no compiled program.
-    may_call = np.array([bool(stack) and stack[0].owner != "python" for stack in samples.stacks])[samples.stack]
+    # Python's own modules call no compiled program, nor does what a sample found between two rounds of a loop.
+    may = [bool(stack) and stack[0].owner != "python" and not stack[0].is_jumping for stack in samples.stacks]
+    may_call = np.array(may)[samples.stack]
     lead = np.logical_and.accumulate(samples.stack == samples.stack[0])
     trail = np.logical_and.accumulate(samples.stack[::-1] == samples.stack[-1])[::-1]
     return may_call & ((lead & (samples.time_ps < begin)) | (trail & (samples.time_ps > end)))
