@@ -522,7 +522,7 @@ def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:
 def recording_cost(
     found: Profile, unrecorded_s: float | None, why: str, typical: Callable[[Sequence[float]], float] = mean
 ) -> RecordingCost | None:
-    """What recording adds to a step of a loop, or to a call that is marked as a step. None: too few events to matter.
+    """Returns the cost of recording for a step of a loop, or for a marked call. None: too few events to matter.
 
     Args:
         unrecorded_s: seconds of one while nothing is recorded. None: not measured, because of `why`.

@@ -1,7 +1,7 @@
 """The steps of a training loop: one sentence on top, then what a step is made of, its first one and its slowest.
 
-A moment in which a device works is the device's; the other parts are of idle devices, by what these waited for, or
-of devices of which the trace says nothing.
+A moment in which a device works is the device's; the other parts are of idle devices, by what these waited for.
+Where a trace shows no device, its work is not measured.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 PartKind = Literal["device", "input", "python", "waiting", "compile", "transfer", "dispatch", "unknown", "unseen"]
-"""device: some operation of a compiled program ran. unknown: the thread may have been in a call that did not begin and
-end in the recording, so the trace does not hold it. All others are idle devices. input: the thread that begins the
+"""device: some operation of a compiled program ran. unknown: a call that the recording does
+not hold as a whole was perhaps under way. All others are idle devices. input: the thread that begins the
 steps waited for the next item of an iterator. python: it ran Python. waiting: it was off the processor, in neither.
 compile: JAX traced, lowered or compiled. transfer: data was moved to, from or between devices. dispatch: JAX itself,
 between Python and the device. unseen: Python, or waiting; no sample of the stack shows which."""
