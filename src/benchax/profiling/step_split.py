@@ -263,7 +263,7 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
 
 
 def in_calls_not_held(space: Space, found: Operations, samples: StackSamples) -> NDArray[np.bool_]:
-    """Finds the samples that can be of a call that is not in the trace. The work of the device at these times is unknown.
+    """Finds the samples that can be of a call that is not in the trace: the work of the device is unknown then.
 
     On CPU the trace has only events that begin and end in it. A loop of small operations is one event since jax 0.11,
     and runs in the thread that called. So a call that lasts beyond the recording looks like a line of Python. There the
