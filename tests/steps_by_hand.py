@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xspace_by_hand import Event, op, plane, space
 
-from benchax.profiling.marks import COMPILED, ENDED, SAMPLE, SampledFrame, encode
+from benchax.profiling.host_thread import COMPILED, ENDED, SAMPLE, SampledFrame, encode
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Profile
 

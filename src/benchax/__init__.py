@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from benchax.results.watch import Watch
     from benchax.stats.summary import Summary
     from benchax.store.load import Rows, load
-    from benchax.watching.assertions import RecompileError, max_compiles, no_recompile
     from benchax.watching.compiles import watch_cache
     from benchax.watching.transfers import watch_transfers
-    from benchax.watching.watch import watch
+    from benchax.watching.watch import RecompileError, max_compiles, no_recompile, watch
 
 _HOME = {
     "Audit": "benchax.results.audit",
@@ -98,9 +97,9 @@ _HOME = {
     "CacheUse": "benchax.results.cache",
     "Transfers": "benchax.results.transfers",
     "Watch": "benchax.results.watch",
-    "RecompileError": "benchax.watching.assertions",
-    "max_compiles": "benchax.watching.assertions",
-    "no_recompile": "benchax.watching.assertions",
+    "RecompileError": "benchax.watching.watch",
+    "max_compiles": "benchax.watching.watch",
+    "no_recompile": "benchax.watching.watch",
     "watch": "benchax.watching.watch",
     "watch_cache": "benchax.watching.compiles",
     "watch_transfers": "benchax.watching.transfers",

@@ -11,6 +11,7 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -34,11 +35,17 @@ def owner_of(file: str) -> Owner:
     return "user"
 
 
+def outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it. `traceback.walk_stack` finds the line of each, too, which takes longer."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def is_in_package(frame: FrameType | None) -> bool:
     """Is the nearest line that is neither JAX's nor Python's in an installed package?"""
-    while frame is not None and owner_of(frame.f_code.co_filename) in ("jax", "python", "benchax"):
-        frame = frame.f_back
-    return frame is not None and owner_of(frame.f_code.co_filename) == "package"
+    owners = (owner_of(one.f_code.co_filename) for one in outward(frame))
+    return next((owner for owner in owners if owner in ("user", "package")), "") == "package"
 
 
 _PROMPTS = re.compile("<(ipython-input|python-input|stdin|doctest)")

@@ -124,7 +124,7 @@ def limit_compiles(item: pytest.Item) -> Iterator[None]:
         yield
         return
     from benchax.errors import NotMeasured
-    from benchax.watching.assertions import RecompileError, max_compiles
+    from benchax.watching.watch import RecompileError, max_compiles
     from pytest_jax_bench.fixture import MEASURING
 
     try:

@@ -150,7 +150,9 @@ def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_t
     profile: Profile,
 ) -> None:
     """As of a step of minutes; limits are shortened, so that the test takes seconds."""
-    short = "import jax, benchax.profiling.steady as steady\nsteady.LONGEST_S, steady.PATIENCE_S = 0.3, 30.0\n"
+    short = (
+        "import benchax.profiling.program_recorder as recorder\nrecorder.LONGEST_S, recorder.PATIENCE_S = 0.3, 30.0\n"
+    )
 
     loop = "for _ in range(3):\n    busy(0.8)\n    x = step(x).block_until_ready()\nsys.exit(8)"
     found = profile(short + BEGIN + loop, options=("--duration", "100ms"))

@@ -190,6 +190,48 @@ def test_a_failure_of_ours_is_none_of_the_programs(programs: Programs, hook: str
     assert error in ended.remarks[0]
 
 
+def test_a_module_that_the_hook_needs_may_be_the_first_to_import_jax(programs: Programs) -> None:
+    """As `benchax.watching.compiles` does: while it is half loaded, the hook cannot import from it."""
+    programs.write("ours/__init__.py", "")
+    programs.write("ours/outer.py", "from ours.inner import value\nimport ours.inner as inner\ndone = True")
+    programs.write("ours/inner.py", "import jax\nvalue = 7")
+    programs.write(
+        "ours/hook.py",
+        """
+        from ours.inner import value
+        from ours.outer import done
+
+        def begin(settings):
+            return lambda how: value
+        """,
+    )
+
+    ended = programs.python(
+        "import ours.outer as o, sys; sys.exit(type(o.__spec__).__name__ != 'ModuleSpec')", hook="ours.hook:begin"
+    )
+
+    assert ended.exit_code == 0
+    assert [report.result for report in ended.reports] == [7]
+    assert ended.remarks == ()
+
+
+def test_a_module_that_fails_while_it_imports_jax_does_not_keep_the_hook_out(programs: Programs) -> None:
+    programs.write("ours/__init__.py", "")
+    programs.write("ours/broken.py", "import jax\nraise ValueError")
+    programs.write("ours/hook.py", "def begin(settings):\n    return lambda how: how")
+
+    ended = programs.python(
+        """
+        import contextlib
+        with contextlib.suppress(ValueError):
+            import ours.broken
+        """,
+        hook="ours.hook:begin",
+    )
+
+    assert [report.result for report in ended.reports] == ["exit"]
+
+
 def test_the_program_sees_nothing_of_us(programs: Programs) -> None:
     programs.write("program.py", "import sys, jax; print(sys.path, jax.__spec__.loader.__dict__, sys.flags)")
     alone = subprocess.check_output([sys.executable, "program.py"], cwd=programs.folder, env=programs.env)

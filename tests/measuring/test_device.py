@@ -22,7 +22,7 @@ from benchax.measuring.timers import TIMERS, device
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.measuring.timers.device import EventCost
 from benchax.model import Measurement
-from benchax.profiling.runs import ProgramRun
+from benchax.profiling.operations import ProgramRun
 from benchax.profiling.session import session
 
 pytestmark = tells_runs  # `serial` are those that look at the length of what they record: a neighbour disturbs it
@@ -267,7 +267,7 @@ def test_the_same_program_on_several_devices_is_one_run_for_each_call() -> None:
     program = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from benchax.profiling import events, runs
+from benchax.profiling import events, operations
 from benchax.profiling.session import session
 x = jax.device_put(np.ones(2**20, np.float32), NamedSharding(Mesh(jax.devices(), "d"), PartitionSpec("d")))
 f = jax.jit(lambda x: jax.numpy.sin(x) * 2)
@@ -275,7 +275,7 @@ f(x).block_until_ready()
 with session() as recording:
     for _ in range(5):
         f(x).block_until_ready()
-print([run.outer + run.inner for run in runs.device_runs(events.read(recording.xspace, runs.STATS))])
+print([run.outer + run.inner for run in operations.device_runs(events.read(recording.xspace, operations.STATS))])
 """
     environ = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     out = warm_python.run([sys.executable, "-c", program], env=environ, check=True)

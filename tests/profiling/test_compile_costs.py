@@ -13,11 +13,11 @@ from steps_by_hand import read as read_steps
 from xspace_by_hand import Event
 
 import benchax
-from benchax.profiling.compile_costs import place_of, program_size
 from benchax.profiling.compiled_modules import CompiledModule, programs
 from benchax.profiling.events import read
-from benchax.profiling.marks import COMPILED, encode
+from benchax.profiling.host_thread import COMPILED, encode
 from benchax.profiling.operations import KEEP
+from benchax.profiling.trace import place_of, program_size
 
 
 def mark(kind: str, at_us: int, took_us: int, name: str = "step", before: int = 0) -> Event:

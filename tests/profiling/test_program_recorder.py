@@ -208,9 +208,8 @@ def test_who_waits_is_told_when_enough_is_recorded(profile, project: Path) -> No
 
 
 FULL = """
-import jax  # which has the hook called; ours is not loaded before
-import benchax.profiling.steady as steady
-steady.FIRST_GROWTH = steady.MOST_GROWTH = -(1 << 40)
+import benchax.profiling.program_recorder as recorder
+recorder.FIRST_GROWTH = recorder.MOST_GROWTH = -(1 << 40)
 """
 
 
@@ -218,7 +217,7 @@ def test_a_recording_that_is_full_ends_before_its_time(profile) -> None:
     found = only(
         profile(
             "until(traces)",
-            f"{FULL}steady.MOST_EVENTS, steady.FIRST_EVENTS = 100, 0\n{BEGIN}",
+            f"{FULL}recorder.MOST_EVENTS, recorder.FIRST_EVENTS = 100, 0\n{BEGIN}",
             duration_s=20.0,
             least_steps=5,
         )
@@ -232,7 +231,7 @@ def test_a_program_that_has_grown_by_itself_is_recorded_for_the_time_that_was_as
     """Once more, because nobody knows why it grows before the recording is ended."""
     loop = "while len(traces()) < 2: f(x).block_until_ready()"
 
-    begin = f"{FULL}steady.FIRST_EVENTS = steady.GROWN = 1 << 40\n{BEGIN}"
+    begin = f"{FULL}recorder.FIRST_EVENTS = recorder.GROWN = 1 << 40\n{BEGIN}"
     found = only(profile(loop, begin, duration_s=1.0, least_steps=5))
 
     assert (found["attempts"], found["is_full"]) == (2, False)

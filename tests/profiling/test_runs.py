@@ -17,7 +17,7 @@ from xspace_by_hand import Event, op, plane, space
 from benchax.clock import handlers, tier
 from benchax.errors import NotMeasured
 from benchax.profiling.events import read
-from benchax.profiling.runs import STATS, ProgramRun, device_runs
+from benchax.profiling.operations import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
 from benchax.profiling.trace import profile_of
 

@@ -26,7 +26,7 @@ from steps_by_hand import (
 from xspace_by_hand import Event
 
 from benchax.hooks.command import run
-from benchax.profiling.marks import SampledFrame, decode
+from benchax.profiling.host_thread import SampledFrame, decode
 from benchax.profiling.program_recorder import HOOK
 from benchax.profiling.stack_sampler import describe_stack
 from benchax.profiling.trace import profile_of
@@ -34,6 +34,7 @@ from benchax.results.profile import Profile
 from benchax.results.steps import PartKind, ProgramsPerStep, StepSplit
 
 STEPS = 6
+LIBRARY = SampledFrame("/usr/lib/python3.13/json/decoder.py", 7, "decode", "python")
 
 
 def split_of(found: Profile) -> StepSplit:
@@ -330,10 +331,39 @@ def test_a_trace_without_any_program_has_no_split() -> None:
 
 def test_of_a_recording_between_two_calls_the_samples_say_what_python_does() -> None:
     """As of steps that take minutes."""
-    found = split_of(read([], [], tuple(sample(at, LOOP, cpu_us=100) for at in range(0, 1001, 100))))
+    lines = (LOOP, LOADER)
+    found = split_of(read([], [], tuple(sample(at, lines[at // 100 % 2], cpu_us=100) for at in range(0, 1001, 100))))
 
-    assert (found.mark, parts(found)) == ("none", {"python": 1000})
+    kinds = parts(found)
+    assert (found.mark, set(kinds)) == ("none", {"python", "unknown"})  # the call around each end may be a program
+    assert kinds["python"] > 800
+    assert {line.source for line in found.parts[0].lines} == {"/home/me/loader.py:31", "/home/me/train.py:12"}
+
+
+@pytest.mark.parametrize("frames", [(LOOP,), (LOOP._replace(file="jax/_src/interpreters/pxla.py", owner="jax"), LOOP)])
+def test_what_the_device_did_in_a_call_that_the_trace_does_not_hold_is_not_measured(
+    frames: tuple[SampledFrame, ...],
+) -> None:
+    """A loop of small operations is one event since jax 0.11, and only of calls that begin and end in the trace."""
+    samples = tuple(sample(at, *frames, cpu_us=100) for at in range(1000, 3001, 100))
+
+    found = split_of(read([call("step", 0, 50)], [work(100, 300, 1)], samples))
+
+    assert parts(found) == {"unknown": 2650, "device": 300, "dispatch": 50}
     assert found.parts[0].lines[0].source == "/home/me/train.py:12"
+
+
+def test_pythons_own_library_a_loop_or_an_iterator_up_to_the_end_is_no_call_of_a_program() -> None:
+    for stack, kind in (
+        ((LIBRARY, LOOP), "python"),
+        ((LOOP._replace(is_jumping=True),), "python"),
+        ((AT_NEXT,), "input"),
+    ):
+        samples = tuple(sample(at, *stack, cpu_us=100) for at in range(1000, 3001, 100))
+
+        found = split_of(read([call("step", 0, 50)], [work(100, 300, 1)], samples))
+
+        assert found.parts[0].kind == kind
 
 
 def test_where_no_step_was_found_all_that_was_sampled_is_split() -> None:

@@ -37,6 +37,11 @@ SPLIT = StepSplit(
         ("transfer", "58 % of a step is moving data at loader.py:31; the device waits"),
         ("dispatch", "58 % of a step is JAX's own dispatch of 14 programs a step at loader.py:31; the device waits"),
         ("device", "58 % of a step is the device at work; 90 % of its work is of model.py:7"),
+        (
+            "unknown",
+            "58 % of a step is spent at loader.py:31 (batches); what the device did was not measured, because a trace "  # noqa: ISC004
+            "holds only calls that begin and end in it",
+        ),
         ("unseen", "58 % of a step is Python in pieces too short to be sampled; the device waits"),
     ],
 )

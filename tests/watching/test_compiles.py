@@ -135,8 +135,8 @@ def test_blocks_may_be_nested():
 def test_an_exception_passes_and_the_listeners_go(monkeypatch: pytest.MonkeyPatch):
     gone: list[str] = []
     logs: list[CompileLog] = []
-    unregister = compiles.unregister
-    monkeypatch.setattr(compiles, "unregister", lambda sort, f: gone.append(sort) or unregister(sort, f))
+    unregister = compiles._unregister
+    monkeypatch.setattr(compiles, "_unregister", lambda sort, f: gone.append(sort) or unregister(sort, f))
 
     def block() -> None:
         with watch_compiles() as log:

@@ -229,7 +229,7 @@ def profile_cases(
     runs: int | None = None,
 ) -> int:
     """Records each case in a worker, shows it, and returns the exit code."""
-    from benchax.profiling.preflight import kernels_apart
+    from benchax.profiling.session import kernels_apart
     from benchax.workers.pool import Pool
     from benchax.workers.profiled import ProfilingRequest
 
@@ -249,7 +249,9 @@ def _record(
     request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
-    from benchax.profiling.trace import cost_of_calls
+    from statistics import median
+
+    from benchax.profiling.trace import recording_cost
     from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 
@@ -275,7 +277,7 @@ def _record(
     if not files:
         return None, outcome.failure is not None
     found = profile_of_file(files[0], title, _remarks(outcome))
-    cost = cost_of_calls(found, outcome.unrecorded_s)
+    cost = recording_cost(found, outcome.unrecorded_s, "all calls were recorded", median)
     return replace(found, split=None, recording_cost=cost), outcome.failure is not None  # the loop is ours
 
 
@@ -344,7 +346,6 @@ def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder,
 
 def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
-    from benchax.profiling.trace import cost_of_steps
 
     files: list[tuple[Path, str, list[str]]] = []
     by_title: dict[str, Recorded] = {}
@@ -418,7 +419,7 @@ def nsys_command(program: Sequence[str] | None, report: Path, start_after_s: flo
     It sets what a JAX program needs: kernels one by one, and whole tracebacks in the names of operations. Your own
     settings stay. It was written from NVIDIA's documentation (JAX-Toolbox).
     """
-    from benchax.profiling.preflight import NO_COMMAND_BUFFERS
+    from benchax.profiling.session import NO_COMMAND_BUFFERS
 
     # Kernels inside a CUDA graph one by one, in case the flag below did not keep XLA from making one.
     options = ["--output", str(report), "--trace", "cuda,nvtx,osrt,cublas,cudnn", "--cuda-graph-trace", "node"]
@@ -462,7 +463,7 @@ def _describe(report: Report) -> str:
 
 def profile_attached(port: int, wish: ProgramRequest, limit_s: float | None, wanted: Wanted) -> int:
     """Records the program at `port`. Returns 2 if there are no operations to show."""
-    from benchax.profiling.attaching import Ask, attach
+    from benchax.profiling.serving import Ask, attach
 
     place = RecordingFolder(folder_for(f"port-{port}", wanted.output))
     try:

@@ -56,9 +56,9 @@ class RecordingFolder:
 
     def __init__(self, folder: Path) -> None:
         """Raises UsageError if a trace can't be written there."""
-        from benchax.profiling import preflight
+        from benchax.profiling.session import about_folder, stop_at_errors
 
-        preflight.stop_at_errors(preflight.about_folder(folder))
+        stop_at_errors(about_folder(folder))
         self.folder = folder
         self._earlier = set(traces(folder))
 

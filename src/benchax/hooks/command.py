@@ -264,7 +264,9 @@ def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> 
     if not processes:
         yield f"no Python process of {shlex.join(command)} loaded our hook, because {_deaf(command)}"
     elif all(found["state"] == "started" for found in processes):
-        yield f"jax was never imported by {shlex.join(processes[0]['argv'])}{_and_others(len(processes) - 1)}"
+        count = len(processes) - 1
+        others = {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
+        yield f"jax was never imported by {shlex.join(processes[0]['argv'])}{others}"
     for found in processes:
         if found["state"] == "failed":
             yield _describe_failure(found)
@@ -296,7 +298,3 @@ def _without_report(pid: int) -> str:
 
 def _name_program(found: Mapping[str, Any]) -> str:
     return f"process {found['pid']} ({shlex.join(found['argv'])})"
-
-
-def _and_others(count: int) -> str:
-    return {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")

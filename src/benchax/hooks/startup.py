@@ -23,6 +23,7 @@ import signal
 import sys
 import threading
 import time
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Callable, Optional  # noqa: UP035  # Python 3.7
 
@@ -49,10 +50,13 @@ class Process:
             part.replace(self.file)  # at once, as somebody may kill us in the middle of writing
 
     def hook(self) -> None:
-        """jax has just been imported: calls the hook."""
+        """jax has just been imported: calls the hook, at once or as soon as it can be imported."""
         try:
             given = json.loads((HERE / "settings.json").read_text(encoding="utf-8"))
             module, _, function = given["hook"].partition(":")
+            if unfinished := _unfinished(module.partition(".")[0]):
+                Loading.follow(unfinished, self.hook)
+                return
             self.finish = getattr(importlib.import_module(module), function)(given["settings"])
         except BaseException as error:  # even SystemExit: whatever goes wrong in ours is not the program's
             self.write("failed", error=_describe(error))
@@ -116,6 +120,33 @@ class Finder:
 
         with contextlib.suppress(AttributeError):  # a loader that takes none: then jax counts as never imported
             loader.exec_module = exec_module
+
+
+class Loading(ModuleSpec):
+    """The spec of a module that is being loaded: calls `then` as soon as it is, or has failed."""
+
+    @classmethod
+    def follow(cls, spec: ModuleSpec, then: Callable[[], None]) -> None:
+        spec.__class__ = cls
+        spec.then = then  # pyright: ignore[reportAttributeAccessIssue]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "_initializing" and not value:
+            self.__class__ = ModuleSpec  # pyright: ignore[reportAttributeAccessIssue]
+            self.__dict__.pop("then")()
+
+
+def _unfinished(package: str) -> Optional[ModuleSpec]:  # noqa: UP045  # Python 3.7
+    """The outermost module of a package that is half loaded: it, or what it loads, has imported jax.
+
+    Our hook could not import it. Private: `_initializing` is what Python itself asks (3.7 to 3.14).
+    """
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__spec__", None)
+        if name.partition(".")[0] == package and type(spec) is ModuleSpec and getattr(spec, "_initializing", False):
+            return spec
+    return None
 
 
 def _describe(error: BaseException) -> str:

@@ -447,7 +447,7 @@ def _return_freed_memory() -> None:
 #
 # Finds the number of devices of a program, and the time that each one works and is in collectives in one call.
 #
-# The time comes from one recording of several calls by JAX's profiler, in a separate pass. `profiling/communication.py`
+# The time comes from one recording of several calls by JAX's profiler, in a separate pass. `profiling/operations.py`
 # defines communication and exposed communication.
 
 

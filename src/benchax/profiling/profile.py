@@ -28,7 +28,7 @@ from benchax.model import Remark
 from benchax.profiling import files, memory, trace
 from benchax.profiling.memory import sample
 from benchax.profiling.session import Session, check_options, mark_machine, session
-from benchax.profiling.trace import cost_of_calls
+from benchax.profiling.trace import recording_cost
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
 from benchax.results.profile import Profile, Timeline
 from benchax.specs import is_spec
@@ -211,7 +211,8 @@ def _of_function(
                 call()
     report(ProgressEvent(name, "reading the trace"))
     read = _read(recorded, f"{name}, {count} runs", options, before, timelines)
-    return replace(read, split=None, recording_cost=cost_of_calls(read, unrecorded_s))  # the loop is ours
+    cost = recording_cost(read, unrecorded_s, "all calls were recorded", median)  # one late call says nothing of it
+    return replace(read, split=None, recording_cost=cost)  # the loop is ours
 
 
 def _time_unrecorded(call: Callable[[], None]) -> float:

@@ -1,6 +1,6 @@
 """Writes the current Python line of the user's thread into the trace, every few milliseconds.
 
-`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`marks.py`). The
+`PacedSampler` reads its stack, and `StackSampler` leaves an event whose name is the stack (`host_thread.py`). The
 event's stats hold the thread's processor time since the last sample, and the delay of the sample.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 import opcode
-import os
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import jax
 
-from benchax.profiling.marks import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
+from benchax.profiling.host_thread import BETWEEN, ENDED, SAMPLE, SampledFrame, encode
 from benchax.source_files import is_generated, owner_of
 
 INTERVAL_S = 0.005
@@ -74,10 +74,6 @@ class PacedSampler(ABC):
         ):  # unless the program has set it
             sys.setswitchinterval(self._switch_before)
 
-    def change_thread(self) -> None:
-        """On the sampling thread, before the first sample of another one."""
-        self.thread = self._wanted
-
     def finish(self) -> None:  # noqa: B027  # only some have something to do
         """On the sampling thread, behind the last sample."""
 
@@ -98,8 +94,7 @@ class PacedSampler(ABC):
         self.finish()
 
     def _look(self, late_s: float) -> None:
-        if self._wanted != self.thread:
-            self.change_thread()
+        self.thread = self._wanted
         frame = sys._current_frames().get(self.thread)
         if frame is not None:
             self.sample(frame, late_s)
@@ -111,7 +106,7 @@ class StackSampler(PacedSampler):
     def __init__(self) -> None:
         super().__init__()
         self.taken = 0
-        self._clock: _ThreadClock | None = None
+        self._clock = _ThreadClock(0)
         self._before: tuple[int, int] | None = None
 
     def sample(self, frame: FrameType, late_s: float) -> None:
@@ -122,26 +117,15 @@ class StackSampler(PacedSampler):
         with jax.profiler.TraceAnnotation(SAMPLE + describe_stack(frame), **stats):
             pass
 
-    def change_thread(self) -> None:
-        self._forget_clock()
-        super().change_thread()
-
     def finish(self) -> None:
-        self._forget_clock()
         used_us, wall_us = int(self.used_s * 1e6), int(self.lasted_s * 1e6)
         with jax.profiler.TraceAnnotation(ENDED, samples=self.taken, used_us=used_us, wall_us=wall_us):
             pass
 
-    def _forget_clock(self) -> None:
-        """Here, on the sampling thread, and nowhere else."""
-        if self._clock is not None:
-            self._clock.close()
-        self._clock, self._before = None, None
-
     def _processor_time(self) -> dict[str, int]:
         """Returns the thread's processor time since the last sample, and the time since that sample."""
-        if self._clock is None:
-            self._clock = _ThreadClock(self.thread)
+        if self._clock.thread != self.thread:
+            self._clock, self._before = _ThreadClock(self.thread), None
         used, now = self._clock.read(), time.perf_counter_ns()
         before, self._before = self._before, (used, now)
         return {} if before is None else {"cpu_us": (used - before[0]) // 1000, "since_us": (now - before[1]) // 1000}
@@ -156,22 +140,16 @@ class _ThreadClock:
     """
 
     def __init__(self, thread: int) -> None:
+        self.thread = thread
         native = next((one.native_id for one in threading.enumerate() if one.ident == thread), None)
-        self.file, self.number = -1, 0
-        try:
-            # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
-            self.file = os.open(f"/proc/self/task/{native}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self.number = time.pthread_getcpuclockid(thread)
+        # Linux: nanoseconds on a processor, nanoseconds in the queue for one, and how often.
+        self._file = Path(f"/proc/self/task/{native}/schedstat")
+        self._is_told = self._file.exists()
 
     def read(self) -> int:
-        if self.file < 0:
-            return time.clock_gettime_ns(self.number)
-        return sum(map(int, os.pread(self.file, 80, 0).split()[:2]))
-
-    def close(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
+        if not self._is_told:
+            return time.clock_gettime_ns(time.pthread_getcpuclockid(self.thread))
+        return sum(map(int, self._file.read_bytes().split()[:2]))
 
 
 def describe_stack(frame: FrameType | None) -> str:
@@ -225,6 +203,8 @@ def _is_of_command_line(frame: FrameType) -> bool:
 MOST_PLACES = 20_000
 _places: dict[tuple[int, int], _Place] = {}
 _FOR = opcode.opmap["FOR_ITER"]
+_JUMPS = {opcode.opmap[name] for name in ("JUMP_BACKWARD", "RESUME")}
+"""Where Python lets other threads run, while it calls nothing."""
 
 
 def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
@@ -236,8 +216,8 @@ def _remember(key: tuple[int, int], frame: FrameType) -> _Place:
         owner = "python"  # what dataclasses make of a class, and the like
     is_own = owner == "user"
     is_iterator = bool(code.co_flags & inspect.CO_GENERATOR) and code.co_name != "<genexpr>"
-    is_at_loop = 0 <= frame.f_lasti < len(code.co_code) and code.co_code[frame.f_lasti] == _FOR
-    found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, is_at_loop)
+    at = code.co_code[frame.f_lasti] if 0 <= frame.f_lasti < len(code.co_code) else None
+    found = SampledFrame(file, frame.f_lineno or 0, code.co_name, owner, at == _FOR, at in _JUMPS)
     iterating = encode((found._replace(is_iterating=True),))
     place = _Place(
         code, encode((found,)), iterating, is_own, owner == "benchax", is_iterator or code.co_name == "__next__"

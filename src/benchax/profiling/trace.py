@@ -1,41 +1,237 @@
 """Turns a trace into a table: operations by self time, devices by busy and idle time, runs by device time.
 
-`operations.py` finds the calls, `compiled_modules.py` finds their source, and `runs.py` and `communication.py` add them
-up. This module puts them together with data from the host's threads: steps that the program marked, and the work of the
-compiler, pass by pass. A trace without operations gives no empty table. A remark states what the trace has instead, and
-what to do.
+`operations.py` finds the calls and adds them up, and `compiled_modules.py` finds their source. This module puts them
+together with data from the host's threads: steps that the program marked, and the work of the compiler, pass by pass. A
+trace without operations gives no empty table. A remark states what the trace has instead, and what to do.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from statistics import mean, median
-from typing import Any
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
-from benchax.profiling import communication
-from benchax.profiling.communication import Exchange, exchange
-from benchax.profiling.compile_costs import compile_costs
 from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
 from benchax.profiling.events import Space, read
-from benchax.profiling.marks import machine_of
-from benchax.profiling.operations import KEEP, Operations, module_of, operations
-from benchax.profiling.runs import PS, runs_by_device
+from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
+from benchax.profiling.operations import (
+    KEEP,
+    PS,
+    Exchange,
+    Operations,
+    communication_of,
+    exchange,
+    module_of,
+    operations,
+    remark_communication,
+    runs_by_device,
+)
 from benchax.profiling.spans import group_rows, self_times, unite
-from benchax.profiling.step_bounds import read_annotations
-from benchax.profiling.step_split import split
+from benchax.profiling.step_split import read_annotations, split
 from benchax.program import hlo
 from benchax.program.hlo import scope_of
 from benchax.program.work import Adder, Work, is_opaque
-from benchax.results.profile import MANY_EVENTS_PER_S, CompilePass, Device, Gap, Lane, Op, Profile, RecordingCost
+from benchax.results.profile import (
+    MANY_EVENTS_PER_S,
+    CompileCost,
+    CompilePass,
+    Device,
+    Gap,
+    Lane,
+    Op,
+    Profile,
+    ProgramSize,
+    RecordingCost,
+)
 from benchax.units import plural
+
+# The time to trace, lower and compile each function, and the passes of XLA that took longest.
+#
+# The times come from the marks that `program_recorder.py` leaves for each event of `jax.monitoring`. They include
+# compilations before the recording. The trace has passes only for compilations during the recording. A pass belongs to
+# the function that was compiling when it ran. If two threads compile at once, it belongs to both functions.
+
+# Finds the Python loop and the function around a line, in the text of the file.
+#
+# A traced program has no Python loops, and many instructions from one line do not prove a loop: `optax` makes hundreds
+# in one call. The file shows the loop, if it is there and has not changed since.
+
+MOST_BYTES = 4_000_000
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class PlaceInFile(NamedTuple):
+    """The code around a line."""
+
+    function: str
+    """The innermost one; empty: it is of the module."""
+    loop_line: int | None
+    """Where the innermost loop of that function begins; None: the line is in none."""
+
+
+def place_of(source: str) -> PlaceInFile | None:
+    """Finds the code around file.py:12. Returns None if the file cannot be read."""
+    file, _, line = source.rpartition(":")
+    tree = _tree(file)
+    if tree is None or not line.isdigit():
+        return None
+    function, loop = "", None
+    node: ast.AST | None = tree
+    while node is not None:
+        if isinstance(node, _FUNCTIONS):
+            function, loop = getattr(node, "name", "<lambda>"), None
+        elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
+            loop = node.lineno
+        # Of a function its body, without decorators and defaults.
+        body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
+        node = next((child for child in body if _holds(child, int(line))), None)
+    return PlaceInFile(function, loop)
+
+
+def _repeats(loop: ast.AST, line: int) -> bool:
+    """Returns whether a loop repeats a line. A loop computes its iterable only once."""
+    if not isinstance(loop, ast.For | ast.While):
+        return True
+    once = [*loop.orelse, *([loop.iter] if isinstance(loop, ast.For) else [])]
+    return any(_holds(part, line) for part in loop.body) or not any(_holds(part, line) for part in once)
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    if first is None or last is None:  # as arguments and aliases: what is in them may hold it
+        return any(_holds(child, line) for child in ast.iter_child_nodes(node))
+    return first <= line <= last
+
+
+@lru_cache(maxsize=200)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        path = Path(file)
+        return ast.parse(path.read_bytes()) if path.stat().st_size <= MOST_BYTES else None
+    except (OSError, SyntaxError, ValueError):  # not there, or none of Python
+        return None
+
+
+# Finds the size of a compiled program, and the line that it repeats most: both make compiling long.
+#
+# XLA takes time for each instruction. A Python loop is unrolled into the program, and a function is inlined at each
+# call. In both cases many instructions come from one line. The user's frames of these instructions differ for an
+# inlined function. They are equal for a loop, but also for one call that makes hundreds of instructions, such as an
+# optimizer's update. So a loop is reported only if the file has one inside the compiled function: around the line, or
+# around the call that leads there.
+
+_SMALL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
+"""They cost next to nothing to compile."""
+
+
+def program_size(modules: Iterable[CompiledModule]) -> ProgramSize | None:
+    """Returns the size of the largest of several programs with one name, or None if there is no program."""
+    return max(map(_size_of, modules), key=lambda size: size.instructions, default=None)
+
+
+def _size_of(module: CompiledModule) -> ProgramSize:
+    every = module.instructions.values()
+    working = [each for each in every if each.opcode not in _SMALL]
+    groups: dict[str, list[ModuleInstruction]] = defaultdict(list)
+    for each in working:
+        if each.source:
+            groups[each.source].append(each)
+    line, repeated = max(groups.items(), key=lambda pair: len(pair[1]), default=("", []))
+    return ProgramSize(
+        instructions=len(working),
+        constant_bytes=sum(hlo.shape_bytes(each.shape) for each in every if each.opcode == "constant"),
+        line=line,
+        repeated=len(repeated),
+        stacks=len({each.stack for each in repeated}),
+        loop=_loop_of(module.name, repeated[0].stack) if repeated else "",
+    )
+
+
+def _loop_of(module: str, stack: tuple[str, ...]) -> str:
+    """Returns where the innermost loop around these frames begins: file.py:12. Empty if there is no loop, or if it is
+    unknown."""
+    places = [(source, place_of(source)) for source in stack]
+    ends = [i for i, (_, place) in enumerate(places) if place and program_name(place.function) == module]
+    # Frames further out are of who called the compiled function, in a loop or not.
+    for source, place in places[: ends[0] + 1] if ends else ():
+        if place is not None and place.loop_line is not None:
+            return f"{source.rpartition(':')[0]}:{place.loop_line}"
+    return ""
+
+
+MOST_PASSES = 3
+
+
+class PassCall(NamedTuple):
+    """A pass of the compiler, once."""
+
+    name: str
+    start_ps: int
+    own_ps: int
+    """Without what ran inside of it."""
+
+
+def compile_costs(
+    space: Space, passes: list[PassCall], known: Iterable[CompiledModule] = ()
+) -> tuple[CompileCost, ...]:
+    """Most seconds first; empty where the trace has no marks.
+
+    Args:
+        passes: all of them, in the order of time.
+        known: the programs that the trace carries.
+    """
+    modules: dict[str, list[CompiledModule]] = {}
+    for module in known:
+        modules.setdefault(program_name(module.name), []).append(module)
+    spent: dict[str, Counter[str]] = {}
+    calls, where = Counter[str](), dict[str, str]()
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for mark in read_compile_marks(space):
+        name = mark.program
+        spent.setdefault(name, Counter())[mark.kind] += mark.elapsed_us
+        if mark.kind == "compile":
+            calls[name] += 1
+            where[name] = user_line(mark.stack) or where.get(name, "")
+            if not mark.is_before:
+                spans.setdefault(name, []).append((mark.end_ps - mark.elapsed_us * PS_PER_US, mark.end_ps))
+    found = [
+        CompileCost(
+            name,
+            where.get(name, ""),
+            calls[name],
+            kinds["trace"] / 1e6,
+            kinds["lower"] / 1e6,
+            kinds["compile"] / 1e6,
+            _longest(passes, spans.get(name, [])),
+            program_size(modules.get(name, ())),
+        )
+        for name, kinds in spent.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.total_s))
+
+
+def _longest(calls: list[PassCall], spans: list[tuple[int, int]]) -> tuple[tuple[str, float], ...]:
+    """The passes that took longest in these spans, without what ran inside of them."""
+    lasted = Counter[str]()
+    for begin, end in spans:
+        first, last = (bisect_left(calls, time, key=lambda one: one.start_ps) for time in (begin, end))
+        for one in calls[first:last]:
+            lasted[one.name] += one.own_ps
+    return tuple((name, ps / PS) for name, ps in lasted.most_common(MOST_PASSES))
+
 
 # Remarks for readers of a trace: why it has no operations, which events are missing, and what the numbers leave out.
 
@@ -179,7 +375,7 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
     found = operations(space, known)
     said = exchange(found, known)
     devices = tuple(_device(found, said, i) for i in range(len(found.devices)))
-    compile_s, passes = compile_passes(space)
+    compile_ps, passes = read_pass_calls(space)
     ops, runs = _ops(found, known), runs_by_device(space, found, known)
     dropped, machine = remark_dropped(space), machine_of(space)
     return Profile(
@@ -190,9 +386,9 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         runs=runs,
         steps=tuple(read_annotations(space)),
         split=split(space, found, runs, _sources(found, known)),
-        passes=passes,
-        compile_s=compile_s,
-        compile_costs=compile_costs(space, {one.name for one in passes}, known.values()),
+        passes=_sum_passes(passes),
+        compile_s=None if compile_ps is None else compile_ps / PS,
+        compile_costs=compile_costs(space, passes, known.values()),
         lanes=lanes_of(space, found),
         fingerprint=machine,
         peaks=kept_peaks(machine) if machine else None,
@@ -201,44 +397,45 @@ def profile_of(xspace: bytes, *, title: str = "", options: Mapping[str, object] 
         remarks=(
             *dropped,
             *of(space, found, known, options or {}),
-            *(communication.remarks(found, said, devices) if known else ()),
+            *(remark_communication(found, said, devices) if known else ()),
         ),
     )
 
 
 def _ops(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[Op, ...]:
     """Grouped by program and name, most self time first."""
-    if not len(found):
-        return ()
     first, group = group_rows(found.program, found.module, found.name)
-    calls = np.bincount(group)
-    total = _sums(group, found.end_ps - found.start_ps, len(first))
-    own = _sums(group, found.self_ps, len(first))
-    everything = max(int(own.sum()), 1)
-    is_open = np.bincount(group, found.is_open) > 0
-    ops = [
-        _op(found, known, int(first[g]), int(calls[g]), None if is_open[g] else int(total[g]), int(own[g]), everything)
-        for g in range(len(first))
-    ]
-    ops = _add_work(ops, [int(found.program[at]) for at in first], known)
-    return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
-
-
-def _add_work(ops: Sequence[Op], programs: Sequence[int], known: Mapping[int, CompiledModule]) -> list[Op]:
-    """With the work of their calls, where the program is known.
-
-    Args:
-        programs: the id of the program of each.
-    """
+    calls = np.bincount(group, minlength=len(first)).tolist()
+    total = _sums(group, found.end_ps - found.start_ps, len(first)).tolist()
+    own = _sums(group, found.self_ps, len(first)).tolist()
+    is_open = np.bincount(group, found.is_open, len(first)) > 0
     names: dict[int, set[str]] = {}
-    for op, number in zip(ops, programs, strict=True):
-        names.setdefault(number, set()).add(op.name)
+    for at in first.tolist():
+        names.setdefault(int(found.program[at]), set()).add(found.word(int(found.name[at])))
     works = {number: work_of_calls(known[number], seen) for number, seen in names.items() if number in known}
-    found: list[Op] = []
-    for op, number in zip(ops, programs, strict=True):
-        work = works.get(number, {}).get(op.name)
-        found.append(replace(op, flops=work.flops * op.calls, bytes_accessed=work.bytes * op.calls) if work else op)
-    return found
+    everything, ops = max(sum(own), 1), list[Op]()
+    for g, at in enumerate(first.tolist()):
+        name, line = found.word(int(found.name[at])), _instruction(found, known, at)
+        work = works.get(int(found.program[at]), {}).get(name)
+        ops.append(
+            Op(
+                name=name,
+                module=module_of(found, known, at),
+                category=found.word(int(found.category[at])) or (line.opcode if line else ""),
+                calls=calls[g],
+                total_s=None if is_open[g] else total[g] / PS,
+                self_s=own[g] / PS,
+                share=own[g] / everything,
+                scope=(line.scope or None) if line else None,
+                named_scope=scope_of(line.scope) if line else "",
+                source=(line.source or None) if line else None,
+                hlo=line.hlo if line else None,
+                shape=line.shape if line else None,
+                flops=work.flops * calls[g] if work else None,
+                bytes_accessed=work.bytes * calls[g] if work else None,
+            )
+        )
+    return tuple(sorted(ops, key=lambda op: (-op.self_s, op.module, op.name)))
 
 
 def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[str, ...]:
@@ -246,7 +443,7 @@ def _sources(found: Operations, known: Mapping[int, CompiledModule]) -> tuple[st
     if not len(found):
         return ()
     first, group = group_rows(found.program, found.name)
-    lines = [_instruction(found, known, at, found.word(int(found.name[at]))) for at in first.tolist()]
+    lines = [_instruction(found, known, at) for at in first.tolist()]
     sources = [line.source if line else "" for line in lines]
     return tuple(sources[g] for g in group.tolist())
 
@@ -258,38 +455,9 @@ def _sums(group: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return sums
 
 
-def _op(
-    found: Operations,
-    known: Mapping[int, CompiledModule],
-    at: int,
-    calls: int,
-    total: int | None,
-    own: int,
-    everything: int,
-) -> Op:
-    name = found.word(int(found.name[at]))
-    line = _instruction(found, known, at, name)
-    return Op(
-        name=name,
-        module=module_of(found, known, at),
-        category=found.word(int(found.category[at])) or (line.opcode if line else ""),
-        calls=calls,
-        total_s=None if total is None else total / PS,
-        self_s=own / PS,
-        share=own / everything,
-        scope=(line.scope or None) if line else None,
-        named_scope=scope_of(line.scope) if line else "",
-        source=(line.source or None) if line else None,
-        hlo=line.hlo if line else None,
-        shape=line.shape if line else None,
-    )
-
-
-def _instruction(
-    found: Operations, known: Mapping[int, CompiledModule], at: int, name: str
-) -> ModuleInstruction | None:
+def _instruction(found: Operations, known: Mapping[int, CompiledModule], at: int) -> ModuleInstruction | None:
     program = known.get(int(found.program[at]))
-    return program.instructions.get(name) if program else None
+    return program.instructions.get(found.word(int(found.name[at]))) if program else None
 
 
 def _device(found: Operations, said: Exchange, index: int) -> Device:
@@ -309,19 +477,17 @@ def _device(found: Operations, said: Exchange, index: int) -> Device:
         )
         for begin, stop in zip(between.start[longest], between.end[longest], strict=True)
     )
-    exchanged = communication.of_device(found, said, index)
+    exchanged = communication_of(found, said, index)
     return Device(found.devices[index], busy.length / PS, (span - busy.length) / PS, gaps, *exchanged)
 
 
-def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]:
-    """Returns (seconds inside the compiler, its passes with most self time first), or (None, ()) if nothing was
-    compiled.
+def read_pass_calls(space: Space) -> tuple[int | None, list[PassCall]]:
+    """Returns (picoseconds inside the compiler, its passes in the order of time); None if nothing was compiled.
 
     The compiler also works on threads other than the one that called it (code generation in parts). This work runs
     inside those seconds, under the name of the call that waits for it.
     """
-    calls: dict[str, int] = {}
-    own_ps: dict[str, int] = {}
+    found: list[PassCall] = []
     total_ps: int | None = None
     for line in space.host_lines:
         compiles = [i for i, name in line.names.items() if _COMPILES.fullmatch(name)]
@@ -341,41 +507,31 @@ def compile_passes(space: Space) -> tuple[float | None, tuple[CompilePass, ...]]
                     continue
                 reach = a + d
                 total_ps = (total_ps or 0) + d
-            name = _OF_MODULE.sub("", line.names.get(name_id, ""))
-            calls[name] = calls.get(name, 0) + 1
-            own_ps[name] = own_ps.get(name, 0) + self_ps
-    if total_ps is None:
-        return None, ()
-    passes = [CompilePass(name, calls[name], own / PS) for name, own in own_ps.items()]
-    return total_ps / PS, tuple(sorted(passes, key=lambda one: -one.self_s))
+            found.append(PassCall(_OF_MODULE.sub("", line.names.get(name_id, "")), a, self_ps))
+    return total_ps, sorted(found, key=lambda one: one.start_ps)
 
 
-# The cost that recording adds to a step of a loop, or to a call: recorded and unrecorded times side by side. It exists
-# only if there are enough events to matter.
+def _sum_passes(calls: list[PassCall]) -> tuple[CompilePass, ...]:
+    """Most self time first."""
+    often, own_ps = Counter(one.name for one in calls), Counter[str]()
+    for one in calls:
+        own_ps[one.name] += one.own_ps
+    return tuple(CompilePass(name, often[name], ps / PS) for name, ps in own_ps.most_common())
 
 
-def cost_of_calls(found: Profile, unrecorded_s: float | None) -> RecordingCost | None:
-    """Returns the cost for calls that are each marked as a step, from the time of such calls without a recording.
+def recording_cost(
+    found: Profile, unrecorded_s: float | None, why: str, typical: Callable[[Sequence[float]], float] = mean
+) -> RecordingCost | None:
+    """Returns the cost of recording for a step of a loop, or for a marked call. None: too few events to matter.
 
     Args:
-        found: the profile of the calls.
-        unrecorded_s: seconds of a call without a recording. None: all were recorded.
+        unrecorded_s: seconds of one while nothing is recorded. None: not measured, because of `why`.
+        typical: how several recorded ones become one number.
     """
-    lengths = [step.length_s for step in found.steps]
-    if not lengths or found.n_events < MANY_EVENTS_PER_S * sum(lengths):
-        return None
-    why = "" if unrecorded_s else "all calls were recorded"
-    # One late call says nothing about recording.
-    return RecordingCost(median(lengths), unrecorded_s, found.n_events / len(lengths), why)
-
-
-def cost_of_steps(found: Profile, unrecorded_s: float | None, why: str) -> RecordingCost | None:
-    """Returns the cost for the steps of a program, from their pace between recordings; `why` is the reason if there is
-    no pace."""
     split = found.split
     if split is None or split.mark == "none" or split.events_per_step < MANY_EVENTS_PER_S * split.mean_s:
         return None
-    return RecordingCost(mean(split.lengths_s), unrecorded_s, split.events_per_step, why)
+    return RecordingCost(typical(split.lengths_s), unrecorded_s, split.events_per_step, "" if unrecorded_s else why)
 
 
 # The work of operations: FLOPs and bytes of a call, counted in the program that the trace carries.

@@ -43,7 +43,7 @@ from benchax.results.profile import (
     ProgramSize,
     Timeline,
 )
-from benchax.results.roofline import Peaks, Roofline
+from benchax.results.roofline import Peaks
 from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import count, percent, plural, rate, seconds, size
 
@@ -400,13 +400,10 @@ def _beside_roofline(ops: Sequence[Op], peaks: Peaks | None) -> tuple[str, str]:
     least_s, time_s = sum(roof.roof_s or 0.0 for roof in roofs), sum(op.self_s for op in ops)
     if len(roofs) < len(ops) or not least_s or not time_s:
         return "", ""
+    of_memory_s = sum(roof.roof_s or 0.0 for roof in roofs if roof.is_memory_bound)
     # Where the end of a call is not in the trace, the time is too short.
     at_most = "at most " if any(op.total_s is None for op in ops) else ""
-    return at_most + percent(least_s / time_s), BOUND[_of_memory_s(roofs) >= least_s / 2]
-
-
-def _of_memory_s(roofs: Iterable[Roofline]) -> float:
-    return sum(roof.roof_s or 0.0 for roof in roofs if roof.is_memory_bound)
+    return at_most + percent(least_s / time_s), BOUND[of_memory_s >= least_s / 2]
 
 
 def _describe_roofline(p: Profile) -> str:

@@ -1,6 +1,7 @@
 """The steps of a training loop: one sentence on top, then what a step is made of, its first one and its slowest.
 
-A moment in which a device works is the device's; the other parts are all of idle devices, by what these waited for.
+A moment in which a device works is the device's; the other parts are of idle devices, by what these waited for.
+Where a trace shows no device, its work is not measured.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ KINDS: dict[PartKind, str] = {
     "compile": "tracing and compiling",
     "transfer": "transfers",
     "dispatch": "dispatch by JAX",
+    "unknown": "not measured",
     "unseen": "Python, not sampled",
 }
 OF_IT, MEANWHILE = "· of it", "· Python meanwhile"
@@ -79,6 +81,8 @@ _PARTS: dict[PartKind, str] = {
     "compile": "tracing and compiling{at}{often}; the device waits",
     "transfer": "moving data{at}; the device waits",
     "dispatch": "JAX's own dispatch{programs}{at}; the device waits",
+    "unknown": "spent{at}{function}; what the device did was not measured, because a trace holds only calls that begin "
+    "and end in it",
     "unseen": "Python in pieces too short to be sampled; the device waits",
 }
 

@@ -18,8 +18,6 @@ from benchax.results import Displayed
 from benchax.results.roofline import Peaks, Roofline
 from benchax.results.steps import PartKind, StepSplit
 
-Backend = Literal["cpu", "gpu", "tpu"]
-
 
 @dataclass(frozen=True)
 class Op:

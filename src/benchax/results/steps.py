@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-PartKind = Literal["device", "input", "python", "waiting", "compile", "transfer", "dispatch", "unseen"]
-"""device: some operation of a compiled program ran. All others are idle devices. input: the thread that begins the
+PartKind = Literal["device", "input", "python", "waiting", "compile", "transfer", "dispatch", "unknown", "unseen"]
+"""device: some operation of a compiled program ran. unknown: a call that the recording does
+not hold as a whole was perhaps under way. All others are idle devices. input: the thread that begins the
 steps waited for the next item of an iterator. python: it ran Python. waiting: it was off the processor, in neither.
 compile: JAX traced, lowered or compiled. transfer: data was moved to, from or between devices. dispatch: JAX itself,
 between Python and the device. unseen: Python, or waiting; no sample of the stack shows which."""

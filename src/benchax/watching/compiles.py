@@ -91,9 +91,9 @@ class Listening:
     def __exit__(self, *_: object) -> None:
         self._is_open = False
         if self._on_start:
-            unregister("scalar", self._start)
+            _unregister("scalar", self._start)
         # Both, whatever the first one says: a list, so that `all` cannot stop early.
-        self.is_complete = all([unregister("event", self._event), unregister("event_duration", self._duration)])
+        self.is_complete = all([_unregister("event", self._event), _unregister("event_duration", self._duration)])
 
     def _is_heard(self) -> bool:
         """Not after the block: a JAX that cannot take a listener away goes on calling it."""
@@ -114,7 +114,7 @@ class Listening:
             self._on_start(KINDS[event])
 
 
-def unregister(sort: Literal["event", "event_duration", "scalar"], listener: Listener) -> bool:
+def _unregister(sort: Literal["event", "event_duration", "scalar"], listener: Listener) -> bool:
     """Takes the listener away; False if JAX had lost it already, or offers no way (then it stays, closed).
 
     Public since jax 0.8.1; before that only a private function by callback (tried on 0.6.2 and 0.8.0). This is the one

@@ -24,7 +24,7 @@ from typing import Any
 import jax
 import jax.monitoring
 
-from benchax.source_files import owner_of
+from benchax.source_files import outward, owner_of
 
 _PJIT = str(Path("jax", "_src", "pjit.py"))
 _COMPILED_CALLS = str(Path("benchax", "watching", "transfers.py"))
@@ -112,10 +112,10 @@ def function_of(compiled: Any) -> Any:
 def calling(ignored: frozenset[CodeType]) -> JaxCall:
     """The innermost jitted call on this thread's stack."""
     # Not `inspect.stack()`, which reads files for the text of every line.
-    stack = list(_frames(sys._getframe(1)))
+    stack = list(outward(sys._getframe(1)))
     jitted = [frame for frame in stack if _is_jitted_call(frame)]
     # A program that no call of the user's asked for by itself, such as a backward pass, is known by its name alone.
-    jitted = jitted or [frame for frame in stack if _is_inner_program(frame)][:1]
+    jitted = jitted or [frame for frame in stack if _is_in_pjit(frame.f_code, "call_impl_cache_miss")][:1]
     is_ignored = bool(ignored) and any(frame.f_code in ignored for frame in stack)
     if not jitted:
         return JaxCall(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
@@ -131,7 +131,7 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
 def compiling() -> Any:
     """Returns the closed jaxpr that is being compiled below this call on the stack, as from a listener. Returns None if
     it is not visible, as for a program that was lowered by hand."""
-    for frame in _frames(sys._getframe(1)):
+    for frame in outward(sys._getframe(1)):
         if frame.f_code.co_filename.endswith(_PJIT):
             jaxpr = frame.f_locals.get("jaxpr")
             return jaxpr if hasattr(jaxpr, "jaxpr") and hasattr(jaxpr, "consts") else None
@@ -141,7 +141,7 @@ def compiling() -> Any:
 def user_line() -> str | None:
     """Returns file:line of the nearest line of the user's own files on this thread's stack, or of a library's if there
     is no such line."""
-    return _user_line(list(_frames(sys._getframe(1))))
+    return _user_line(list(outward(sys._getframe(1))))
 
 
 def _user_call(stack: list[FrameType]) -> UserCall | None:
@@ -171,21 +171,14 @@ def is_wrapper(code: CodeType) -> bool:
     return any(code.co_name == name and code.co_filename.endswith(end) for end, name in _WRAPPERS)
 
 
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _is_jitted_call(frame: FrameType) -> bool:
-    code = frame.f_code
-    if _noted(frame) is not None:
-        return True
-    if not code.co_filename.endswith(_PJIT):
-        return False
     # JAX's C++ calls `cache_miss` where its fast path has no program for a call; the others are `.trace()` and
     # `.lower()`.
-    return code.co_name in ("cache_miss", "jit_trace", "jit_lower")
+    return _noted(frame) is not None or _is_in_pjit(frame.f_code, "cache_miss", "jit_trace", "jit_lower")
+
+
+def _is_in_pjit(code: CodeType, *names: str) -> bool:
+    return code.co_name in names and code.co_filename.endswith(_PJIT)
 
 
 def _noted(frame: FrameType) -> JaxCall | None:
@@ -193,10 +186,6 @@ def _noted(frame: FrameType) -> JaxCall | None:
     code = frame.f_code
     is_call = code.co_name == "call_compiled" and code.co_filename.endswith(_COMPILED_CALLS)
     return _compiled.get(frame.f_locals["compiled"]) if is_call else None
-
-
-def _is_inner_program(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "call_impl_cache_miss" and frame.f_code.co_filename.endswith(_PJIT)
 
 
 def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], dict[str, Any]]:

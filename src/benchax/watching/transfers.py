@@ -40,7 +40,7 @@ from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # wh
 from benchax.errors import UsageError
 from benchax.model import Remark
 from benchax.results.transfers import Direction, ObservedTransfer, Transfers
-from benchax.source_files import is_in_package, owner_of
+from benchax.source_files import is_in_package, outward, owner_of
 from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import calling, function_of
 
@@ -372,18 +372,15 @@ def _reading(value: Any, elapsed_s: float) -> None:
         _tell("device to host", calling(frozenset()).where, spec_of(value), by, value.nbytes, elapsed_s)
 
 
-def _reader(frame: FrameType | None) -> str | None:
+def _reader(frame: FrameType) -> str | None:
     """The function of JAX that the user's line called: __float__, __repr__, device_get. None: JAX reads for itself, as
     for a callback of a compiled program."""
-    name, is_of_jax = "?", True
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_OWN_READS):
-            return None
-        owner = owner_of(frame.f_code.co_filename)
-        # Calls go through functions of ours while they are watched.
-        is_of_jax = is_of_jax and owner in ("jax", "benchax")
-        name, frame = frame.f_code.co_name if is_of_jax and owner == "jax" else name, frame.f_back
-    return name
+    codes = [one.f_code for one in outward(frame)]
+    if any(code.co_filename.endswith(_OWN_READS) for code in codes):
+        return None
+    # Calls go through functions of ours while they are watched.
+    ours = itertools.takewhile(lambda code: owner_of(code.co_filename) in ("jax", "benchax"), codes)
+    return ([code.co_name for code in ours if owner_of(code.co_filename) == "jax"] or ["?"])[-1]
 
 
 def _replace(owner: Any, name: str, new: Any) -> None:

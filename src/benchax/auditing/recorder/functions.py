@@ -23,7 +23,7 @@ from benchax.auditing.outer_values import OuterValue, outer_values
 from benchax.auditing.recorder.log import Event, Log
 from benchax.case import Case, make_case
 from benchax.watching import frames
-from benchax.watching.compiles import KINDS, unregister
+from benchax.watching.compiles import CompileEvent, Listening
 from benchax.watching.frames import JaxCall, watch_lowering
 from benchax.watching.functions import FunctionLocation, place_of
 from benchax.watching.signatures import name_arguments
@@ -191,13 +191,12 @@ class FunctionRecorder:
         """By place: the lambdas that one line makes in each iteration are one function here."""
         self._watched: dict[int, _Watched] = {}
         self._lock = threading.Lock()
-        jax.monitoring.register_event_duration_secs_listener(self._on_event)
         self._block = contextlib.ExitStack()
+        self._block.enter_context(Listening(self._on_step))
         self._block.enter_context(watch_lowering(self._on_lower))
 
     def close(self) -> list[RecordedFunction]:
         """Ends recording and returns the functions, the longest to compile first."""
-        unregister("event_duration", self._on_event)
         self._block.close()
         with self._lock:
             kept, self._kept = self._kept, {}
@@ -214,8 +213,8 @@ class FunctionRecorder:
 
     # ---- compilations
 
-    def _on_event(self, event: str, duration_secs: float, **_: Any) -> None:
-        if KINDS.get(event) != "compile":
+    def _on_step(self, step: CompileEvent) -> None:
+        if step.kind != "compile":
             return
         with contextlib.suppress(Exception):  # it would surface in the user's call; then this one is not looked at
             call = frames.calling(frozenset())
@@ -223,8 +222,8 @@ class FunctionRecorder:
                 return
             jaxpr = frames.compiling()
             self._note_compile(call, jaxpr)
-            if self._is_longest(place_of(call, None), duration_secs):
-                self._keep(self._record(call, jaxpr, duration_secs))
+            if self._is_longest(place_of(call, None), step.elapsed_s):
+                self._keep(self._record(call, jaxpr, step.elapsed_s))
 
     def _on_lower(self, call: JaxCall, jaxpr: Any) -> Callable[[float], None]:
         """By hand. Its arguments are looked at now: they are gone when it is compiled."""

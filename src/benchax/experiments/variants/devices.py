@@ -29,7 +29,7 @@ limit of a container).
 
 Idle devices and communication come from several recordings of one call by JAX's profiler. One recording can lack the
 last operations, or the end of one. Each run has the same operations, so the recordings with the most operations are
-complete; benchax reports the median one. Idle is the time without any operation. `profiling/communication.py` defines
+complete; benchax reports the median one. Idle is the time without any operation. `profiling/operations.py` defines
 communication, and which part of it is exposed. This was tried on fake devices of a CPU, whose shares of communication
 mean nothing, and on made-up traces, but not on several accelerators.
 """

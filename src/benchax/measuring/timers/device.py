@@ -1,8 +1,8 @@
 """Times the device alone, run by run, from a recording by JAX's profiler (CPU and TPU) or CUPTI (NVIDIA).
 
 The timer waits for each call. A reading is the time for which the operations of the run kept the device busy: their
-union over all threads (`profiling/runs.py`). It excludes Python, dispatch, the hand-over to XLA's threads, gaps between
-operations, and transfers. In contrast to `in_graph`, this timer runs the user's own program: donated, sharded,
+union over all threads (`profiling/operations.py`). It excludes Python, dispatch, the hand-over to XLA's threads, gaps
+between operations, and transfers. In contrast to `in_graph`, this timer runs the user's own program: donated, sharded,
 multi-threaded, or made of several programs.
 
 On CPU, recording an operation lengthens it by 0.2 to 0.5 µs. The total on this machine is measured once in a process
@@ -32,7 +32,7 @@ from benchax.errors import FormatError, NotAvailable, NotMeasured, UsageError
 from benchax.measuring.program import first_line
 from benchax.measuring.timers.base import PreparedTimer, Subject
 from benchax.profiling import events
-from benchax.profiling.runs import STATS, ProgramRun, device_runs
+from benchax.profiling.operations import STATS, ProgramRun, device_runs
 from benchax.profiling.session import session
 from benchax.units import percent, plural, seconds
 

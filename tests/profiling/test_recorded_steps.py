@@ -9,7 +9,7 @@ from steps_by_hand import US, call, work
 from xspace_by_hand import Event, op, plane, space
 
 from benchax.errors import NotMeasured
-from benchax.profiling.steady import (
+from benchax.profiling.program_recorder import (
     CLOCK,
     LONGEST_S,
     MOST_EVENTS,
