@@ -5,6 +5,7 @@
     ```{name-index}                   a table of all of them
     ```{commands} run grid            commands, by their own help
     ```{rules}                        a table of all rules
+    ```{rule} key-reuse               the question of a rule, and its advice if all of its findings have the same
     ```{remarks}                      a table of all codes of remarks
     ```{failures}                     why a case has no numbers
     ```{variants}                     a table of all variants of experiments
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from docstrings import escape
 from docutils import nodes
 from reference_commands import render_command
 from reference_names import render_index, render_name
@@ -34,6 +36,14 @@ def render_rules(_: Sequence[str]) -> str:
         lines.append(f"| [{each.id}]({each.id}.md) | {each.title} | {of} | {each.severity} |")
     lines.append(f"| [{suppression.ID}]({suppression.ID}.md) | has every silenced finding a reason? | both | warning |")
     return "\n".join(lines)
+
+
+def render_rule(words: Sequence[str]) -> str:
+    each = rules()[words[0]]
+    of = {"function": "a function", "program": "a program", "both": "a function or a program"}[each.of]
+    pack = f" It's in the pack `{each.pack}`." if each.pack else ""
+    advice = f"\n\nIts advice: {escape(each.advice)}" if each.advice else ""
+    return f"*Asks of {of}: {each.title}* Severity: {each.severity}.{pack}{advice}"
 
 
 def render_variants(_: Sequence[str]) -> str:
@@ -60,6 +70,7 @@ RENDERERS: dict[str, Callable[[Sequence[str]], str]] = {
     "name-index": lambda _: render_index(),
     "commands": lambda words: "\n\n".join(render_command(word) for word in words),
     "rules": render_rules,
+    "rule": render_rule,
     "remarks": render_remarks,
     "failures": render_failures,
     "variants": render_variants,

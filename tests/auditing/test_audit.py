@@ -71,7 +71,7 @@ def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
 
 def test_what_a_rule_found_before_it_failed_is_kept() -> None:
     def check(e: Evidence) -> Iterable[Match]:
-        yield from made().check(e)
+        yield from made().find(e)
         raise NotMeasured("no time")
 
     findings, checked = ask(made(check), evidence())

@@ -90,7 +90,8 @@ class Match:
 
     title: str
     seen: Sequence[str]
-    advice: str
+    advice: str = ""
+    """Empty: the rule's."""
     where: Where | None = None
     """The line to change. None: the line of `op`, or the first related line, or the `def` of the function."""
     related: Iterable[Place] = ()
@@ -122,6 +123,8 @@ class Rule:
     """The subject of the rule: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
     find: Callable[[Any], Iterable[Match]]
     """Finds problems in evidence of such a subject; it yields nothing if all is well."""
+    advice: str = ""
+    """What to do, if that is the same for all its findings."""
     traced: bool = False
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     known_on: str = ""
@@ -189,7 +192,7 @@ class Rule:
             where = others[0][1] if others else None if isinstance(e, ProgramEvidence) else e.def_where
         places = dict.fromkeys((label, *place) for label, place in others if place != where)
         return Finding(
-            self.id, severity, match.title, tuple(seen), match.advice, page_of(self.id), where,
+            self.id, severity, match.title, tuple(seen), match.advice or self.advice, page_of(self.id), where,
             gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
 

@@ -32,7 +32,15 @@ DEAR_BYTES = 1 << 23
 compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
 
 
-@rule("captured-constants", "does it close over large arrays?", "warning")
+@rule(
+    "captured-constants",
+    "does it close over large arrays?",
+    "warning",
+    advice=(
+        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
+        "by each compiled program apart from the array itself, and computed with while compiling."
+    ),
+)
 def captured_constants(e: Evidence) -> Iterable[Match]:
     """Finds large arrays that a function closes over: they become constants of the program."""
     constants: Constants = e.inspected("constants")
@@ -52,8 +60,6 @@ def captured_constants(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"closes over {plural(len(large), 'array')} of {size(total)}",
         seen,
-        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
-        "by each compiled program apart from the array itself, and computed with while compiling.",
         severity="info" if total < DEAR_BYTES else None,
     )
 
@@ -130,7 +136,15 @@ TINY_BYTES = 1 << 10
 """Less than this in vain, such as a key or a counter, is not reported. Less than `LARGE_BYTES` is an info."""
 
 
-@rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
+@rule(
+    "donation-unused",
+    "does each donated argument lend its memory to an output?",
+    "warning",
+    advice=(
+        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
+        "array either way where a backend frees it, and memory is not saved."
+    ),
+)
 def donation_unused(e: Evidence) -> Iterable[Match]:
     """Finds arguments that were donated in vain: no output reuses their memory."""
     donation: Donation = e.inspected("donation")
@@ -150,8 +164,6 @@ def donation_unused(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
         seen,
-        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
-        "array either way where a backend frees it, and memory is not saved.",
         severity="info" if lost < LARGE_BYTES else None,
     )
 
@@ -239,7 +251,15 @@ def _copies_array(module: Module, instruction: Instruction) -> bool:
 LEAST_FLOP_RATIO = 1.1
 
 
-@rule("scan-flops", "does XLA's FLOP count leave out iterations of loops?", "info")
+@rule(
+    "scan-flops",
+    "does XLA's FLOP count leave out iterations of loops?",
+    "info",
+    advice=(
+        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
+        "compiled.cost_analysis(), which counts the body of a loop once."
+    ),
+)
 def scan_flops(e: Evidence) -> Iterable[Match]:
     """Finds loops, whose bodies XLA's own cost analysis counts once."""
     if e.why_not_called and not _asks_for_counts(e):
@@ -261,8 +281,6 @@ def scan_flops(e: Evidence) -> Iterable[Match]:
             *list_some(_loops(counts), what="loops"),
             f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
         ],
-        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
-        "compiled.cost_analysis(), which counts the body of a loop once.",
     )
 
 

@@ -276,7 +276,16 @@ def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     return sum(event.by == one.function.rpartition(".")[2] for event in e.log.of("call"))
 
 
-@rule("jit-in-loop", "is a new function jitted in each iteration of a loop?", "warning", of="both")
+@rule(
+    "jit-in-loop",
+    "is a new function jitted in each iteration of a loop?",
+    "warning",
+    of="both",
+    advice=(
+        "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
+        "keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
+    ),
+)
 def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
     unseen: NotMeasured | None = None
     told = set[Where | None]()
@@ -294,7 +303,7 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
                 f"jax.lax.{one.function} outside of jit compiles in each call"
                 if is_control
                 else f"{one.function} {title}",
-                IN_JIT.format(name=one.function) if is_control else ONCE_MADE,
+                IN_JIT.format(name=one.function) if is_control else "",
                 related=related,
             )
     except NotMeasured as error:  # it cannot be called; its source can be read all the same
@@ -313,7 +322,6 @@ def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Match]:
             yield Match(
                 f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
                 [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source; the calls did not show it"],
-                ONCE_MADE,
                 where=(e.source.file, line),
                 severity="info",
             )

@@ -320,7 +320,15 @@ SENT_SHARE = 0.25
 """The share of the bytes that the program reads and writes on each device."""
 
 
-@rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")
+@rule(
+    "collectives-dominate",
+    "do its devices mostly talk to one another?",
+    "warning",
+    advice=(
+        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
+        "work between two collectives."
+    ),
+)
 def collectives_dominate(e: Evidence) -> Iterable[Match]:
     """Finds programs on several devices that send more than they compute with."""
     if len(e.devices) == 1:
@@ -341,8 +349,6 @@ def collectives_dominate(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
         [*_describe_collectives(collectives), "time in them was not measured: benchax profile shows it"],
-        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
-        "work between two collectives.",
     )
 
 

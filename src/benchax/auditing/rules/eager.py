@@ -338,7 +338,16 @@ def call_s() -> float:
 # ---- arrays outside of jit --------------------------------------------------------------------------------------
 
 
-@rule("copied-updates", "are large arrays changed in place?", "warning", of="program")
+@rule(
+    "copied-updates",
+    "are large arrays changed in place?",
+    "warning",
+    of="program",
+    advice=(
+        "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
+        "is changed in place. What the host fills row by row can be a NumPy array until it is used."
+    ),
+)
 def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
     large = (event for event in operations_of(e) if event.size >= LARGE_BYTES and event.where)
@@ -353,15 +362,22 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
                     f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
                     "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
                 ],
-                "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
-                "is changed in place. What the host fills row by row can be a NumPy array until it is used.",
                 where=where_of(where),
                 gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
                 lost=(lost_s, e.log.seen_s),
             )
 
 
-@rule("element-reads", "are arrays read as wholes?", "warning", of="program")
+@rule(
+    "element-reads",
+    "are arrays read as wholes?",
+    "warning",
+    of="program",
+    advice=(
+        "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
+        "it as one array, and take what is needed of it in a jitted function."
+    ),
+)
 def element_reads(e: ProgramEvidence) -> Iterable[Match]:
     taken = Counter(event.where for event in operations_of(e) if event.note == "index" and event.where)
     for where, n in taken.most_common():
@@ -372,8 +388,6 @@ def element_reads(e: ProgramEvidence) -> Iterable[Match]:
                     f"in {seconds(e.log.seen_s)}, with {count(e.log.counts['call'])} calls of jitted functions",
                     "each x[i] is a program that is sent to the device, and a new array",
                 ],
-                "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
-                "it as one array, and take what is needed of it in a jitted function.",
                 where=where_of(where),
             )
 

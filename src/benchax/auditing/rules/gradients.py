@@ -197,7 +197,16 @@ def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
 NOT_MEASURED = "gain not measured, because the function that is differentiated is not known apart from this one"
 
 
-@rule("where-gradient", "is the gradient of each jnp.where finite?", "warning", traced=True)
+@rule(
+    "where-gradient",
+    "is the gradient of each jnp.where finite?",
+    "warning",
+    traced=True,
+    advice=(
+        "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
+        "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0)."
+    ),
+)
 def where_gradient(e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` around an operation without a finite derivative: its gradient is NaN where it isn't used."""
     if not differentiated_lines(e.program):
@@ -212,8 +221,6 @@ def where_gradient(e: Evidence) -> Iterator[Match]:
         yield Match(
             f"the gradient is NaN where jnp.where leaves out {names}",
             list_some([f"jnp.where is{found.op.at}", *seen] if found.op.line != found.line else seen),
-            "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
-            "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0).",
             op=found.op,
             where=where_of(found.line),
         )
@@ -281,7 +288,17 @@ LEAST_COLUMNS, FEW = 32, 4
 """A product saves little for a matrix with fewer columns, or with less than four times as many as vectors."""
 
 
-@rule("hessian-vector", "is a Jacobian made only if all of it is used?", "warning", traced=True, of_each_line=False)
+@rule(
+    "hessian-vector",
+    "is a Jacobian made only if all of it is used?",
+    "warning",
+    traced=True,
+    of_each_line=False,
+    advice=(
+        "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
+        "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
+    ),
+)
 def hessian_vector(e: Evidence) -> Iterator[Match]:
     """Finds whole Jacobians and Hessians, if only their product with a vector is used."""
     for body in e.program.bodies:
@@ -305,8 +322,6 @@ def hessian_vector(e: Evidence) -> Iterator[Match]:
                     f"the product{last.at}",
                     NOT_MEASURED,
                 ],
-                "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
-                "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
                 op=last,
                 severity="warning" if are_few else "info",
                 where=where_of(basis.line),
@@ -354,7 +369,16 @@ OF_EXAMPLES = "vmap(transpose("
 LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
 
 
-@rule("per-example-gradients", "is the mean differentiated, not each example?", "warning", traced=True)
+@rule(
+    "per-example-gradients",
+    "is the mean differentiated, not each example?",
+    "warning",
+    traced=True,
+    advice=(
+        "Differentiate the mean: jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, xs).mean()). The sum over the "
+        "batch is then part of the products that make the gradient, and no example has a separate one."
+    ),
+)
 def per_example_gradients(e: Evidence) -> Iterator[Match]:
     """Finds a gradient for each example of a batch, if only their sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
     if not any(OF_EXAMPLES in op.scope for op in e.program.ops):
@@ -379,8 +403,6 @@ def per_example_gradients(e: Evidence) -> Iterator[Match]:
                 *list_some([f"{value.spec}, {size(value.size_bytes)}{op.at}" for op, value in summed]),
                 f"{size(total)} of gradients together, and {size(needed)} of their sums",
             ],
-            "Differentiate the mean: jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, xs).mean()). The sum over the "
-            "batch is then part of the products that make the gradient, and no example has a separate one.",
             op=op,
             gain=Gain(f"estimated: at most {size(total - needed)} of memory"),
         )
@@ -407,7 +429,15 @@ LEAST_SHARE, MOST_SAVED = 0.1, 256 << 20
 
 
 @rule(
-    "needless-remat", "does what is computed again save memory that is short?", "info", traced=True, keeps_backward=True
+    "needless-remat",
+    "does what is computed again save memory that is short?",
+    "info",
+    traced=True,
+    keeps_backward=True,
+    advice=(
+        "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
+        "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable."
+    ),
 )
 def needless_remat(e: Evidence) -> Iterator[Match]:
     """Finds `jax.checkpoint` that computes much again to save little memory."""
@@ -439,8 +469,6 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
                     "some of it"
                 ),
             ],
-            "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
-            "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable.",
             op=regions[line],
             where=where_of(line),
             related=named_at(where_of(line), "asked for here", *REMATS),
@@ -450,7 +478,15 @@ def needless_remat(e: Evidence) -> Iterator[Match]:
 # ---- residuals-dominate ----------------------------------------------------------------------------------------------
 
 
-@rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
+@rule(
+    "residuals-dominate",
+    "is most of its memory kept for the backward pass?",
+    "info",
+    advice=(
+        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
+        "XLA does not always need less memory then: benchax experiment with the variant remat measures both."
+    ),
+)
 def residuals_dominate(e: Evidence) -> Iterable[Match]:
     """Finds values that the forward pass keeps for the backward pass, if they take most of the memory."""
     ops = e.program.body.ops
@@ -474,8 +510,6 @@ def residuals_dominate(e: Evidence) -> Iterable[Match]:
             f"as traced, {size(total)} are kept from the forward to the backward pass",
             f"the compiled program has {size(temp)} of temporaries; it can keep less and compute some again",
         ],
-        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
-        "XLA does not always need less memory then: benchax experiment with the variant remat measures both.",
         gain=Gain(f"estimated: at most {size(most)}", bytes=most),
     )
 

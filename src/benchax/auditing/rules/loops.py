@@ -457,7 +457,17 @@ SAVED_S = 2.0
 """The share of building that a short loop could save. Below it, the finding is an info."""
 
 
-@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", traced=True)
+@rule(
+    "unrolled-loop",
+    "is a Python loop written out iteration by iteration?",
+    "warning",
+    traced=True,
+    advice=(
+        "Use jax.lax.fori_loop, or jax.lax.scan if each iteration has its own data (stack the layers' parameters "
+        "along a new first axis). The program is then as long as one iteration. An unrolled loop can run faster: "
+        "scan has unroll= to write out a few iterations; compare both before you decide."
+    ),
+)
 def unrolled_loop(e: Evidence) -> Iterable[Match]:
     """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
     total = _count_equations(e)
@@ -488,9 +498,6 @@ def unrolled_loop(e: Evidence) -> Iterable[Match]:
         yield Match(
             f"the {loop.kind} is unrolled {loop.iterations} times",
             seen,
-            "Use jax.lax.fori_loop, or jax.lax.scan if each iteration has its own data (stack the layers' parameters "
-            "along a new first axis). The program is then as long as one iteration. An unrolled loop can run faster: "
-            "scan has unroll= to write out a few iterations; compare both before you decide.",
             where=loop.where,
             gain=gain,
             severity="info" if build_s is not None and saved_s < SAVED_S else None,
@@ -554,7 +561,17 @@ LEAST_SHARE = 0.5
 """Operations of an item that are in such products."""
 
 
-@rule("sequential-map", "are small independent items computed at once?", "info", traced=True, known_on="cpu")
+@rule(
+    "sequential-map",
+    "are small independent items computed at once?",
+    "info",
+    traced=True,
+    known_on="cpu",
+    advice=(
+        "Compute them at once: jax.vmap(f)(xs) instead of jax.lax.map(f, xs), or jax.lax.map(f, xs, "
+        "batch_size=256) to make at most that many at a time."
+    ),
+)
 def sequential_map(e: Evidence) -> Iterator[Match]:
     """Finds loops over many small items that do not depend on each other, which `jax.vmap` would compute at once."""
     is_derived = any(op.name == "scan" and op.is_backward for op in e.program.ops)
@@ -587,8 +604,6 @@ def sequential_map(e: Evidence) -> Iterator[Match]:
                         f"measured on a CPU, about {seconds(lost_s)} of a call here; not measured in this function"
                     ),
                 ],
-                "Compute them at once: jax.vmap(f)(xs) instead of jax.lax.map(f, xs), or jax.lax.map(f, xs, "
-                "batch_size=256) to make at most that many at a time.",
                 op=op,
             )
 

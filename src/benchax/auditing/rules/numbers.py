@@ -234,21 +234,22 @@ ADVICE = {
 @rule("nan-results", "where does NaN come from?", "warning", traced=True, keeps_backward=True)
 def nan_results(e: Evidence) -> Iterator[Match]:
     """Finds where NaN comes from in a function whose results are NaN though nothing that it was given is."""
+    program = e.program
     check_real(e)
     if e.nan_at is None:
         raise NotMeasured("no result of it was looked at, which is done of small ones while calls are counted")
-    origin = _find_nan(e.program, e) if e.nan_at else None
+    origin = _find_nan(program, e) if e.nan_at else None
     if origin is None:
         return
     nan, cause = origin.nan, origin.infinity or origin.nan
     line = cause.op.line or nan.op.line
-    if line in {bad.line for bad in bad_wheres(e.program)}:
+    if line in {bad.line for bad in bad_wheres(program)}:
         return  # where-gradient reports it
     name = nan.op.name if origin.infinity is None else cause.op.name
     what, key = name.replace("_", " "), name if name in ADVICE else "mask" if origin.given else ""
     if nan.op.is_backward:
         # A division is also what derivatives of other operations are made of.
-        names = {op.name for op in e.program.ops if op.name in SINGULAR and op.line == cause.op.line} - {"div"}
+        names = {op.name for op in program.ops if op.name in SINGULAR and op.line == cause.op.line} - {"div"}
         what, key = f"the derivative of {' or '.join(sorted(names)) or 'this line'}", "derivative"
     turns = " of ".join(str(n + 1) for n in reversed(nan.iterations))
     yield Match(

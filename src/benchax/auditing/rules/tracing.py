@@ -108,17 +108,24 @@ def not_traceable(e: Evidence) -> Iterable[Match]:
 
 _HOLDER = re.compile(r"is referred to by ([^<\s]\S*)")
 _TRACED = re.compile(r"^(?:Jit)?(?:Tracer|Traced<)\(?(.*?)[)>]", re.MULTILINE)
-OUTPUT = (
-    "Return the value as an output of the function, and store it outside. A traced value stands for no number; using "
-    "it after the trace is an error (UnexpectedTracerError)."
+
+
+@rule(
+    "leaked-tracer",
+    "do values of a trace outlive it?",
+    "error",
+    advice=(
+        "Return the value as an output of the function, and store it outside. A traced value stands for no number; "
+        "using it after the trace is an error (UnexpectedTracerError)."
+    ),
 )
-
-
-@rule("leaked-tracer", "do values of a trace outlive it?", "error")
 def leaked_tracer(e: Evidence) -> Iterable[Match]:
     """Finds values of a trace that outlive it: they are kept in a global, a closure or an object."""
     if (used := _find_use(e)) is not None:
-        yield Match("uses a value of a trace that is over", [used], OUTPUT)
+        yield Match(
+            "uses a value of a trace that is over",
+            [used],
+        )
         return
     refuse_failed(e.failure)
     leak = _leak(e)
@@ -136,7 +143,6 @@ def leaked_tracer(e: Evidence) -> Iterable[Match]:
             *holders[:3],
             "seen by jax.checking_leaks()",
         ],
-        OUTPUT,
     )
 
 

@@ -45,7 +45,15 @@ LONG = 1024
 # ---- numpy-inputs -----------------------------------------------------------------------------------------------
 
 
-@rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning")
+@rule(
+    "numpy-inputs",
+    "do its inputs come from NumPy in each call?",
+    "warning",
+    advice=(
+        "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the device "
+        "works on this one."
+    ),
+)
 def numpy_inputs(e: Evidence) -> Iterable[Match]:
     args, kwargs = e.given
     static = static_arguments(e.case, args, kwargs)
@@ -70,7 +78,6 @@ def numpy_inputs(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"{count(len(arrays), 'NumPy array')} of {size(sum(a.nbytes for a in arrays.values()))} among its inputs",
         seen,
-        ON_DEVICE,
         gain=result.gain if result else None,
         severity="info" if is_free else None,
     )
@@ -100,7 +107,6 @@ def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
                 *([f"given as {', '.join(same)}, the same each time"] if same else []),
                 f"about {seconds(lost_s)} of {seconds(e.log.seen_s)}, at {RATE / 1e9:g} GB a second",
             ],
-            ON_DEVICE,
             related=[
                 *(place for name in same for place in made_at(where_of(where), by, name)),
                 ("called here", where_of(where)),
@@ -224,7 +230,14 @@ def _transferred(
 # ---- puts -------------------------------------------------------------------------------------------------------
 
 
-@rule("repeated-device-put", "is data that stays the same put on the device once?", "warning", of="program")
+@rule(
+    "repeated-device-put",
+    "is data that stays the same put on the device once?",
+    "warning",
+    of="program",
+    advice="Put it there once, before the loop, and keep what that returns: every call can take the array on the "
+    "device.",
+)
 def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
     # The first time it has to be put there; an array that is overwritten in place is other data.
     repeats = puts_by_place(event for event in e.log.of("put") if event.note.is_repeat).values()
@@ -241,7 +254,6 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
         yield Match(
             f"{by} puts the same {what}{more} on the device {count(len(groups[0]) + 1)} times",
             [*list_some([_repeated(g) for g in groups]), f"the host spent {seconds(lost_s)}{of_run} in these"],
-            PUT_ONCE,
             where=where_of(where),
             related=callers_of(where_of(where)),
             gain=Gain(f"estimated: {seconds(lost_s)} of this run, which the host spent in them"),
@@ -269,7 +281,16 @@ def _repeated(events: list[Event]) -> str:
     return f"{same}{new}: {size(_bytes(events))}"
 
 
-@rule("python-lists", "are arrays made of arrays, not of lists of numbers?", "warning", of="program")
+@rule(
+    "python-lists",
+    "are arrays made of arrays, not of lists of numbers?",
+    "warning",
+    of="program",
+    advice=(
+        "Make one NumPy array of all of them before the loop (np.asarray(rows, np.float32)), choose by "
+        "indexing it, and convert that: jnp.asarray(rows[chosen])."
+    ),
+)
 def python_lists(e: ProgramEvidence) -> Iterable[Match]:
     groups = grouped(e.log.of("list"), lambda event: (event.where, event.by))
     for (where, by), events in sorted(groups.items(), key=lambda one: -_elapsed(one[1])):
@@ -278,15 +299,23 @@ def python_lists(e: ProgramEvidence) -> Iterable[Match]:
             yield Match(
                 f"{by} makes arrays of lists of {count(elements // n)} Python numbers",
                 [f"{count(n)} times, in which the host spent {seconds(lost_s)}: it looks at each number"],
-                "Make one NumPy array of all of them before the loop (np.asarray(rows, np.float32)), choose by "
-                "indexing it, and convert that: jnp.asarray(rows[chosen]).",
                 where=where_of(where),
                 gain=Gain(f"estimated: at most {seconds(lost_s)} of this run, which the host spent in them"),
                 lost=(lost_s, e.watch.wall_s),
             )
 
 
-@rule("rounded-inputs", "are numbers that differ still different on the device?", "warning", pack="numerics")
+@rule(
+    "rounded-inputs",
+    "are numbers that differ still different on the device?",
+    "warning",
+    pack="numerics",
+    advice=(
+        "Subtract their origin before they become JAX arrays, in NumPy, which has 64 bits: jnp.asarray(t - t[0]). "
+        "Pass the origin, as a Python number, to where it is needed. Or turn jax_enable_x64 on, which makes "
+        "everything 64 bits."
+    ),
+)
 def rounded_inputs(e: Evidence) -> Iterable[Match]:
     arrays = [leaf for leaf in jax.tree.leaves(e.given) if isinstance(leaf, np.ndarray)]
     if not arrays:
@@ -307,15 +336,12 @@ def _rounded(lost: LostDigits, where: Where | None = None) -> Match:
         title = f"numbers in {before} wrap around in {after}"
     else:
         title = f"{lost.distinct} different numbers in {before} are {lost.left} in {after}"
-    return Match(title, lost.sentences, SUBTRACT_ORIGIN, where=where)
+    return Match(title, lost.sentences, where=where)
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
 
-ON_DEVICE = (
-    "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the device "
-    "works on this one."
-)
+
 READ_LESS = (
     "The host waits there for the device. Keep the value on the device (jnp.where, jax.lax.cond), or read it less "
     "often: every hundredth step, or once at the end with jax.device_get."
@@ -325,10 +351,3 @@ OF_PACKAGE = (
     "it after each step."
 )
 MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
-PUT_ONCE = (
-    "Put it there once, before the loop, and keep what that returns: every call can take the array on the device."
-)
-SUBTRACT_ORIGIN = (
-    "Subtract their origin before they become JAX arrays, in NumPy, which has 64 bits: jnp.asarray(t - t[0]). Pass the "
-    "origin, as a Python number, to where it is needed. Or turn jax_enable_x64 on, which makes everything 64 bits."
-)

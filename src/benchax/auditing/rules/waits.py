@@ -107,7 +107,16 @@ class Interval(NamedTuple):
         return f"line {self.first} and line {self.last} read a clock; between them"
 
 
-@rule("unawaited-timing", "does a clock wait for what it times?", "warning", of="program")
+@rule(
+    "unawaited-timing",
+    "does a clock wait for what it times?",
+    "warning",
+    of="program",
+    advice=(
+        "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
+        "before, so that no compilation is timed; or use benchax.bench, which does both."
+    ),
+)
 def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
     # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
@@ -126,7 +135,6 @@ def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Ma
             f"{interval.clock} {line.name} is called ({count(line.count)} calls were seen), and no line waits for it",
             "a call returns as soon as the work is handed to the device: what is timed is the start of it",
         ],
-        AWAIT,
         # The wait belongs before the second reading, or into what is timed.
         where=(file, interval.last if interval.timed is None else called),
         related=[("called here", (file, called))],
@@ -245,7 +253,18 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 # ---- host-between-calls -----------------------------------------------------------------------------------------
 
 
-@rule("host-between-calls", "does a loop spend its time in compiled functions?", "warning", of="program")
+@rule(
+    "host-between-calls",
+    "does a loop spend its time in compiled functions?",
+    "warning",
+    of="program",
+    advice=(
+        "Let the host do it while the device computes: prepare the next batch in a thread or in other processes, "
+        "before the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy "
+        "instead of one by one in Python; or inside the compiled function, in jax.numpy. Instead of an optimizer or "
+        "solver of SciPy, use one written in JAX (optax.lbfgs, optimistix, diffrax)."
+    ),
+)
 def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     found = host_lines(e.log, threading.main_thread().ident) if e.lines is not None else []
     lines = [line for line in found if line.count >= SEVERAL_CALLS]
@@ -270,7 +289,6 @@ def _host_work(lines: Sequence[HostLine], host_s: float, elapsed_s: float) -> Ma
             "by samples of the main thread in which JAX was not on its stack",
             *list_some([f"{seconds(s)} at {without_folders(place)}" for place, s in inner.most_common()], what="lines"),
         ],
-        MEANWHILE,
         where=where_of(path[-1]),
         related=[("called here", where_of(line)) for line in reversed(path[:-1])],
         gain=Gain(f"estimated: at most {share} of the loop, {seconds(host_s)} while calls were watched", host_s),
@@ -305,14 +323,4 @@ READ_LATER = (
 )
 WAIT_ONCE = (
     "Remove the wait: the next call waits for what it needs. Wait once, after the loop or before reading a clock."
-)
-AWAIT = (
-    "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once before, "
-    "so that no compilation is timed; or use benchax.bench, which does both."
-)
-MEANWHILE = (
-    "Let the host do it while the device computes: prepare the next batch in a thread or in other processes, before "
-    "the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy instead of one "
-    "by one in Python; or inside the compiled function, in jax.numpy. Instead of an optimizer or solver of SciPy, use "
-    "one written in JAX (optax.lbfgs, optimistix, diffrax)."
 )

@@ -35,7 +35,17 @@ ONE_HOT_BYTES = 1 << 20
 """A smaller product is quick."""
 
 
-@rule("one-hot-matmul", "does it multiply one-hot arrays to look up rows?", "warning", traced=True)
+@rule(
+    "one-hot-matmul",
+    "does it multiply one-hot arrays to look up rows?",
+    "warning",
+    traced=True,
+    advice=(
+        "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, "
+        "equinox.nn.Embedding). Its gradient adds into the rows that were used. Instead of (one_hot(i) - "
+        "one_hot(j)) @ table write table[i] - table[j]."
+    ),
+)
 def one_hot_matmul(e: Evidence) -> Iterator[Match]:
     """Finds products of a one-hot array and a table, which only look up rows of the table."""
     if e.platform == "tpu":
@@ -53,9 +63,6 @@ def one_hot_matmul(e: Evidence) -> Iterator[Match]:
             yield Match(
                 f"looks up rows of {table.spec} by a product with a one-hot array",
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
-                "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, "
-                "equinox.nn.Embedding). Its gradient adds into the rows that were used. Instead of (one_hot(i) - "
-                "one_hot(j)) @ table write table[i] - table[j].",
                 op=op,
                 instead=Instead("a lookup", "this product", _multiply, _look_up, inputs),
             )
@@ -234,7 +241,17 @@ LEAST_COMPARISONS = 1 << 18
 """A smaller sort takes well under a millisecond."""
 
 
-@rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", traced=True, known_on="cpu")
+@rule(
+    "sort-top-k",
+    "are the few largest elements selected without a sort?",
+    "warning",
+    traced=True,
+    known_on="cpu",
+    advice=(
+        "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
+        "comes first; among equal ones the one with the lower index."
+    ),
+)
 def sort_top_k(e: Evidence) -> Iterator[Match]:
     """Finds sorts, if only a few elements at an end are used: `jax.lax.top_k` selects these."""
     for op in e.program.find("sort"):
@@ -251,8 +268,6 @@ def sort_top_k(e: Evidence) -> Iterator[Match]:
         yield Match(
             f"sorts {n} elements and uses {used}",
             [f"a sort of {key.spec} along its axis {axis}{op.at}"],
-            "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
-            "comes first; among equal ones the one with the lower index.",
             op=op,
             instead=Instead("selected by top_k", "this sort", _sort, _select, inputs, static=(1,)),
         )
@@ -329,7 +344,16 @@ class Rarity(NamedTuple):
     """One iteration in this many; None: unknown."""
 
 
-@rule("both-sides-computed", "is expensive work done only when it's needed?", "warning", traced=True)
+@rule(
+    "both-sides-computed",
+    "is expensive work done only when it's needed?",
+    "warning",
+    traced=True,
+    advice=(
+        "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
+        "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None)."
+    ),
+)
 def both_sides_computed(e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` by one number for all elements, if one side is costly: both are computed."""
     total = e.program.body.work
@@ -360,8 +384,6 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
                 f"{count(wasted)} of {count(total)} operations of a call, counted from the shapes, are done in vain"
                 + ("" if is_known else ", if they are used every second time"),
             ],
-            "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
-            "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None).",
             op=op,
             gain=Gain(f"estimated: {percent(wasted / total)} of the operations of a call") if is_known else None,
         )
@@ -613,7 +635,16 @@ TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-eleme
 """Instructions that compute nothing."""
 
 
-@rule("zero-argument-jit", "does it compute from arguments?", "warning")
+@rule(
+    "zero-argument-jit",
+    "does it compute from arguments?",
+    "warning",
+    advice=(
+        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
+        "call says nothing about the computation, and the compiled program holds the result. If you want that, "
+        "compute it once and keep the array."
+    ),
+)
 def zero_argument_jit(e: Evidence) -> Iterable[Match]:
     """Finds a compiled function without inputs: all that it computes is known before it runs."""
     jaxpr = jaxpr_facts(e)
@@ -622,9 +653,6 @@ def zero_argument_jit(e: Evidence) -> Iterable[Match]:
     yield Match(
         "has no arguments: what it computes is known before it runs",
         [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
-        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
-        "call says nothing about the computation, and the compiled program holds the result. If you want that, "
-        "compute it once and keep the array.",
     )
 
 

@@ -77,10 +77,14 @@ def not_jitted(e: Evidence) -> Iterable[Match]:
 
 MANY_BATCHED = 20
 ONE = np.ones(1, np.float32)
-JIT_OUTSIDE = "Write jax.jit(jax.vmap(f)) instead of jax.vmap(jax.jit(f)), and jax.jit(jax.grad(f))."
 
 
-@rule("vmap-of-jit", "is vmap outside of jit?", "warning")
+@rule(
+    "vmap-of-jit",
+    "is vmap outside of jit?",
+    "warning",
+    advice="Write jax.jit(jax.vmap(f)) instead of jax.vmap(jax.jit(f)), and jax.jit(jax.grad(f)).",
+)
 def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     """Finds vmap(jit(f)) and grad(jit(f)) outside of jit: Python transforms the function again in each call."""
     if e.is_jitted:
@@ -101,7 +105,6 @@ def vmap_of_jit(e: Evidence) -> Iterable[Match]:
             "vmap is a transformation in Python: outside of jit, it is done again in each call",
             "compared as it is with jit around all of it, in pairs, in new processes",
         ],
-        JIT_OUTSIDE,
         where=where,
         gain=gain,
     )
@@ -120,7 +123,6 @@ def _calls_under_vmap(e: ProgramEvidence) -> Iterable[Match]:
                     "vmap, grad and the like are transformations in Python: outside of jit, each call does them again",
                     f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here",
                 ],
-                JIT_OUTSIDE,
                 related=[
                     ("called here", where_of(line.where)),
                     ("defined here", where_of(e.log.functions[line.function].defined)),
@@ -216,7 +218,12 @@ LITTLE = 1.4
 """Twice the work in less than this times the time."""
 
 
-@rule("small-batch", "is the batch too small to use the machine?", "info")
+@rule(
+    "small-batch",
+    "is the batch too small to use the machine?",
+    "info",
+    advice="Put more into one call, if the elements need not be answered one by one.",
+)
 def small_batch(e: Evidence) -> Iterable[Match]:
     """Finds batches so small that a batch of twice the size takes hardly longer."""
     refuse_failed(e.failure)
@@ -244,7 +251,6 @@ def small_batch(e: Evidence) -> Iterable[Match]:
             f"batch: {batch.how}",
             f"{percent(1 - c.ratio / 2)} less time for each element of the batch",
         ],
-        "Put more into one call, if the elements need not be answered one by one.",
         gain=_gain_of_batch(n, c),
     )
 
@@ -293,7 +299,15 @@ would list all of a library's functions."""
 LONG_PROFILE_S = 10.0  # what takes longer to call twice is not profiled in passing
 
 
-@rule("profile-missing", "was it profiled since it was written?", "info")
+@rule(
+    "profile-missing",
+    "was it profiled since it was written?",
+    "info",
+    advice=(
+        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
+        "operations, and keeps the trace in .benchmarks/profiles."
+    ),
+)
 def profile_missing(e: Evidence) -> Iterable[Match]:
     """Finds functions without a profile since they were written, and states what a profile would show."""
     folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
@@ -311,8 +325,6 @@ def profile_missing(e: Evidence) -> Iterable[Match]:
             *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
             *(r.message for r in p.remarks if r.severity == "error"),
         ],
-        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
-        "operations, and keeps the trace in .benchmarks/profiles.",
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,19 +15,13 @@ from benchax.auditing.rule import (
     Match,
     NotApplicable,
     compute_values,
-    jaxpr_facts,
     rule,
-    try_variant,
 )
-from benchax.auditing.syntax import where_of
-from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.experiments.functions import CallArguments, change_arrays
-from benchax.measuring.inputs import make_inputs
-from benchax.program.index import ELEMENTWISE, MOVES, TAKES, TracedOp, Value
+from benchax.program.index import MOVES, TAKES, TracedOp, Value
 from benchax.program.jaxpr import frames_of, is_users_own, names, nested_in
 from benchax.source_files import is_generated, owner_of
-from benchax.units import percent, size
+from benchax.units import percent
 
 PACK = "numerics"
 OF_CALL = "with the arguments of one call"
@@ -55,7 +48,19 @@ LEFT_EPS, LEAST_SHARE = 64, 0.5
 elements: a variance that is 0 in some columns belongs to what never changes."""
 
 
-@rule("cancelling-variance", "are variances taken of what is centered?", "warning", traced=True, pack=PACK)
+@rule(
+    "cancelling-variance",
+    "are variances taken of what is centered?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
+        "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
+        "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
+        "1983)."
+    ),
+)
 def cancelling_variance(e: Evidence) -> Iterator[Match]:
     """Finds variances as the mean of squares less the square of the mean, where rounding can leave no digit."""
     found = [op for op in e.program.ops if op.name in ("sub", "add") and _is_variance(op)]
@@ -79,10 +84,6 @@ def cancelling_variance(e: Evidence) -> Iterator[Match]:
                     f"the differences are {float(np.min(result)):.3g} to {float(np.max(result)):.3g}"
                 ),
             ],
-            "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
-            "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
-            "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
-            "1983).",
             op=op,
         )
 
@@ -122,7 +123,17 @@ NEXT_TO_NOTHING = 1e-6
 negligible."""
 
 
-@rule("underflowing-product", "do long products stay in range?", "warning", traced=True, pack=PACK)
+@rule(
+    "underflowing-product",
+    "do long products stay in range?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Add logarithms instead of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and similar "
+        "functions, which take the logarithm where p is made; for a determinant, jnp.linalg.slogdet."
+    ),
+)
 def underflowing_product(e: Evidence) -> Iterator[Match]:
     """Finds products of many factors that leave the range of their dtype: likelihoods that become 0."""
     # The last operation of each first: in a tree of products it is the product of all factors.
@@ -153,8 +164,6 @@ def underflowing_product(e: Evidence) -> Iterator[Match]:
                 ),
                 f"numbers of {op.makes[0].dtype} have sizes from {float(info.tiny):.3g} to {float(info.max):.3g}",
             ],
-            "Add logarithms instead of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and similar "
-            "functions, which take the logarithm where p is made; for a determinant, jnp.linalg.slogdet.",
             op=op,
         )
 
@@ -491,58 +500,3 @@ def _exact(op: TracedOp, operands: Sequence[np.ndarray]) -> np.ndarray:
         np.cumsum(turn(wide[0], axis), axis=axis) if op.name == "cumsum" else np.cumprod(turn(floats, axis), axis=axis)
     )
     return turn(run, axis)
-
-
-# ---- integer-default -------------------------------------------------------------------------------------------------
-
-LARGE_ELEMENTS = 1024
-
-
-@rule("integer-default", "are its floats made of integers?", "info", pack=PACK)
-def integer_default(e: Evidence) -> Iterable[Match]:
-    """Finds integer arrays that become floats: `jnp.arange(n)` is int32, and its author may not know."""
-    inputs = e.program.inputs
-    integers = [value for value in inputs if value.is_of(jnp.integer) and value.size >= LARGE_ELEMENTS]
-    if not integers:
-        raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
-    converted: dict[Value, TracedOp] = {}
-    for op in e.program.body.ops:
-        is_float = op.name == "convert_element_type" and op.makes[0].is_of(jnp.floating)
-        kept = (ELEMENTWISE & {"neg", "abs", "add", "sub", "mul"}) | MOVES | {"slice"}
-        sources = [one for one in op.reads[0].behind(kept) if one in integers] if is_float else []
-        converted |= {source: op for source in sources if source not in converted}
-    if not converted:
-        return
-    paths = [one.path for one in jaxpr_facts(e).inputs]
-    # All large integers at once. If one of them is an index as well, that fails, and the gain is not measured.
-    result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
-    yield Match(
-        f"{len(converted)} of {len(inputs)} inputs are integers that become floats",
-        [
-            *(
-                f"{paths[inputs.index(v)]} {v.spec}, {size(v.size_bytes)}, is converted to {op.makes[0].dtype}{op.at}"
-                for v, op in converted.items()
-            ),
-            result.sentence,
-        ],
-        "If they are numbers to compute with and no indices, make them floats where they are made: jnp.arange(n, "
-        "dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
-        where=where_of(next(iter(converted.values())).line),
-        gain=result.gain,
-    )
-
-
-@dataclass(frozen=True)
-class _Floats:
-    """An input factory: large integer arrays as float32."""
-
-    case: Case
-    seed: int
-
-    def __call__(self) -> CallArguments:
-        return change_arrays(make_inputs(self.case, self.seed), lambda _, leaf: _as_float(leaf))
-
-
-def _as_float(leaf: Any) -> Any:
-    is_large_integer = leaf.size >= LARGE_ELEMENTS and jnp.issubdtype(leaf.dtype, jnp.integer)
-    return leaf.astype(jnp.float32) if is_large_integer else leaf

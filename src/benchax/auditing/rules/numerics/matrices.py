@@ -274,7 +274,17 @@ LEAST_ELEMENTS, LEAST_TIMES = 1 << 16, 4
 """The size of the matrix, and how many times it is larger than necessary."""
 
 
-@rule("kronecker-identity", "are small matrices applied along their axis?", "warning", traced=True, pack=PACK)
+@rule(
+    "kronecker-identity",
+    "are small matrices applied along their axis?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Give the vector an axis for each factor, and multiply along one: x.reshape(left, k, right), then "
+        'jnp.einsum("ij,ljr->lir", a, x).reshape(-1). The large matrix is never made.'
+    ),
+)
 def kronecker_identity(e: Evidence) -> Iterator[Match]:
     """Finds products with `jnp.kron(a, jnp.eye(n))`, which apply the small matrix along one axis."""
     arrays = arrays_of_call(e)
@@ -292,8 +302,6 @@ def kronecker_identity(e: Evidence) -> Iterator[Match]:
                     f"the matrix has {size(matrix.size_bytes)}{op.at}",
                     f"along one axis it takes 1 in {count(n)} of these operations",
                 ],
-                "Give the vector an axis for each factor, and multiply along one: x.reshape(left, k, right), then "
-                'jnp.einsum("ij,ljr->lir", a, x).reshape(-1). The large matrix is never made.',
                 op=op,
                 instead=Instead("along one axis", "this product", _by_kronecker, _by_axis, given),
             )
@@ -328,7 +336,18 @@ SPARSE_ELEMENTS, MOST_SHARE = 1 << 18, 1 / 128
 time at about 1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
 
 
-@rule("sparse-matmul", "are products with sparse matrices done on what is not zero?", "warning", traced=True, pack=PACK)
+@rule(
+    "sparse-matmul",
+    "are products with sparse matrices done on what is not zero?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
+        "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
+        "write the neighbors out: x[1:] - x[:-1], or jnp.roll."
+    ),
+)
 def sparse_matmul(e: Evidence) -> Iterator[Match]:
     """Finds products with a matrix that is nearly all zeros: an adjacency, a finite difference, an incidence."""
     if len(e.data) != len(e.program.inputs):
@@ -350,9 +369,6 @@ def sparse_matmul(e: Evidence) -> Iterator[Match]:
             yield Match(
                 f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is not zero",
                 [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
-                "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
-                "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
-                "write the neighbors out: x[1:] - x[:-1], or jnp.roll.",
                 op=op,
                 instead=Instead(
                     "by its entries", "this product", _by_matrix, _by_entries, (dense, kept, rows, places, x)

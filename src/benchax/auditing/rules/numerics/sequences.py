@@ -91,7 +91,17 @@ over the operations of the FFT, which reaches a smaller part of the machine's pe
 are."""
 
 
-@rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", traced=True, pack=PACK)
+@rule(
+    "long-convolution",
+    "are convolutions with long kernels done by the FFT?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Use jax.scipy.signal.fftconvolve(x, kernel, mode=...), or jax.scipy.signal.convolve(..., method='fft'); "
+        "for a correlation, reverse the kernel. It rounds differently: errors are relative to the largest result."
+    ),
+)
 def long_convolution(e: Evidence) -> Iterator[Match]:
     """Finds direct convolutions with long kernels, which the FFT does in far fewer operations."""
     for op in e.program.find("conv_general_dilated"):
@@ -122,8 +132,6 @@ def long_convolution(e: Evidence) -> Iterator[Match]:
                     f"{count(by_fft, 'FLOP')}, counted from the shapes"
                 )
             ],
-            "Use jax.scipy.signal.fftconvolve(x, kernel, mode=...), or jax.scipy.signal.convolve(..., method='fft'); "
-            "for a correlation, reverse the kernel. It rounds differently: errors are relative to the largest result.",
             op=op,
             instead=Instead("by the FFT", "one such convolution", _convolve, _fft_convolve, inputs),
         )
@@ -156,6 +164,10 @@ def _is_done_once(e: Evidence, op: TracedOp) -> bool:
     "warning",
     traced=True,
     pack=PACK,
+    advice=(
+        "Draw by the cumulative sum, with one random number for each draw: jax.random.choice(key, k, (n,), "
+        "p=jax.nn.softmax(logits)) does that. Rounding can lose categories of less than 1e-7 of the sum."
+    ),
 )
 def categorical_draws(e: Evidence) -> Iterator[Match]:
     """Finds many draws of one categorical distribution that make a random number for each draw and each category."""
@@ -179,8 +191,6 @@ def categorical_draws(e: Evidence) -> Iterator[Match]:
                     f"{count(draws * distributions)} would do"
                 )
             ],
-            "Draw by the cumulative sum, with one random number for each draw: jax.random.choice(key, k, (n,), "
-            "p=jax.nn.softmax(logits)) does that. Rounding can lose categories of less than 1e-7 of the sum.",
             op=op,
             instead=Instead("drawn by the cumulative sum", "these draws", _by_gumbel, _by_sum, inputs, (2,)),
         )
@@ -203,7 +213,18 @@ def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
     return jax.random.choice(key, logits.size, (n,), p=jax.nn.softmax(logits))
 
 
-@rule("permuted-draw", "are a few random rows drawn without a permutation of all?", "warning", traced=True, pack=PACK)
+@rule(
+    "permuted-draw",
+    "are a few random rows drawn without a permutation of all?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
+        "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
+        "steps, and take parts of that."
+    ),
+)
 def permuted_draw(e: Evidence) -> Iterator[Match]:
     """Finds permutations of all rows, if only a few are used: drawing some numbers does the same."""
     for op in e.program.find("sort"):
@@ -216,9 +237,6 @@ def permuted_draw(e: Evidence) -> Iterator[Match]:
         yield Match(
             f"permutes {count(n)} rows to use {count(sum(ends))} of them",
             [f"jax.random.permutation, or choice without replacement, sorts {count(n)} random numbers{op.at}"],
-            "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
-            "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
-            "steps, and take parts of that.",
             op=op,
             instead=Instead(
                 "drawn by randint", "this draw", _permute, _draw, (jax.random.PRNGKey(0), n, sum(ends)), (1, 2)
@@ -243,7 +261,17 @@ UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
 
 
 @rule(
-    "recomputed-prefix", "does a loop that writes a sequence go on from where it is?", "warning", traced=True, pack=PACK
+    "recomputed-prefix",
+    "does a loop that writes a sequence go on from where it is?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
+        "step in each iteration; for attention keep keys and values of what is written (a cache), "
+        "and compute only those and the query of the new position; for a product take the row first, "
+        "a[i] @ x."
+    ),
 )
 def recomputed_prefix(e: Evidence) -> Iterator[Match]:
     """Finds loops that compute a whole sequence in each iteration, to use one position of it and write the next."""
@@ -270,10 +298,6 @@ def recomputed_prefix(e: Evidence) -> Iterator[Match]:
                             ),
                             "the loop then writes one position; the next iteration computes the others again",
                         ],
-                        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
-                        "step in each iteration; for attention keep keys and values of what is written (a cache), "
-                        "and compute only those and the query of the new position; for a product take the row first, "
-                        "a[i] @ x.",
                         op=op,
                     )
 
