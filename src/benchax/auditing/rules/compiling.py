@@ -282,8 +282,8 @@ def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     "warning",
     of="both",
     advice=(
-        "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
-        "keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
+        "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: "
+        "JAX keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
     ),
 )
 def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
