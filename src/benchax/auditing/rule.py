@@ -133,6 +133,8 @@ class Rule:
     """One finding for each line of an operation. A derivative, or a second trace, makes an operation again."""
     keeps_backward: bool = False
     """Operations that a reverse-mode derivative has made are findings, too."""
+    counted: bool = False
+    """What is lost is counted from shapes, not timed. Then less than `LARGE` of it is nothing."""
     pack: str = ""
     """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
     find_in_program: Callable[[ProgramEvidence], Iterable[Match]] | None = None
@@ -162,6 +164,8 @@ class Rule:
             find = self.find_in_program
         for match in find(e):
             op, severity = match.op, grade(*match.lost) if match.lost else self.severity
+            if match.lost and self.counted and severity == "info":
+                continue
             is_left_out = op is not None and (
                 (op.is_backward and not self.keeps_backward) or (self.of_each_line and op.line in lines)
             )

@@ -63,6 +63,7 @@ def one_hot_matmul(e: Evidence) -> Iterator[Match]:
             yield Match(
                 f"looks up rows of {table.spec} by a product with a one-hot array",
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
+                lost=(op.work * op.times, e.program.body.work),
                 op=op,
                 instead=Instead("a lookup", "this product", _multiply, _look_up, inputs),
             )
@@ -219,6 +220,7 @@ def matmul_order(e: Evidence) -> Iterator[Match]:
                 [f"{count(flops, 'FLOP')} in this order, {count(other, 'FLOP')} in the other"],
                 f"Multiply what gives the smaller matrix first: {order}, or jnp.linalg.multi_dot([...]), which "
                 "chooses. It rounds differently.",
+                lost=((flops - other) * op.times, e.program.body.work),
                 op=op,
                 instead=Instead("the other order", "this product", _first_two, _last_two, inputs),
             )
@@ -328,9 +330,8 @@ def _select(x: jax.Array, k: int) -> jax.Array:
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
 
-LEAST_SHARE, LEAST_OPERATIONS = 0.3, 1 << 18
-"""The unnecessary operations, as a share of the call, and the operations of the costly side each time. The latter take
-tens of microseconds, and a `cond` costs a few."""
+LEAST_OPERATIONS = 1 << 18
+"""Operations of the costly side each time. They take tens of microseconds, and a `cond` costs a few."""
 SECOND = 2
 """A condition that holds in some iterations holds in every second one at most, if nothing more is known."""
 
@@ -349,6 +350,7 @@ class Rarity(NamedTuple):
     "is expensive work done only when it's needed?",
     "warning",
     traced=True,
+    counted=True,
     advice=(
         "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
         "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None)."
@@ -365,7 +367,7 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
         which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
         each = _sum(sides[which])
         wasted = op.times * each * (1 - 1 / (rate.period or SECOND) if rate else 1)
-        if each < LEAST_OPERATIONS or wasted < LEAST_SHARE * total or not _changes(selects, which):
+        if each < LEAST_OPERATIONS or not _changes(selects, which):
             continue
         costly = sorted(sides[which], key=lambda one: -one.work)
         is_known = rate is None or rate.period is not None
@@ -386,6 +388,7 @@ def both_sides_computed(e: Evidence) -> Iterator[Match]:
             ],
             op=op,
             gain=Gain(f"estimated: {percent(wasted / total)} of the operations of a call") if is_known else None,
+            lost=(wasted, total),
         )
 
 
@@ -490,12 +493,13 @@ def _divisor(value: Value) -> int | None:
 
 # ---- vmapped-cond ----------------------------------------------------------------------------------------------------
 
-SHARE_OF_BODY, COSTLY_BRANCH = 0.2, 1 << 20
+COSTLY_BRANCH = 1 << 20
+"""Operations of the expensive branch: about 0.3 ms of LAPACK's on one core."""
 FEW_ROWS = 10.0
 """If each row has its condition, one branch must be this many times as expensive as the next."""
 
 
-@rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning", traced=True)
+@rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning", traced=True, counted=True)
 def vmapped_cond(e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
     for body in e.program.bodies:
@@ -504,7 +508,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
         for (_, is_one_for_all), selects in groups.items():
             each = [_sum(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
-            if max(each) < max(COSTLY_BRANCH, SHARE_OF_BODY * body.work, least):
+            if max(each) < max(COSTLY_BRANCH, least):
                 continue
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
             rows = count(max(op.reads[0].shape[:1]))
@@ -528,6 +532,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 "runs one "
                 "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
                 op=op,
+                lost=(max(each), body.work),
                 severity=None if is_one_for_all else "info",
                 where=where_of(batched or op.line),
             )
@@ -541,7 +546,7 @@ def _is_of_cond(op: TracedOp) -> bool:
 
 # ---- fixed-work ------------------------------------------------------------------------------------------------------
 
-SHARE_OF_CALL, AGAIN = 0.2, 1 << 22
+AGAIN = 1 << 22
 """Four million operations take about a millisecond in LAPACK on one core."""
 UNKNOWN_TRIPS = 100
 """Iterations that a loop of unknown length counts as."""
@@ -566,7 +571,7 @@ class _Part(NamedTuple):
     fixed: frozenset[int]
 
 
-@rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True)
+@rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True, counted=True)
 def fixed_work(e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
     fixed, n = e.use.repeated, len(e.program.inputs)
@@ -582,7 +587,7 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
         p for p in parts if p.fixed and p.op.name in COSTLY and not p.op.is_backward and "vmap(jvp(" not in p.op.scope
     ]
     work = sum(part.work for part in again)
-    if work < max(AGAIN, SHARE_OF_CALL * total):
+    if work < AGAIN:
         return
     again.sort(key=lambda part: -part.work)
     names = name_inputs(e)
@@ -600,6 +605,7 @@ def fixed_work(e: Evidence) -> Iterator[Match]:
         "Compute it once, before the calls, and give the function the result, instead of "
         f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: nothing inside of "
         "jit is kept from call to call.",
+        lost=(work, total),
         op=again[0].op,
     )
 

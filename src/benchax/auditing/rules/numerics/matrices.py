@@ -28,8 +28,6 @@ LEAST_ROWS, FEW_COLUMNS = 96, 4
 """Rows, and rows for each column. With both, on one core and in float32, an inverse and its product take 1.4 times as
 long as a solve of 100 rows. With 800 rows they take 2 to 2.8 times as long; with 64 rows only 1.2 times (jaxlib 0.10.2,
 CPU)."""
-LEAST_SHARE = 0.05
-"""The share of the work of the function, for a warning."""
 
 
 @rule("explicit-inverse", "are systems solved without an inverse?", "warning", traced=True, pack=PACK)
@@ -62,7 +60,7 @@ def explicit_inverse(e: Evidence) -> Iterator[Match]:
             instead=Instead(
                 "solved", "this solve", now, better, (f"{dtype}[{rows},{rows}]", f"{dtype}[{rows},{columns}]")
             ),
-            severity=None if saved >= LEAST_SHARE * max(saved, e.program.body.work) else "info",
+            lost=(saved, max(saved, e.program.body.work)),
         )
 
 

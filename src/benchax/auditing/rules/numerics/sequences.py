@@ -24,8 +24,8 @@ PACK = "numerics"
 LARGE_PRIME, SMALL_PRIME = 100, 7
 """On CPU (jaxlib 0.10.2) 64 transforms of length 1009, 4099, 8191 and 20011 took 2.5, 5, 8 and 16 times as long as of
 the next length without prime factors above 7."""
-FFT_ELEMENTS, FFT_SHARE = 1 << 14, 0.05
-"""The size of the transform, and its share of the operations of a call, counted as for lengths with small factors."""
+FFT_ELEMENTS = 1 << 14
+"""The size of the transform."""
 
 
 @rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", traced=True, pack=PACK)
@@ -38,7 +38,7 @@ def fft_length(e: Evidence) -> Iterator[Match]:
         length = max(op.params["fft_lengths"], key=_largest_prime)
         prime, good = _largest_prime(length), length
         is_large = max(value.size for value in (*op.reads, *op.makes)) >= FFT_ELEMENTS
-        if prime < LARGE_PRIME or not is_large or op.work * op.times < FFT_SHARE * e.program.body.work:
+        if prime < LARGE_PRIME or not is_large:
             continue
         if not is_users_own(*op.inwards):
             continue
@@ -59,6 +59,7 @@ def fft_length(e: Evidence) -> Iterator[Match]:
             f"For a convolution or a correlation, pad with zeros: jnp.fft.rfft(x, n={good}), or for both of its "
             "arguments scipy.fft.next_fast_len of the sum of their lengths. If the length is a choice, as for a grid "
             "or a window, choose a good one. A spectrum of padded data has other frequencies.",
+            lost=(op.work * op.times, e.program.body.work),
             op=op,
             instead=Instead(
                 f"of length {good}", "one such transform", _fft, _fft_of, (f"complex64[{rows},{length}]", good), (1,)
