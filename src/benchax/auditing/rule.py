@@ -191,9 +191,9 @@ class Rule:
             gain = with_bytes(gain, match.bytes_saved, f"estimated: at most {size(match.bytes_saved)} of memory")
         others = [(label, place) for label, place in match.related if place is not None and _is_yours(place)]
         own = match.where or (where_of(match.op.line) if match.op is not None else None)
-        where = own if own is not None and _is_yours(own) else None
-        if where is None:
-            where = others[0][1] if others else None if isinstance(e, ProgramEvidence) else e.def_where
+        defined = None if isinstance(e, ProgramEvidence) else e.def_where
+        lines = (own, *(place for _, place in others), defined)
+        where = next((line for line in lines if line is not None and _is_yours(line)), None)
         places = dict.fromkeys((label, *place) for label, place in others if place != where)
         return Finding(
             self.id, severity, match.title, tuple(seen), match.advice or self.advice, page_of(self.id), where,

@@ -27,7 +27,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
-from benchax.program.patterns import is_one_hot, unwrap_index
+from benchax.program.patterns import is_one_hot, root_of, unwrap_index
 from benchax.results.inspection import Inspection
 from benchax.units import count, percent, size
 
@@ -152,13 +152,8 @@ def _pairing(value: Value, is_squared: bool) -> tuple[bool, Value | None, Value 
 def _square_root(value: Value, weights: list[Value]) -> Value | None:
     """The value whose square it is, perhaps times weights, which are noted; None for others."""
     maker = value.maker
-    if maker is None or maker.name not in ("mul", "div", "square", "integer_pow", "pow"):
-        return None
-    is_square = (
-        maker.name == "square" or maker.params.get("y") == 2 or (maker.name == "pow" and maker.reads[1].number == 2)
-    )
-    if is_square or (maker.name == "mul" and maker.reads[0] is maker.reads[1]):
-        return maker.reads[0]
+    if (root := root_of(value)) is not None or maker is None or maker.name not in ("mul", "div"):
+        return root
     for squared, weight in (maker.reads, maker.reads[::-1]) if maker.name == "mul" else (maker.reads,):
         if (found := _square_root(squared, weights)) is not None:
             weights.append(weight)

@@ -20,18 +20,12 @@ from benchax.auditing.rule import (
 from benchax.errors import NotMeasured
 from benchax.program.index import MOVES, TAKES, TracedOp, Value
 from benchax.program.jaxpr import frames_of, is_users_own, names, nested_in
+from benchax.program.patterns import root_of
 from benchax.source_files import is_generated, owner_of
 from benchax.units import percent
 
 PACK = "numerics"
 OF_CALL = "with the arguments of one call"
-
-
-def _is_square(value: Value) -> bool:
-    op = value.maker
-    is_product = op is not None and op.name == "mul" and op.reads[0] is op.reads[1]
-    is_power = op is not None and (op.params.get("y") == 2 or (op.name == "pow" and op.reads[1].number == 2))
-    return op is not None and (is_product or is_power or op.name == "square")
 
 
 # ---- cancelling-variance ---------------------------------------------------------------------------------------------
@@ -91,11 +85,11 @@ def cancelling_variance(e: Evidence) -> Iterator[Match]:
 def _is_variance(op: TracedOp) -> bool:
     sides = _difference(op) if op.makes[0].is_of(jnp.floating) and is_users_own(*op.inwards) else ()
     squares, squared = (value.view(scaled=True).source for value in sides) if sides else (op.makes[0], op.makes[0])
-    if not sides or not _is_square(squared) or _is_square(squares):
+    if not sides or root_of(squared) is None or root_of(squares) is not None:
         return False
     behind = list(squares.behind(LINEAR))
     windows = (one.maker for one in behind if one.maker is not None and one.maker.name == "reduce_window")
-    return all(map(_adds, windows)) and any(map(_is_square, behind))
+    return all(map(_adds, windows)) and any(root_of(one) is not None for one in behind)
 
 
 def _difference(op: TracedOp) -> tuple[Value, ...]:
