@@ -306,7 +306,9 @@ def _is_by_hand(op: TracedOp) -> bool:
 class _Made(NamedTuple):
     """What a number is made of exponentials as."""
 
-    kind: Literal["exp", "sum", "sum of two", "1 + exp", "1 + tanh", "softmax", "sigmoid", "1 - sigmoid"]
+    kind: Literal[
+        "exp", "sum", "sum of two", "1 + exp", "1 + tanh", "softmax", "sigmoid", "1 / (1 + exp)", "1 - sigmoid"
+    ]
     exponents: list[Value]
     weights: Sequence[Value] = ()
     """Factors of the exponentials."""
@@ -316,7 +318,7 @@ def _form(op: TracedOp) -> tuple[_Form, _Made] | None:
     """The form that an operation completes; what it is made of."""
     if op.name in ("div", "mul"):
         made = _quotient(op)
-        return (_QUOTIENTS[made.kind], made) if made is not None and made.exponents else None
+        return (_QUOTIENTS[made.kind], made) if made is not None and made.kind in _QUOTIENTS else None
     negated = op.reads[0].made_by("neg") if op.name == "log1p" else None
     made = _made(negated.reads[0] if negated is not None else op.reads[0])
     forms = _LOGARITHMS if op.name != "log1p" else _OF_1_LESS if negated is not None else _OF_1_PLUS
@@ -370,14 +372,15 @@ def _quotient(op: TracedOp) -> _Made | None:
             continue
         is_same = exp is not None and exp.reads[0] is summed.exponents[0]
         if summed.kind == "1 + exp" and (is_same or above.number == 1):
-            return _Made("sigmoid", summed.exponents)
+            return _Made("sigmoid" if is_same else "1 / (1 + exp)", summed.exponents)
         if summed.kind == "sum" and is_same:
             return _Made("softmax", summed.exponents)
     return None
 
 
 _LOGARITHMS = {
-    "sum": _SUM, "sum of two": _SUM_OF_TWO, "1 + exp": _SOFTPLUS, "softmax": _LOG_SOFTMAX, "sigmoid": _LOG_SIGMOID,
+    "sum": _SUM, "sum of two": _SUM_OF_TWO, "1 + exp": _SOFTPLUS, "softmax": _LOG_SOFTMAX,
+    "sigmoid": _LOG_SIGMOID, "1 / (1 + exp)": _LOG_SIGMOID,
     "1 - sigmoid": _LOG_REST, "1 + tanh": _LOG_TANH,
 }  # fmt: skip
 _OF_1_PLUS, _OF_1_LESS = {"exp": _SOFTPLUS}, {"sigmoid": _LOG_REST}
