@@ -13,8 +13,8 @@ function in a module of `auditing/rules/`:
 and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit.
 
 A rule queries the index of the traced program (`e.program`), or the log of a run (`e.log`), and yields a `Match` for
-each find. `Rule.check` does what all rules need: it decides the severity by what is lost, keeps one finding for each
-line, leaves out operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
+each find. `Rule.check` does the rest. It decides the severity by `lost`, and keeps one finding for each line. It leaves
+out operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Match:
     bytes_saved: int = 0
     """Memory that is saved at most."""
     lost: tuple[float, float | None] | None = None
-    """What it costs, and of how much, in seconds or bytes: `grade` then decides the severity."""
+    """Seconds, bytes, or operations, and those of the whole run or call: `grade` then decides the severity."""
     severity: Severity | None = None
     """None: as `lost` says, or the rule."""
 
@@ -124,7 +124,7 @@ class Rule:
     find: Callable[[Any], Iterable[Match]]
     """Finds problems in evidence of such a subject; it yields nothing if all is well."""
     advice: str = ""
-    """What to do, if that is the same for all its findings."""
+    """The advice, if all its findings have the same."""
     traced: bool = False
     """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
     known_on: str = ""
@@ -134,7 +134,7 @@ class Rule:
     keeps_backward: bool = False
     """Operations that a reverse-mode derivative has made are findings, too."""
     counted: bool = False
-    """What is lost is counted from shapes, not timed. Then less than `LARGE` of it is nothing."""
+    """Its `lost` operations are counted from shapes, not timed. Then less than `LARGE` is nothing."""
     pack: str = ""
     """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
     find_in_program: Callable[[ProgramEvidence], Iterable[Match]] | None = None

@@ -481,10 +481,6 @@ EQUALITY = (
     "Give the class of the argument __eq__ and __hash__, or make it a frozen dataclass: then equal values share one "
     "program."
 )
-ONCE_MADE = (
-    "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
-    "keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
-)
 IN_JIT = (
     "The body is a new function in each call, and jax.lax.{name} outside of jit compiles for each. Put the function "
     "that calls it under jax.jit, or define the body once, outside of it."

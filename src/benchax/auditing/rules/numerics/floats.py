@@ -304,7 +304,7 @@ def _is_by_hand(op: TracedOp) -> bool:
 
 
 class _Made(NamedTuple):
-    """What a number is made of exponentials as."""
+    """A number that is made of exponentials."""
 
     kind: Literal[
         "exp", "sum", "sum of two", "1 + exp", "1 + tanh", "softmax", "sigmoid", "1 / (1 + exp)", "1 - sigmoid"
@@ -315,7 +315,7 @@ class _Made(NamedTuple):
 
 
 def _form(op: TracedOp) -> tuple[_Form, _Made] | None:
-    """The form that an operation completes; what it is made of."""
+    """The form that an operation completes, with its exponentials."""
     if op.name in ("div", "mul"):
         made = _quotient(op)
         return (_QUOTIENTS[made.kind], made) if made is not None and made.kind in _QUOTIENTS else None
@@ -331,7 +331,7 @@ def _made(value: Value) -> _Made | None:
 
 
 def _made_by(op: TracedOp) -> _Made | None:
-    """What one operation makes of exponentials that are written by hand."""
+    """The same of one operation; its exponentials are written by hand."""
     match op.name:
         case "exp" if _is_by_hand(op):
             return _Made("exp", [op.reads[0]])
