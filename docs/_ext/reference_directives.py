@@ -6,6 +6,7 @@
     ```{commands} run grid            commands, by their own help
     ```{options}                      a table of all options, and of who has them
     ```{rules}                        a table of all rules
+    ```{rule} key-reuse               the question of a rule, and its advice if all of its findings have the same
     ```{remarks}                      a table of all codes of remarks
     ```{failures}                     why a case has no numbers
     ```{variants}                     a table of all variants of experiments
@@ -47,6 +48,14 @@ def render_failures(_: Sequence[str]) -> str:
     return "\n".join(["| kind | means |", "|---|---|", *(f"| `{kind}` | {text} |" for kind, text in FAILURES.items())])
 
 
+def render_rule(words: Sequence[str]) -> str:
+    each = rules()[words[0]]
+    of = {"function": "a function", "program": "a program", "both": "a function or a program"}[each.of]
+    pack = f" It's in the pack `{each.pack}`." if each.pack else ""
+    advice = f"\n\nIts advice: {escape(each.advice)}" if each.advice else ""
+    return f"*Asks of {of}: {each.title}* Severity: {each.severity}.{pack}{advice}"
+
+
 def render_variants(_: Sequence[str]) -> str:
     lines = ["| variant | does |", "|---|---|"]
     return "\n".join([*lines, *(f"| `{name}` | {each.title} |" for name, each in VARIANTS.items())])
@@ -72,6 +81,7 @@ RENDERERS: dict[str, Callable[[Sequence[str]], str]] = {
     "commands": lambda words: "\n\n".join(render_command(word) for word in words),
     "options": lambda _: render_options(),
     "rules": render_rules,
+    "rule": render_rule,
     "remarks": render_remarks,
     "failures": render_failures,
     "variants": render_variants,

@@ -134,7 +134,7 @@ def _serve() -> None:
     for question in sys.stdin:
         path, asked = json.loads(question)
         program = Program(Path(path))
-        every = [r.id for r in rules().values() if program.is_run or r.needs_trace_only or r.id == program.rule]
+        every = [r.id for r in rules().values() if program.is_run or r.traced or r.id == program.rule]
         read, write = os.pipe()
         if os.fork() == 0:
             os.close(read)

@@ -14,25 +14,23 @@ import benchax
 from benchax.auditing import audit as audits
 from benchax.auditing.audit import ask, run_rules
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import NotApplicable, Rule, rule
+from benchax.auditing.rule import Match, NotApplicable, Rule, rule
 from benchax.case import make_case
 from benchax.errors import NotMeasured, UsageError
 from benchax.progress import ProgressEvent
-from benchax.results.audit import Finding
 
 
 def double(x):
     return x * 2
 
 
-def made(check: Callable[[Evidence], Iterable[Finding]] | None = None, id: str = "made", **more: Any) -> Rule:
+def made(check: Callable[[Evidence], Iterable[Match]] | None = None, id: str = "made", **more: Any) -> Rule:
     """A rule that does what it is told; where it is told nothing, it finds something."""
 
-    def finds(e: Evidence) -> Iterable[Finding]:
-        yield itself.finding("it is", ["seen"], "do", where=e.def_where)
+    def finds(e: Evidence) -> Iterable[Match]:
+        yield Match("it is", ["seen"], "do")
 
-    itself = rule(id, "is it made?", more.get("severity", "warning"))(check or finds)
-    return itself
+    return rule(id, "is it made?", more.get("severity", "warning"))(check or finds)
 
 
 def evidence() -> Evidence:
@@ -40,7 +38,7 @@ def evidence() -> Evidence:
 
 
 def raises(error: Exception) -> Rule:
-    def check(e: Evidence) -> Iterable[Finding]:
+    def check(e: Evidence) -> Iterable[Match]:
         raise error
 
     return made(check)
@@ -72,8 +70,8 @@ def test_a_rule_that_fails_is_a_line_and_the_others_go_on() -> None:
 
 
 def test_what_a_rule_found_before_it_failed_is_kept() -> None:
-    def check(e: Evidence) -> Iterable[Finding]:
-        yield from made().check(e)
+    def check(e: Evidence) -> Iterable[Match]:
+        yield from made().find(e)
         raise NotMeasured("no time")
 
     findings, checked = ask(made(check), evidence())
@@ -113,7 +111,7 @@ def test_progress_is_told_rule_by_rule_and_what_takes_time() -> None:
 
 
 def test_an_interrupt_that_compiled_code_makes_an_error_of_ends_the_audit() -> None:
-    def check(e: Evidence) -> Iterable[Finding]:
+    def check(e: Evidence) -> Iterable[Match]:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

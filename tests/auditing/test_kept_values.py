@@ -22,7 +22,7 @@ def both(x: Any, y: Any, key: Any) -> Any:
 
 def asked(data: list[Any], output: int) -> np.ndarray:
     closed = jax.make_jaxpr(both)(jnp.ones(2), jnp.ones(3), jax.random.key(0))
-    evidence: Any = SimpleNamespace(closed_jaxpr=closed, data=data)
+    evidence: Any = SimpleNamespace(program=index(closed), data=data)
     return compute_values(evidence, [index(closed).outputs[output]])[0]
 
 

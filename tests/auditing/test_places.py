@@ -148,3 +148,10 @@ def test_what_makes_and_jits_a_function_in_a_loop_is_named(tmp_path: Path) -> No
     found = jitted_around((file, 5), (file, 2), "<lambda>")
 
     assert found == [("jitted here", (file, 2)), ("made by this call", (file, 4))]
+
+
+def test_a_key_is_no_argument_of_another_call(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text('plot(x=3)\nbatch = {"x": load()}\nstep(batch)\n')
+
+    assert made_at((str(file), 3), "step", "batch['x']") == [("made here", (str(file), 2))]

@@ -12,7 +12,7 @@ from benchax.auditing import suppression
 from benchax.auditing.audit import choose_rules
 from benchax.auditing.checklist import ITEMS, VARIANTS
 from benchax.auditing.evidence import Evidence, ProgramEvidence
-from benchax.auditing.rule import NotApplicable, Rule
+from benchax.auditing.rule import NotApplicable, Rule, page_of
 from benchax.auditing.rules import rules
 from benchax.case import make_case
 from benchax.experiments.variants import VARIANTS as KNOWN_VARIANTS
@@ -34,7 +34,7 @@ def test_a_rule_says_what_it_asks(rule) -> None:
 @pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)
 def test_a_rule_is_a_function_of_its_name(rule: Rule) -> None:
     assert rule.find.__name__ == rule.id.replace("-", "_")
-    assert rule.finding("", (), "").page == f"docs/reference/rules/{rule.id}.md"
+    assert page_of(rule.id) == f"docs/reference/rules/{rule.id}.md"
 
 
 @pytest.mark.parametrize("rule", rules().values(), ids=lambda rule: rule.id)

@@ -315,7 +315,7 @@ def _read_functions(
 
 
 def _audit_function(evidence: Evidence, one: RecordedFunction, asked: Mapping[str, Rule]) -> Audit:
-    rules = {id: rule for id, rule in asked.items() if rule.needs_trace_only or evidence.can == "compile"}
+    rules = {id: rule for id, rule in asked.items() if rule.traced or evidence.can == "compile"}
     signature = "" if evidence.can == "trace" and one.jaxpr is None else evidence.signature
     return run_rules(evidence, rules, one.place.name, signature, folder=Path.cwd())
 
@@ -342,7 +342,7 @@ def _join_functions(
     audits_of = [one for one, _ in functions]
     known = every_rule()
     # Some ask about what a program does and about each of its functions, as key-reuse does.
-    is_open = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].needs_trace_only}
+    is_open = {c.rule for c in audit.checked if c.outcome == "not applicable" or known[c.rule].traced}
     found = _join_findings(f for one, _ in functions for f in _findings_of(one, one.findings) if f.rule in is_open)
     answers = {c.rule: _answer(c, audits_of) for c in audit.checked if c.rule in is_open}
     silent = (

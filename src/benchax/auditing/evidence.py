@@ -41,6 +41,7 @@ from benchax.measuring.prepare import Prepared
 from benchax.measuring.program import program_of, trace
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
+from benchax.program.index import TracedProgram, index
 from benchax.results.audit import Where
 from benchax.results.cache import CacheUse
 from benchax.results.inspection import Inspection
@@ -271,6 +272,15 @@ class Evidence:
         if self.can == "trace":
             raise NotMeasured("its jaxpr could not be seen when it was compiled")
         return self._once("jaxpr", self._reach_jaxpr)
+
+    @property
+    def program(self) -> TracedProgram:
+        """The index of that.
+
+        Raises:
+            NotMeasured: as `closed_jaxpr`.
+        """
+        return index(self.closed_jaxpr)
 
     @property
     def failure(self) -> Failure | None:

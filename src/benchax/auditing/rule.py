@@ -1,22 +1,20 @@
 """The definition of a rule: a function that asks one question about a function or a program, from its evidence.
 
-It looks at `Evidence` or `ProgramEvidence` and yields findings, or nothing if all is well. If it cannot apply, it
+It looks at `Evidence` or `ProgramEvidence` and yields what it finds, or nothing if all is well. If it cannot apply, it
 raises `NotApplicable`. If a reading is missing, `NotMeasured` passes through, and the audit says so. A new rule is a
 function in a module of `auditing/rules/`:
 
-    @rule("not-jitted", "is it compiled as a whole?", "warning")
-    def not_jitted(e: Evidence) -> Iterable[Finding]:
-        ...
-        yield not_jitted.finding("runs operation by operation", seen, "Decorate it with jax.jit.")
+    @rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", traced=True)
+    def sort_top_k(e: Evidence) -> Iterator[Match]:
+        for op in e.program.find("sort"):
+            ...
+            yield Match("sorts 4096 elements and uses 8", seen, advice, op=op, instead=Instead(...))
 
-and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit. A
-rule that looks for a pattern in the traced program is a query over its index: see `traced_rule`.
+and a page, `docs/reference/rules/<id>.md`, and programs in `tests/auditing/programs/<id>/`. There is no list to edit.
 
-Rules share more code: the severity of a finding (`grade`), the gain of following it, and listing some of many lines.
-They also share trying a variant in pairs (`try_variant`) or once (`probe`).
-
-A query yields `Match` for each operation that it finds. The engine keeps one finding for each line, leaves out
-operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
+A rule queries the index of the traced program (`e.program`), or the log of a run (`e.log`), and yields a `Match` for
+each find. `Rule.check` does the rest. It decides the severity by `lost`, and keeps one finding for each line. It leaves
+out operations of reverse-mode derivatives, times the alternative in pairs, and names the line.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from benchax.experiments.variant import saved_s, speedup
 from benchax.model import Comparison, Measurement, Severity
 from benchax.options import resolve
 from benchax.program.evaluate import evaluate, look_up
-from benchax.program.index import TracedOp, TracedProgram, Value, index
+from benchax.program.index import TracedOp, Value
 from benchax.results.audit import Finding, Where
 from benchax.results.inspection import JaxprFacts
 from benchax.source_files import owner_of
@@ -73,8 +71,47 @@ def grade(lost: float, of: float | None) -> Severity | None:
 
 
 @dataclass(frozen=True)
+class Instead:
+    """Two functions that do the same: as it is, and better. They are timed in pairs."""
+
+    name: str
+    """The name of the better one, for a sentence: "a lookup"."""
+    part: str
+    """The work of both, for the gain: "this product"."""
+    now: Callable[..., Any]
+    better: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    static: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Match:
+    """A find of a rule."""
+
+    title: str
+    seen: Sequence[str]
+    advice: str = ""
+    """Empty: the rule's."""
+    where: Where | None = None
+    """The line to change. None: the line of `op`, or the first related line, or the `def` of the function."""
+    related: Iterable[Place] = ()
+    """Other lines, each with what happens there: ("called here", …)."""
+    op: TracedOp | None = None
+    """The operation that it is about."""
+    instead: Instead | None = None
+    gain: Gain | None = None
+    """If nothing is timed, or nothing came of it."""
+    bytes_saved: int = 0
+    """Memory that is saved at most."""
+    lost: tuple[float, float | None] | None = None
+    """Seconds, bytes, or operations, and those of the whole run or call: `grade` then decides the severity."""
+    severity: Severity | None = None
+    """None: as `lost` says, or the rule."""
+
+
+@dataclass(eq=False)
 class Rule:
-    """One question, and the function that answers it."""
+    """One question, and the functions that answer it."""
 
     id: str
     """In kebab-case: not-jitted. Its page is docs/reference/rules/<id>.md."""
@@ -84,12 +121,28 @@ class Rule:
     """The severity of its findings, where they do not say another."""
     of: RuleSubject
     """The subject of the rule: one function (`Evidence`), a program that ran (`ProgramEvidence`), or either."""
-    needs_trace_only: bool
-    """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
-    find: Callable[[Any], Iterable[Finding]]
+    find: Callable[[Any], Iterable[Match]]
     """Finds problems in evidence of such a subject; it yields nothing if all is well."""
+    advice: str = ""
+    """The advice, if all its findings have the same."""
+    traced: bool = False
+    """Needs no more of a function than its jaxpr and its source: so every function of a program can be asked about."""
+    known_on: str = ""
+    """The one platform whose measurements the rule goes by; on others its findings are "not measured"."""
+    of_each_line: bool = True
+    """One finding for each line of an operation. A derivative, or a second trace, makes an operation again."""
+    keeps_backward: bool = False
+    """Operations that a reverse-mode derivative has made are findings, too."""
+    counted: bool = False
+    """Its `lost` operations are counted from shapes, not timed. Then less than `LARGE` is nothing."""
     pack: str = ""
     """Empty: it is asked by default. Otherwise only by the name of this pack, or by its own."""
+    find_in_program: Callable[[ProgramEvidence], Iterable[Match]] | None = None
+
+    def in_program(self, find: Callable[[ProgramEvidence], Iterable[Match]]) -> Callable[..., Iterable[Match]]:
+        """Decorates the function that answers the question about a program; the rule's own is about one function."""
+        self.of, self.find_in_program = "both", find
+        return find
 
     def check(self, e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         """Yields its findings.
@@ -102,31 +155,48 @@ class Rule:
             raise NotApplicable("a program is audited, not one function with its inputs")
         if not isinstance(e, ProgramEvidence) and self.of == "program":
             raise NotApplicable("one function is audited, not a program")
-        return self.find(e)
+        return self._findings(e)
 
-    def finding(
-        self,
-        title: str,
-        seen: Sequence[str],
-        advice: str,
-        *,
-        where: Where | None = None,
-        related: Iterable[tuple[str, Where | None]] = (),
-        gain: Gain | None = None,
-        severity: Severity | None = None,
-    ) -> Finding:
-        """A finding of this rule.
+    def _findings(self, e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+        lines = set[str]()
+        find: Callable[[Any], Iterable[Match]] = self.find
+        if isinstance(e, ProgramEvidence) and self.find_in_program is not None:
+            find = self.find_in_program
+        for match in find(e):
+            op, severity = match.op, grade(*match.lost) if match.lost else self.severity
+            if match.lost and self.counted and severity == "info":
+                continue
+            is_left_out = op is not None and (
+                (op.is_backward and not self.keeps_backward) or (self.of_each_line and op.line in lines)
+            )
+            if is_left_out or severity is None:
+                continue
+            if op is not None:
+                lines.add(op.line)
+            if self.known_on and not isinstance(e, ProgramEvidence) and e.platform != self.known_on:
+                raise NotMeasured(f"what it costs is known on {self.known_on}, not on {e.platform}")
+            yield self._finding(e, match, match.severity or severity)
 
-        Args:
-            where: the line to change, if it is known; else the first related line becomes it.
-            related: other lines, each with what happens there: ("called here", …).
-        """
-        gain = gain or Gain()
-        others = [(label, place) for label, place in related if place is not None and _is_yours(place)]
-        where = where if where is not None and _is_yours(where) else others[0][1] if others else None
+    def _finding(self, e: Any, match: Match, severity: Severity) -> Finding:
+        seen, gain, instead = list(match.seen), match.gain or Gain(), match.instead
+        if instead is not None:
+            now, better = (
+                make_case(fn, instead.inputs, name=fn.__name__.strip("_"), static=instead.static)
+                for fn in (instead.now, instead.better)
+            )
+            tried = try_variant(e, instead.name, better, now)
+            seen.append(tried.sentence)
+            gain = gain_of_part(e, tried.gain, instead.part) or gain
+        if match.bytes_saved:
+            gain = with_bytes(gain, match.bytes_saved, f"estimated: at most {size(match.bytes_saved)} of memory")
+        others = [(label, place) for label, place in match.related if place is not None and _is_yours(place)]
+        own = match.where or (where_of(match.op.line) if match.op is not None else None)
+        defined = None if isinstance(e, ProgramEvidence) else e.def_where
+        lines = (own, *(place for _, place in others), defined)
+        where = next((line for line in lines if line is not None and _is_yours(line)), None)
         places = dict.fromkeys((label, *place) for label, place in others if place != where)
         return Finding(
-            self.id, severity or self.severity, title, tuple(seen), advice, page_of(self.id), where,
+            self.id, severity, match.title, tuple(seen), match.advice or self.advice, page_of(self.id), where,
             gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
 
@@ -137,16 +207,10 @@ def _is_yours(place: Where) -> bool:
 
 
 def rule(
-    id: str,
-    title: str,
-    severity: Severity,
-    *,
-    of: RuleSubject = "function",
-    needs_trace_only: bool = False,
-    pack: str = "",
-) -> Callable[[Callable[[Any], Iterable[Finding]]], Rule]:
+    id: str, title: str, severity: Severity, *, of: RuleSubject = "function", **settings: Any
+) -> Callable[[Callable[[Any], Iterable[Match]]], Rule]:
     """Makes a rule of a function that looks at evidence; the arguments are the fields of `Rule`."""
-    return lambda find: Rule(id, title, severity, of, needs_trace_only, find, pack)
+    return lambda find: Rule(id, title, severity, of, find, **settings)
 
 
 def page_of(rule_id: str) -> str:
@@ -272,110 +336,6 @@ MOST_OPERATIONS = 500
 """Operations behind values that are computed again; more take long to compile."""
 
 
-@dataclass(frozen=True)
-class Instead:
-    """Two functions that do the same: as it is, and better. They are timed in pairs."""
-
-    name: str
-    """The name of the better one, for a sentence: "a lookup"."""
-    part: str
-    """The work of both, for the gain: "this product"."""
-    now: Callable[..., Any]
-    better: Callable[..., Any]
-    inputs: tuple[Any, ...]
-    static: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Match:
-    """A find of a rule at one operation."""
-
-    op: TracedOp
-    title: str
-    seen: Sequence[str]
-    advice: str
-    instead: Instead | None = None
-    gain: Gain | None = None
-    """If nothing is timed, or nothing came of it."""
-    bytes_saved: int = 0
-    """Memory that is saved at most."""
-    severity: Severity | None = None
-    """None: the rule's own."""
-    at: Where | None = None
-    """None: the line of the operation."""
-    related: Sequence[Place] = ()
-    """Other lines that have to do with it."""
-
-
-Query = Callable[[TracedProgram, Evidence], Iterable[Match]]
-
-
-def traced_rule(
-    id: str,
-    title: str,
-    severity: Severity,
-    *,
-    known_on: str = "",
-    of_each_line: bool = True,
-    keeps_backward: bool = False,
-    pack: str = "",
-) -> Callable[[Query], Rule]:
-    """Makes a rule of a query.
-
-    Args:
-        known_on: the one platform whose measurements the rule goes by; on others its findings are "not measured".
-        keeps_backward: operations that a reverse-mode derivative has made are findings, too.
-        of_each_line: one finding for each line. A derivative, or a second trace, makes an operation again.
-        pack: the rule is asked only by the name of this pack, or by its own.
-    """
-
-    def make(query: Query) -> Rule:
-        def find(e: Evidence) -> Iterator[Finding]:
-            lines: set[object] = set()
-            for found in query(program_of(e), e):
-                line = found.op.line
-                is_left_out = found.op.is_backward and not keeps_backward
-                if is_left_out or (of_each_line and line in lines):
-                    continue
-                if known_on and e.platform != known_on:
-                    raise NotMeasured(f"what it costs is known on {known_on}, not on {e.platform}")
-                lines.add(line)
-                yield _finding(made, e, found)
-
-        find.__name__, find.__doc__ = query.__name__, query.__doc__
-        made = Rule(id, title, severity, "function", True, find, pack)
-        return made
-
-    return make
-
-
-def _finding(made: Rule, e: Evidence, found: Match) -> Finding:
-    seen, gain, instead = list(found.seen), found.gain, found.instead
-    if instead is not None:
-        now, better = (
-            make_case(fn, instead.inputs, name=fn.__name__.strip("_"), static=instead.static)
-            for fn in (instead.now, instead.better)
-        )
-        tried = try_variant(e, instead.name, better, now)
-        seen.append(tried.sentence)
-        gain = gain_of_part(e, tried.gain, instead.part) or gain
-    if found.bytes_saved:
-        gain = with_bytes(gain, found.bytes_saved, f"estimated: at most {size(found.bytes_saved)} of memory")
-    where = found.at or where_of(found.op.line) or e.def_where
-    return made.finding(
-        found.title, seen, found.advice, where=where, related=found.related, gain=gain, severity=found.severity
-    )
-
-
-def program_of(e: Evidence) -> TracedProgram:
-    """The index of the function that is audited.
-
-    Raises:
-        NotMeasured: it is a wrapper without a separate step of tracing.
-    """
-    return index(e.closed_jaxpr)
-
-
 def jaxpr_facts(e: Evidence) -> JaxprFacts:
     """Returns the counts of the jaxpr.
 
@@ -387,7 +347,7 @@ def jaxpr_facts(e: Evidence) -> JaxprFacts:
 
 def arrays_of_call(e: Evidence) -> dict[Value, Any]:
     """The inputs of one call that were kept, by the values of the index."""
-    pairs = zip(program_of(e).inputs, e.data, strict=False)
+    pairs = zip(e.program.inputs, e.data, strict=False)
     return {value: array for value, array in pairs if array is not None}
 
 
@@ -399,7 +359,7 @@ def compute_values(e: Evidence, values: Sequence[Value]) -> list[np.ndarray]:
     Raises:
         NotMeasured: none were kept, or they are in a loop or branch, or too much is behind them.
     """
-    body, given = program_of(e).body, arrays_of_call(e)
+    body, given = e.program.body, arrays_of_call(e)
     if any(value.body is not body for value in values):
         raise NotMeasured("it is in a loop or branch, whose values were not computed")
     if len(e.data) != len(body.inputs):

@@ -300,8 +300,10 @@ def made_at(called: Where | None, function: str, path: str) -> list[Place]:
         for call in sorted(calls_on(tree, line), key=lambda node: (node.end_lineno or 0) - node.lineno)
         for arg in _arguments(tree, call, function, names[0])
     ]
-    # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`.
-    lines = [line for name in reversed(names[1:]) for line in _lines_that_set(tree, name)]
+    # The name of a part is the best clue: state.ema is set by `ema=…` or `.ema = …`, batch["x"] in a dict.
+    lines = [
+        line for name in reversed(names[1:]) for line in _lines_that_set(tree, name, is_key=f".{name}" not in path)
+    ]
     waiting = [(name, line) for node in given for name in _names_in(node)]
     met = set[tuple[str, int]]()
     while waiting and len(met) < MOST_STEPS:
@@ -408,14 +410,17 @@ def _nodes_of_scope(scope: ast.AST) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _lines_that_set(tree: ast.AST, name: str) -> Iterator[int]:
+def _lines_that_set(tree: ast.AST, name: str, *, is_key: bool) -> Iterator[int]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword):
-            yield from [node.value.lineno] if node.arg == name else []
+        if isinstance(node, ast.Call):
+            is_setting = not is_key or callee_name(node) == "dict"
+            yield from (one.value.lineno for one in node.keywords if is_setting and one.arg == name)
+            yield from [node.lineno] if callee_name(node) == "tree_at" and _mentions(node, name) else []
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            yield from (value.lineno for key, value in pairs if is_key and getattr(key, "value", None) == name)
         elif isinstance(node, ast.Attribute):
             yield from [node.lineno] if node.attr == name and isinstance(node.ctx, ast.Store) else []
-        elif isinstance(node, ast.Call):
-            yield from [node.lineno] if callee_name(node) == "tree_at" and _mentions(node, name) else []
 
 
 def _mentions(node: ast.AST, name: str) -> bool:

@@ -360,7 +360,7 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
     profiles: list[Profile] = []
     for profile in _read(files):
         found = by_title[profile.title]
-        cost = cost_of_steps(profile, found.unrecorded_step_s, found.why_no_pace or "the program ended before it was")
+        cost = recording_cost(profile, found.unrecorded_step_s, found.why_no_pace or "the program ended before it was")
         profiles.append(replace(_with_first_step(profile, found.first_xplane), recording_cost=cost))
     return profiles
 

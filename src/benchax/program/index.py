@@ -176,7 +176,8 @@ class Value:
         return set(_reach(self, lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
-        """It as a view of the value behind it; `scaled` also through products with numbers, signs, and quotients."""
+        """It as a view of the value behind it; `scaled` also through products with numbers, signs, quotients, and
+        sums with 0."""
         axes, way = tuple[int | None, ...](range(len(self.shape))), list[Value]((self,))
         while True:
             value = way[-1]
@@ -254,6 +255,8 @@ def _step_back(value: Value, scaled: bool) -> tuple[Value, tuple[int | None, ...
             order = (op.reads, op.reads[::-1]) if op.name == "mul" else (op.reads,)
             scales = (one for one, other in order if one.shape == value.shape and _is_scale(other, value))
             return next(((one, tuple(range(n))) for one in scales), None)
+        case "add" | "sub" if scaled and source.shape == value.shape and op.reads[1].number == 0:
+            return source, tuple(range(n))
         case "neg" if scaled:
             return source, tuple(range(n))
         case name if name in KEEPS | CONVERTS and source.shape == value.shape:

@@ -93,6 +93,16 @@ def is_one_hot(value: Value, axis: int, arrays: Arrays) -> bool:
     return False
 
 
+def root_of(value: Value) -> Value | None:
+    """The value whose square it is; None if it is not written as a square."""
+    op = value.maker
+    if op is None or op.name not in ("mul", "square", "integer_pow", "pow"):
+        return None
+    is_product = op.name == "mul" and op.reads[0] is op.reads[1]
+    is_power = op.params.get("y") == 2 or (op.name == "pow" and op.reads[1].number == 2)
+    return op.reads[0] if is_product or is_power or op.name == "square" else None
+
+
 def _placed(axes: tuple[int | None, ...], found: tuple[int, int] | None) -> tuple[int, int] | None:
     """Where two axes of a source are in a view of it."""
     placed = [i for i, axis in enumerate(axes) if found is not None and axis in found]

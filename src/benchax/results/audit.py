@@ -11,7 +11,7 @@ A gain states whether it was measured or estimated. `None` means not measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from benchax.model import Environment, Remark, Severity
@@ -59,10 +59,6 @@ class Finding:
     def lines(self) -> list[Where]:
         """Every line that it names, its own first."""
         return [*([self.where] if self.where else []), *((file, line) for _, file, line in self.related)]
-
-    def with_seen(self, sentence: str) -> Finding:
-        """The same with one more sentence of evidence."""
-        return replace(self, seen=(*self.seen, sentence))
 
     def __post_init__(self) -> None:
         if self.gain is not None and not self.gain.startswith(("measured: ", "estimated: ")):

@@ -27,11 +27,15 @@ def by_keys(key: Any, logits: Any) -> Any:
     return jax.vmap(lambda key: jax.random.categorical(key, logits))(jax.random.split(key, 4000))
 
 
+def by_uniform_numbers(key: Any, logits: Any) -> Any:
+    return jnp.argmax(logits - jnp.log(-jnp.log(jax.random.uniform(key, (4000, 600)))), axis=-1)
+
+
 def in_a_loop(key: Any, logits: Any) -> Any:
     return jax.lax.map(lambda key: sites(key, logits), jax.random.split(key, 3))
 
 
-@pytest.mark.parametrize("fn", [sites, by_hand, by_keys, in_a_loop])
+@pytest.mark.parametrize("fn", [sites, by_hand, by_keys, by_uniform_numbers, in_a_loop])
 def test_draws_with_a_number_for_each_category_are_found(ask_about: Any, fn: Any) -> None:
     finding = ask_about(ID, fn, KEY, LOGITS).one
 

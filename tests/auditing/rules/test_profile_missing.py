@@ -14,12 +14,11 @@ import pytest
 
 import benchax
 from benchax.auditing.audit import ask
-from benchax.auditing.evidence import Evidence, ProgramEvidence
+from benchax.auditing.evidence import Evidence
 from benchax.auditing.rules import whole_calls
 from benchax.case import make_case
 from benchax.model import Remark
 from benchax.results.profile import Profile
-from benchax.results.watch import Watch
 
 ID = "profile-missing"
 INPUT = "f32[64,64]"
@@ -171,13 +170,6 @@ def test_where_another_recording_runs_that_is_told(project: Path, model: ModuleT
 
     assert answered.outcome == "not checked"
     assert "profil" in answered.why or "recording" in answered.why
-
-
-def test_of_a_program_nothing_is_looked_for() -> None:
-    _, checked = ask(whole_calls.profile_missing, ProgramEvidence("python train.py", Watch()))
-
-    assert checked.outcome == "not applicable"
-    assert "own use of jax.profiler is not seen" in checked.why
 
 
 def test_of_a_function_that_does_not_trace_there_is_no_profile(project: Path) -> None:

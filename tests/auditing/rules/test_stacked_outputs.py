@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -108,19 +107,6 @@ def test_it_names_the_scan_its_body_and_what_is_read(ask_about: Any) -> None:
     ]
     assert f"(slice at {__file__}:{last.__code__.co_firstlineno + 1})" in finding.seen[0]
     assert "holds the last step's" in finding.advice
-
-
-def test_a_result_of_which_the_caller_takes_a_row_is_found(ask_about: Any, tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text("x = start()\nx, history = stack(x)\nlast = history[-1]\n")
-
-    finding = ask_about(ID, stack, X, parts={"called_at": f"{file}:2"}).one
-
-    assert finding.title == "stacks 25.0 MiB in a scan; 128 KiB would do"
-    assert "is read only for a row of it, 128 KiB" in finding.seen[0]
-    assert "its caller takes a row alone, at line 3" in finding.seen[1]
-    assert finding.advice.startswith("Return the carry")
-    assert ask_about(ID, stack, X, parts={"called_at": f"{file}:1"}).outcome == "fine"
 
 
 def test_of_lax_map_it_names_the_call(ask_about: Any) -> None:

@@ -60,7 +60,37 @@ def sigmoid(x: Any) -> Any:
     return jnp.exp(x) / (1 + jnp.exp(x))
 
 
+def softmax_by_the_inverse(x: Any) -> Any:
+    return jnp.exp(x) * (1 / jnp.exp(x).sum(-1, keepdims=True))
+
+
+def log2_sum_exp(x: Any) -> Any:
+    return jnp.log2(jnp.sum(jnp.exp(x), axis=-1))
+
+
+def log_of_a_product(x: Any) -> Any:
+    return jnp.log(jnp.exp(x) @ jnp.ones(3))
+
+
+def log_of_softmax_and_0(x: Any) -> Any:
+    return jnp.log(jax.nn.softmax(x) + 0.0)
+
+
+def log_of_a_sigmoid_by_hand(x: Any) -> Any:
+    return jnp.log(1 / (1 + jnp.exp(-x)))
+
+
+def log_of_a_sigmoid_by_tanh(x: Any) -> Any:
+    return jnp.log(0.5 * (1 + jnp.tanh(x / 2)))
+
+
 FORMS = {
+    softmax_by_the_inverse: "jax.nn.softmax",
+    log2_sum_exp: "jax.nn.logsumexp",
+    log_of_a_product: "jax.nn.logsumexp",
+    log_of_softmax_and_0: "jax.nn.log_softmax",
+    log_of_a_sigmoid_by_hand: "jax.nn.log_sigmoid",
+    log_of_a_sigmoid_by_tanh: "jax.nn.log_sigmoid",
     log_sum_exp: "jax.nn.logsumexp",
     weighted: "b=w",
     log_mean_exp: "jax.nn.logsumexp",
@@ -94,6 +124,12 @@ def test_what_could_be_is_an_info_with_its_threshold(ask_about: Any, fn: Any) ->
     assert seen.seen[0] == "with the arguments of one call, which were kept, it does not happen"
     assert unseen.seen[0].startswith("whether it happens was not seen: ")
     assert any(number in seen.seen[1] for number in ("89", "87", "17"))
+
+
+def test_a_sigmoid_by_hand_is_stable_by_itself(ask_about: Any) -> None:
+    answered = ask_about(ID, lambda x: 1 / (1 + jnp.exp(-x)), LARGE, parts={"data": (LARGE,)})
+
+    assert answered.outcome == "not applicable"
 
 
 def test_in_a_loop_nothing_is_computed(ask_about: Any) -> None:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, NotApplicable, list_some, program_of, rule, try_variant, with_bytes
+from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule, try_variant, with_bytes
 from benchax.auditing.syntax import jitted_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.variants import VARIANTS
@@ -22,7 +22,6 @@ from benchax.experiments.variants.changes import donate
 from benchax.inspecting.inspect import inspect_case
 from benchax.program.hlo import Instruction, Module, attributes, parse
 from benchax.program.index import Value
-from benchax.results.audit import Finding
 from benchax.results.inspection import Buffers, Constants, Cost, Counts, Donation, Memory
 from benchax.units import count, number, percent, plural, seconds, size
 
@@ -33,8 +32,16 @@ DEAR_BYTES = 1 << 23
 compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
 
 
-@rule("captured-constants", "does it close over large arrays?", "warning")
-def captured_constants(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "captured-constants",
+    "does it close over large arrays?",
+    "warning",
+    advice=(
+        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
+        "by each compiled program apart from the array itself, and computed with while compiling."
+    ),
+)
+def captured_constants(e: Evidence) -> Iterable[Match]:
     """Finds large arrays that a function closes over: they become constants of the program."""
     constants: Constants = e.inspected("constants")
     captured = constants.captured
@@ -50,12 +57,9 @@ def captured_constants(e: Evidence) -> Iterable[Finding]:
         seen.append(f"the text that XLA is given is {size(len(e.inspection.stablehlo))} long")
     if constants.baked_in_bytes is not None:
         seen.append(f"the compiled program holds {size(constants.baked_in_bytes)} of constants")
-    yield captured_constants.finding(
+    yield Match(
         f"closes over {plural(len(large), 'array')} of {size(total)}",
         seen,
-        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
-        "by each compiled program apart from the array itself, and computed with while compiling.",
-        where=e.def_where,
         severity="info" if total < DEAR_BYTES else None,
     )
 
@@ -70,7 +74,7 @@ PART_OF_WHOLE = 16
 
 
 @rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
-def donation_possible(e: Evidence) -> Iterable[Finding]:
+def donation_possible(e: Evidence) -> Iterable[Match]:
     """Finds arguments that could be donated: an output has their shape, dtype and sharding."""
     asked = e.inspection.donation
     if asked is not None and asked.arguments:
@@ -99,7 +103,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
     copied = _copied_bytes(e)
     if copied >= LARGE_COPY:
         seen.append(f"{size(copied)} of them are copied as a whole in each call, to change a part")
-    yield donation_possible.finding(
+    yield Match(
         f"copies {size(copied)} in each call, to change a part of it"
         if copied >= LARGE_COPY
         else f"{size(saved)} of its arguments could be donated",
@@ -114,7 +118,7 @@ def donation_possible(e: Evidence) -> Iterable[Finding]:
 
 def _copied_bytes(e: Evidence) -> int:
     """Bytes of results that its program gives back to it, and that are an argument with a part of it changed."""
-    inputs, outputs = program_of(e).inputs, program_of(e).outputs
+    inputs, outputs = e.program.inputs, e.program.outputs
     pairs = [(inputs[at], outputs[result]) for at, result in e.use.carried.positions if result < len(outputs)]
     return sum(given.size_bytes for given, output in pairs if _is_updated(given, output))
 
@@ -132,8 +136,16 @@ TINY_BYTES = 1 << 10
 """Less than this in vain, such as a key or a counter, is not reported. Less than `LARGE_BYTES` is an info."""
 
 
-@rule("donation-unused", "does each donated argument lend its memory to an output?", "warning")
-def donation_unused(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "donation-unused",
+    "does each donated argument lend its memory to an output?",
+    "warning",
+    advice=(
+        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
+        "array either way where a backend frees it, and memory is not saved."
+    ),
+)
+def donation_unused(e: Evidence) -> Iterable[Match]:
     """Finds arguments that were donated in vain: no output reuses their memory."""
     donation: Donation = e.inspected("donation")
     if not donation.arguments:
@@ -149,24 +161,21 @@ def donation_unused(e: Evidence) -> Iterable[Finding]:
         return
     seen = list_some([f"{a.path} {a.spec}, {size(a.size_bytes)}: {a.why_not}" for a in unused])
     seen.append(f"donated were {size(donation.asked_bytes)}, {size(lost)} of them in vain")
-    yield donation_unused.finding(
+    yield Match(
         f"{len(unused)} of {len(donation.arguments)} donated arrays are not reused",
         seen,
-        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
-        "array either way where a backend frees it, and memory is not saved.",
-        where=e.def_where,
         severity="info" if lost < LARGE_BYTES else None,
     )
 
 
 @rule("materialised-broadcast", "does it keep copies of one array side by side?", "info")
-def materialised_broadcast(e: Evidence) -> Iterable[Finding]:
+def materialised_broadcast(e: Evidence) -> Iterable[Match]:
     """Finds arrays that hold the same numbers many times over: inputs, and broadcasts that the compiler keeps."""
     yield from _repeated_inputs(e)
     yield from _kept_broadcasts(e)
 
 
-def _repeated_inputs(e: Evidence) -> Iterable[Finding]:
+def _repeated_inputs(e: Evidence) -> Iterable[Match]:
     args, kwargs = e.given
     leaves = [
         *jax.tree_util.tree_leaves_with_path(dict(enumerate(args))),
@@ -178,17 +187,16 @@ def _repeated_inputs(e: Evidence) -> Iterable[Finding]:
         n = leaf.shape[0]
         place = f"{'args' if i < len(jax.tree.leaves(args)) else 'kwargs'}{jax.tree_util.keystr(path)}"
         saved = leaf.nbytes - leaf.nbytes // n
-        yield materialised_broadcast.finding(
+        yield Match(
             f"{place} holds one array {n} times",
             [f"{place} is {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)}, and all {n} rows are equal"],
             "Give it once, and let vmap repeat it: in_axes=None for this argument; or rely on broadcasting. "
             "If it is equal by chance, ignore this.",
-            where=e.def_where,
             gain=Gain(f"estimated: {size(saved)}", bytes=saved),
         )
 
 
-def _kept_broadcasts(e: Evidence) -> Iterable[Finding]:
+def _kept_broadcasts(e: Evidence) -> Iterable[Match]:
     buffers: Buffers = e.inspected("buffers")
     copying = _broadcasts(parse(e.inspected("hlo")))
     values = [v for b in buffers.buffers if b.kind in ("temporary", "output") for v in b.values]
@@ -200,12 +208,12 @@ def _kept_broadcasts(e: Evidence) -> Iterable[Finding]:
         f"{value.name} {value.spec}, {size(value.size_bytes)}{f', at {value.source}' if value.source else ''}"
         for value in held
     ]
-    yield materialised_broadcast.finding(
+    yield Match(
         f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
         list_some(seen),
         "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
         "smaller array where it can take one, or return the small array and broadcast where it is used.",
-        where=where_of(held[0].source) or e.def_where,
+        where=where_of(held[0].source),
     )
 
 
@@ -243,8 +251,16 @@ def _copies_array(module: Module, instruction: Instruction) -> bool:
 LEAST_FLOP_RATIO = 1.1
 
 
-@rule("scan-flops", "does XLA's FLOP count leave out iterations of loops?", "info")
-def scan_flops(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "scan-flops",
+    "does XLA's FLOP count leave out iterations of loops?",
+    "info",
+    advice=(
+        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
+        "compiled.cost_analysis(), which counts the body of a loop once."
+    ),
+)
+def scan_flops(e: Evidence) -> Iterable[Match]:
     """Finds loops, whose bodies XLA's own cost analysis counts once."""
     if e.why_not_called and not _asks_for_counts(e):
         raise NotApplicable("the program's file does not ask for XLA's count, by cost_analysis()")
@@ -259,15 +275,12 @@ def scan_flops(e: Evidence) -> Iterable[Finding]:
         return
     unknown = [loop for loop in counts.loops if loop.trips is None]
     least = "at least " if unknown or not counts.is_exact else ""
-    yield scan_flops.finding(
+    yield Match(
         f"XLA counts {count(cost.flops, 'FLOP')} where {least}{count(counts.flops, 'FLOP')} are done",
         [
             *list_some(_loops(counts), what="loops"),
             f"{least}{number(counts.flops / cost.flops)} times as many as cost_analysis() says",
         ],
-        "Take FLOP of this program, and utilisations made of them, from benchax inspect, not from "
-        "compiled.cost_analysis(), which counts the body of a loop once.",
-        where=e.def_where,
     )
 
 
@@ -307,7 +320,7 @@ OF_TEMPORARIES = (
 
 
 @rule("page-faulting-output", "do its outputs need new pages in each call?", "info")
-def page_faulting_output(e: Evidence) -> Iterable[Finding]:
+def page_faulting_output(e: Evidence) -> Iterable[Match]:
     """Finds outputs so large that each call gets new pages from the system, and pays for each page (CPU)."""
     if e.platform != "cpu":
         raise NotApplicable(f"memory of {e.platform} comes from a pool that JAX keeps")
@@ -332,7 +345,7 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
     is_returned = returned >= FAULTED_SHARE * fresh
     what = "outputs and temporaries" if returned >= FRESH_BYTES else "temporaries"
     whole = "" if run is None else f", of {seconds(run.median_s)} that a call takes"
-    yield page_faulting_output.finding(
+    yield Match(
         f"{size(fresh)} of {what} are new pages in each call",
         [
             f"{count(faults)} page faults per call; {size(fresh)} are {count(expected)} pages",
@@ -340,7 +353,6 @@ def page_faulting_output(e: Evidence) -> Iterable[Finding]:
             f"that is {percent(min(1.0, faults / expected))} of its pages",
         ],
         OF_OUTPUTS if is_returned else OF_TEMPORARIES,
-        where=e.def_where,
         gain=Gain(f"estimated: up to {seconds(gained)} per call", gained),
     )
 

@@ -12,7 +12,7 @@ import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import grouped
-from benchax.auditing.rule import Gain, NotApplicable, Rule, grade, list_some, rule
+from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import (
     Loop,
     Place,
@@ -24,9 +24,8 @@ from benchax.auditing.syntax import (
     where_of,
 )
 from benchax.errors import NotMeasured
-from benchax.model import Severity
-from benchax.results.audit import Finding
-from benchax.results.cache import CachedProgram, CacheUse
+from benchax.results.audit import Where
+from benchax.results.cache import CachedProgram
 from benchax.results.watch import Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
@@ -81,12 +80,6 @@ class Again:
         return sum(c.total_s for c in self.compiles)
 
     @property
-    def severity(self) -> Severity | None:
-        if self.of is not None and self.lost_s < LEAST_S:
-            return None
-        return grade(self.lost_s, self.of)
-
-    @property
     def texts(self) -> list[str]:
         return [reason.text for c in self.compiles for reason in c.reasons]
 
@@ -111,14 +104,17 @@ class Again:
         head = f"{plural(len(self.compiles), 'recompile')} took {seconds(self.lost_s)}{of_run}, by JAX's own clock"
         return [head, *list_some(list(dict.fromkeys(told)))]
 
-    def finding(self, rule: Rule, title: str, advice: str, *, related: Iterable[Place], info: bool = False) -> Finding:
-        return rule.finding(
+    def match(
+        self, title: str, advice: str, *more: str, related: Iterable[Place] | None = None, info: bool = False
+    ) -> Match:
+        return Match(
             title,
-            self.seen,
+            [*self.seen, *more],
             advice,
-            related=related,
+            related=self.places if related is None else related,
             gain=Gain(f"estimated: {seconds(self.lost_s)} of this run, if it is compiled once"),
-            severity="info" if info else self.severity,
+            lost=(self.lost_s, self.of),
+            severity="info" if info else None,
         )
 
 
@@ -137,7 +133,7 @@ def compiled_again(e: Evidence | ProgramEvidence, rule: str) -> list[Again]:
         resized = [c for again in resized_operations(e.watch.compiles).values() for c in again]
         if resized:
             found["growing-shapes", "", None, ""] = Again("growing-shapes", resized, of)
-    mine = [one for one in found.values() if one.rule == rule and one.severity is not None]
+    mine = [one for one in found.values() if one.rule == rule and (of is None or one.lost_s >= LEAST_S)]
     return sorted(mine, key=lambda one: -one.lost_s)
 
 
@@ -197,63 +193,58 @@ def _paths(texts: Iterable[str]) -> Iterator[str]:
 
 
 @rule("recompile-hot-spot", "is a function compiled again and again?", "warning", of="both")
-def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+def recompile_hot_spot(e: Evidence | ProgramEvidence) -> Iterable[Match]:
     for one in compiled_again(e, "recompile-hot-spot"):
         n, is_shapes = len(one.compiles), set(one.kinds) <= {"shape"}
         if one.of is None and n < 2:
             continue  # three calls with equal shapes: one recompilation may be its first look at its own results
-        yield one.finding(
-            recompile_hot_spot,
+        yield one.match(
             f"{one.function} was compiled again {plural(n, 'time')}",
             " ".join(dict.fromkeys(ADVICE.get(kind, OTHERWISE) for kind in one.kinds)),
-            related=one.places,
             info=is_shapes and n < SOME_SIZES,
         )
 
 
 @rule("compiled-twice", "is a function compiled once for the same shapes?", "warning", of="program")
-def compiled_twice(e: ProgramEvidence) -> Iterable[Finding]:
+def compiled_twice(e: ProgramEvidence) -> Iterable[Match]:
     for one in compiled_again(e, "compiled-twice"):
-        yield one.finding(
-            compiled_twice,
+        yield one.match(
             f"{one.function} was compiled again: an argument is not what it began as",
             " ".join(BEGIN[kind] for kind in one.kinds if kind in BEGIN),
-            related=one.places,
         )
 
 
 @rule("growing-shapes", "do arrays keep their size from step to step?", "warning", of="program")
-def growing_shapes(e: ProgramEvidence) -> Iterable[Finding]:
+def growing_shapes(e: ProgramEvidence) -> Iterable[Match]:
     for one in compiled_again(e, "growing-shapes"):
         yield _resized(one) if one.compiles[0].is_eager else _grown(one)
 
 
-def _grown(one: Again) -> Finding:
+def _grown(one: Again) -> Match:
     axis, sizes = one.sizes or ("", [])
     shown = ", ".join(map(str, [*sizes[:3], "…", sizes[-1]]))
     n = count(len(sizes))
     title = f"{one.function} was compiled for {n} sizes, each larger than the one before"
-    return one.finding(growing_shapes, title, GROW, related=one.places).with_seen(f"{axis}: {shown}")
+    return one.match(title, GROW, f"{axis}: {shown}")
 
 
-def _resized(one: Again) -> Finding:
+def _resized(one: Again) -> Match:
     """Eager operations: the first line is the one whose sizes the others follow."""
     operations = grouped(one.compiles, lambda c: (c.where, c.function))
     n = max(map(_n_shapes, operations.values())) + 1
     grown = next((g for found in operations.values() if (g := growth(found)) is not None), None)
     lines = list(dict.fromkeys(where_of(line) for line, _ in operations))
     places = [("called here", line) for line in sorted(lines, key=lambda line: line or ("", 0))]
-    finding = one.finding(
-        growing_shapes,
+    return one.match(
         f"operations outside of jit were compiled for {n} sizes",
         GROW if grown else OTHER_SIZES,
+        *([f"{grown[0]}: {', '.join(map(str, grown[1][:4]))}, …"] if grown else []),
         related=[*places, *made_at(lines[0], "", "x")],
     )
-    return finding.with_seen(f"{grown[0]}: {', '.join(map(str, grown[1][:4]))}, …") if grown else finding
 
 
 @rule("static-churn", "does a static argument take many values?", "warning", of="both")
-def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Match]:
     for one in compiled_again(e, "static-churn"):
         n, defined = len(one.compiles) + 1, where_of(one.compiles[0].defined)
         if n < MANY_VALUES:
@@ -269,8 +260,7 @@ def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             else AS_ARRAY
         )  # fmt: skip
         declared = declared_at(defined, one.function, "static_arg")
-        yield one.finding(
-            static_churn,
+        yield one.match(
             f"static argument {one.argument} of {one.function} took {n} values",
             (advice if declared or advice is not AS_ARRAY else NO_ARRAY).format(
                 argument=one.argument, function=one.function
@@ -286,10 +276,19 @@ def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     return sum(event.by == one.function.rpartition(".")[2] for event in e.log.of("call"))
 
 
-@rule("jit-in-loop", "is a new function jitted in each iteration of a loop?", "warning", of="both")
-def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "jit-in-loop",
+    "is a new function jitted in each iteration of a loop?",
+    "warning",
+    of="both",
+    advice=(
+        "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: "
+        "JAX keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
+    ),
+)
+def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
     unseen: NotMeasured | None = None
-    told = set[tuple[str, int]]()
+    told = set[Where | None]()
     try:
         for one in compiled_again(e, "jit-in-loop"):
             is_control = one.function in CONTROL_FLOW
@@ -298,40 +297,38 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             last = one.compiles[-1]
             made = [] if is_control else jitted_around(where_of(last.where), where_of(last.defined), one.function)
             title = "is made and jitted again and again, and compiled each time"
-            finding = one.finding(
-                jit_in_loop,
+            related = [*made, *one.places]
+            told.update(place for _, place in related)
+            yield one.match(
                 f"jax.lax.{one.function} outside of jit compiles in each call"
                 if is_control
                 else f"{one.function} {title}",
-                IN_JIT.format(name=one.function) if is_control else ONCE_MADE,
-                related=[*made, *one.places],
+                IN_JIT.format(name=one.function) if is_control else "",
+                related=related,
             )
-            told.update(finding.lines)
-            yield finding
     except NotMeasured as error:  # it cannot be called; its source can be read all the same
         unseen = error
-    yield from (finding for finding in _jits_in_source(e) if finding.where not in told)
+    yield from (match for match in _jits_in_source(e) if match.where not in told)
     if unseen is not None:
         raise unseen
 
 
-def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Finding]:
+def _jits_in_source(e: Evidence | ProgramEvidence) -> Iterator[Match]:
     # Inside a jitted function the loop runs while tracing, and what it jits is part of one program.
     if isinstance(e, ProgramEvidence) or e.is_jitted or e.source is None:
         return
     for loop in (node for node in ast.walk(e.source.tree) if isinstance(node, Loop)):
         for line, call in {call.lineno: call for call in jits_of_new_functions(loop)}.items():
-            yield jit_in_loop.finding(
+            yield Match(
                 f"jits a new function in each iteration of the {kind_of(loop)} at line {loop.lineno}",
                 [f"line {line}: {ast.unparse(call)[:100]}", "seen in the source; the calls did not show it"],
-                ONCE_MADE,
                 where=(e.source.file, line),
                 severity="info",
             )
 
 
 @rule("compile-share", "does it run for longer than it compiles?", "warning", of="program")
-def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
+def compile_share(e: ProgramEvidence) -> Iterable[Match]:
     share, spent_s = e.main_thread_share, e.watch.total_s
     if share is None:
         raise NotMeasured("the program had not ended when it was last seen")
@@ -344,12 +341,10 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
     is_again = again_s > 0.5 * spent_s
     # If no cache keeps long compilations, cache-off names them.
     is_told = e.cache is not None and e.cache.is_enabled is False
-    if share < LARGE_SHARE or grade(spent_s, e.watch.wall_s) is None:
-        return
-    if spent_s < (1.0 if is_again else 10.0) or (is_told and not is_again):
+    if share < LARGE_SHARE or spent_s < (1.0 if is_again else 10.0) or (is_told and not is_again):
         return
     lines = ", ".join(f"{name} ({seconds(s)})" for name, s in sorted(again.items(), key=lambda one: -one[1])[:3])
-    yield compile_share.finding(
+    yield Match(
         f"the main thread spends {percent(share)} of its time on tracing, lowering and compiling",
         [
             f"{seconds(spent_s)} of {seconds(e.watch.wall_s or 0.0)} went into it after the import of JAX",
@@ -359,6 +354,7 @@ def compile_share(e: ProgramEvidence) -> Iterable[Finding]:
         f"Start with what is compiled again: {lines}. `benchax watch` gives the reason for each program."
         if is_again
         else SHARE_ONCE,
+        lost=(spent_s, e.watch.wall_s),
         severity="warning" if is_again else "info",
     )
 
@@ -368,29 +364,8 @@ def _cost(f: FunctionCount) -> str:
     return f"{f.function}{where}: {plural(f.compiles, 'program')}, {seconds(f.total_s)}"
 
 
-@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info", of="both")
-def cache_off(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-    yield from _of_program(e.cache) if isinstance(e, ProgramEvidence) else _of_function(e)
-
-
-def _of_program(cache: CacheUse | None) -> Iterable[Finding]:
-    if cache is None:
-        raise NotMeasured("the persistent cache was not watched in this program")
-    lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
-    lost_s, quick_s = sum(p.elapsed_s for p in lost), cache.total_s("too quick")
-    if cache.is_enabled is False and lost_s < WORTH_S:
-        raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} of compiling {TOO_LITTLE}")
-    if cache.is_enabled is False:
-        keeps = cache.min_compile_time_s is None or all(p.elapsed_s > cache.min_compile_time_s for p in lost)
-        advice = TURN_ON if keeps else f"{TURN_ON} {_keep(cache.min_compile_time_s or 0.0)}"
-        yield _uncached(f"the persistent cache is off ({cache.why_off})", advice, lost_s, _slowest(lost))
-    elif quick_s >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
-        quick = cache.of("too quick")
-        title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
-        yield _uncached(title, _keep(cache.min_compile_time_s, cache.keeping_setting), quick_s, _slowest(quick))
-
-
-def _of_function(e: Evidence) -> Iterable[Finding]:
+@rule("cache-off", "does a persistent cache keep what takes long to compile?", "info")
+def cache_off(e: Evidence) -> Iterable[Match]:
     stages = e.measurement.stages
     if stages.cache == "hit":
         raise NotApplicable("the persistent cache gave the compiled program")
@@ -413,9 +388,28 @@ def _of_function(e: Evidence) -> Iterable[Finding]:
         yield _uncached(title, _keep(least_s), stages.compile_s, seen)
 
 
-def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Finding:
+@cache_off.in_program
+def _no_cache_in_program(e: ProgramEvidence) -> Iterable[Match]:
+    cache = e.cache
+    if cache is None:
+        raise NotMeasured("the persistent cache was not watched in this program")
+    lost = [p for p in cache.programs if p.fate in ("too quick", "not kept")]
+    lost_s, quick_s = sum(p.elapsed_s for p in lost), cache.total_s("too quick")
+    if cache.is_enabled is False and lost_s < WORTH_S:
+        raise NotApplicable(f"the persistent cache is off, and {seconds(lost_s)} of compiling {TOO_LITTLE}")
+    if cache.is_enabled is False:
+        keeps = cache.min_compile_time_s is None or all(p.elapsed_s > cache.min_compile_time_s for p in lost)
+        advice = TURN_ON if keeps else f"{TURN_ON} {_keep(cache.min_compile_time_s or 0.0)}"
+        yield _uncached(f"the persistent cache is off ({cache.why_off})", advice, lost_s, _slowest(lost))
+    elif quick_s >= WORTH_S and cache.keeping_setting and cache.min_compile_time_s is not None:
+        quick = cache.of("too quick")
+        title = f"the persistent cache does not keep {len(quick)} programs that were quick to compile"
+        yield _uncached(title, _keep(cache.min_compile_time_s, cache.keeping_setting), quick_s, _slowest(quick))
+
+
+def _uncached(title: str, advice: str, lost_s: float, seen: list[str]) -> Match:
     gain = Gain(f"estimated: {seconds(lost_s)} of compiling in each start but the first, less reading the cache")
-    return cache_off.finding(title, seen, advice, gain=gain)
+    return Match(title, seen, advice, gain=gain)
 
 
 def _keep(least_s: float, setting: str = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0") -> str:
@@ -486,10 +480,6 @@ NO_ARRAY = (
 EQUALITY = (
     "Give the class of the argument __eq__ and __hash__, or make it a frozen dataclass: then equal values share one "
     "program."
-)
-ONCE_MADE = (
-    "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: JAX "
-    "keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
 )
 IN_JIT = (
     "The body is a new function in each call, and jax.lax.{name} outside of jit compiles for each. Put the function "

@@ -14,13 +14,12 @@ from jax.sharding import NamedSharding
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import NO_ARRAY, Event, grouped
 from benchax.auditing.recorder.views import CallLine, use_of
-from benchax.auditing.rule import MOST_LISTED, Gain, NotApplicable, list_some, rule
+from benchax.auditing.rule import MOST_LISTED, Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.transfers import puts_by_place
 from benchax.auditing.syntax import declared_at, made_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import TracedOp, Value, index
 from benchax.program.jaxpr import own_line, user_line
-from benchax.results.audit import Finding
 from benchax.results.inspection import Collectives
 from benchax.units import count, percent, seconds, size
 from benchax.watching.signatures import describe_placement
@@ -39,7 +38,7 @@ SPREAD_BYTES = 1 << 16
 
 
 @rule("resharding", "do arrays stay where they are from step to step?", "warning", of="program")
-def resharding(e: ProgramEvidence) -> Iterable[Finding]:
+def resharding(e: ProgramEvidence) -> Iterable[Match]:
     """Finds arrays that are moved between devices or layouts in each step."""
     lines = e.lines
     for (where, by), events in grouped(_moving_puts(e), lambda event: (event.where, event.by)).items():
@@ -60,12 +59,12 @@ def _moving_puts(e: ProgramEvidence) -> Iterator[Event]:
             yield event
 
 
-def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Finding]:
+def _put_again(where: str, by: str, events: list[Event]) -> Iterator[Match]:
     if len(events) < OFTEN:
         return
     last, spent_s = events[-1], sum(event.elapsed_s for event in events)
     old, new = describe_placement(last.note.given), describe_placement(last.note.made)
-    yield resharding.finding(
+    yield Match(
         f"{by} places {last.note.place.what} again in each step",
         [
             f"{count(len(events))} times, {size(sum(event.size for event in events))} together",
@@ -115,9 +114,9 @@ def _n_axes(*shardings: Any) -> int:
     return max(len(getattr(one, "spec", ())) for one in shardings) or 1
 
 
-def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Finding:
+def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Match:
     called = where_of(line.where)
-    return resharding.finding(
+    return Match(
         f"{line.name} gets arguments that do not lie as it wants them",
         list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in moved]),
         PLACE_ONCE,
@@ -126,7 +125,7 @@ def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]
     )
 
 
-def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Finding]:
+def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Match]:
     facts = e.log.functions.get(function)
     if facts is None or jaxpr is None or len(facts.names) != len(jaxpr.in_avals):
         return
@@ -146,7 +145,7 @@ def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Find
         declared = declared_at(where_of(facts.defined), facts.name, "out_shardings") if inner.at in carried else []
         puts = (event for event in e.log.of("put") if event.note.place.what == what)
         placed = dict.fromkeys(event.where for event in puts if describe_placement(event.note.made) == came)
-        yield resharding.finding(
+        yield Match(
             f"{facts.name} moves {name} to another layout in each call",
             [
                 f"{what}, {size(size_bytes)}, from {came} to {describe_placement(inner.sharding)}",
@@ -164,20 +163,42 @@ def _inner_moves(e: ProgramEvidence, function: int, jaxpr: Any) -> Iterator[Find
 # ---- mesh-mismatch ----------------------------------------------------------------------------------------------
 
 
-@rule("mesh-mismatch", "does its sharding fit the devices?", "info", of="both")
-def mesh_mismatch(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule("mesh-mismatch", "does its sharding fit the devices?", "info")
+def mesh_mismatch(e: Evidence) -> Iterable[Match]:
     """Finds devices that have nothing to do, or that all do the same."""
-    yield from _puts_everywhere(e) if isinstance(e, ProgramEvidence) else _of_function(e)
+    if len(e.devices) == 1:
+        raise NotApplicable("there is one device")
+    # A ValueError like many others: only its words tell it apart.
+    if e.failure is not None and "incompatible devices" in e.failure.message:
+        yield Match(
+            "its arguments are on different sets of devices",
+            [e.failure.message],
+            "Place them on one mesh: jax.device_put(x, NamedSharding(mesh, PartitionSpec(...))).",
+            severity="error",
+        )
+        return
+    collectives: Collectives = e.inspected("collectives")
+    if collectives.partitions < len(e.devices):
+        n = len(e.devices)
+        yield Match(
+            f"it runs on {collectives.partitions} of {n} devices",
+            [f"{n} {e.devices[0].device_kind} devices are there; the program is split over {collectives.partitions}"],
+            "If one call is to use them all, shard its large arguments over a mesh of all devices. CPU devices made by "
+            "jax_num_cpu_devices share the same cores: they are for tests and gain no time.",
+        )
+    if collectives.partitions > 1:
+        yield from _copies(e)
 
 
-def _puts_everywhere(e: ProgramEvidence) -> Iterable[Finding]:
+@mesh_mismatch.in_program
+def _puts_everywhere(e: ProgramEvidence) -> Iterable[Match]:
     large = [event for event in e.log.of("put") if event.size >= LARGE_BYTES and len(event.note.made.device_set) > 1]
     groups = puts_by_place(event for event in large if event.note.made.is_fully_replicated)
     often = {key: events for key, events in groups.items() if len(events) >= OFTEN}
     if not often:
         raise NotApplicable("a program is audited, and puts no large array on each of several devices again and again")
     for (where, by, place), events in often.items():
-        yield mesh_mismatch.finding(
+        yield Match(
             f"{by} gives all of {place.what} to each of {len(events[-1].note.made.device_set)} devices",
             [f"{len(events)} times: each device then computes with all of it"],
             'Shard a batch along its first axis, jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))): '
@@ -186,34 +207,7 @@ def _puts_everywhere(e: ProgramEvidence) -> Iterable[Finding]:
         )
 
 
-def _of_function(e: Evidence) -> Iterable[Finding]:
-    if len(e.devices) == 1:
-        raise NotApplicable("there is one device")
-    # A ValueError like many others: only its words tell it apart.
-    if e.failure is not None and "incompatible devices" in e.failure.message:
-        yield mesh_mismatch.finding(
-            "its arguments are on different sets of devices",
-            [e.failure.message],
-            "Place them on one mesh: jax.device_put(x, NamedSharding(mesh, PartitionSpec(...))).",
-            where=e.def_where,
-            severity="error",
-        )
-        return
-    collectives: Collectives = e.inspected("collectives")
-    if collectives.partitions < len(e.devices):
-        n = len(e.devices)
-        yield mesh_mismatch.finding(
-            f"it runs on {collectives.partitions} of {n} devices",
-            [f"{n} {e.devices[0].device_kind} devices are there; the program is split over {collectives.partitions}"],
-            "If one call is to use them all, shard its large arguments over a mesh of all devices. CPU devices made by "
-            "jax_num_cpu_devices share the same cores: they are for tests and gain no time.",
-            where=e.def_where,
-        )
-    if collectives.partitions > 1:
-        yield from _copies(e)
-
-
-def _copies(e: Evidence) -> Iterable[Finding]:
+def _copies(e: Evidence) -> Iterable[Match]:
     for path, leaf in jax.tree_util.tree_leaves_with_path((e.inputs.args, e.inputs.kwargs)):
         devices = _copied_to(leaf)
         if devices < 2:
@@ -221,7 +215,7 @@ def _copies(e: Evidence) -> Iterable[Finding]:
         whole = leaf.nbytes * (devices - 1)
         place = f"{('args', 'kwargs')[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
         fits = [n for n in leaf.shape if n % devices == 0]
-        yield mesh_mismatch.finding(
+        yield Match(
             f"{place} is held in full by {devices} devices",
             [
                 f"{place} {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)} on each of {devices} devices",
@@ -229,7 +223,6 @@ def _copies(e: Evidence) -> Iterable[Finding]:
             ],
             "Shard it along an axis that divides, if it does not have to be everywhere: weights of data-parallel "
             "training have to, unless they are gathered when used.",
-            where=e.def_where,
             gain=Gain(f"estimated: {size(whole)} of all devices together", bytes=whole) if fits else None,
         )
 
@@ -327,8 +320,16 @@ SENT_SHARE = 0.25
 """The share of the bytes that the program reads and writes on each device."""
 
 
-@rule("collectives-dominate", "do its devices mostly talk to one another?", "warning")
-def collectives_dominate(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "collectives-dominate",
+    "do its devices mostly talk to one another?",
+    "warning",
+    advice=(
+        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
+        "work between two collectives."
+    ),
+)
+def collectives_dominate(e: Evidence) -> Iterable[Match]:
     """Finds programs on several devices that send more than they compute with."""
     if len(e.devices) == 1:
         raise NotApplicable("there is one device")
@@ -345,12 +346,9 @@ def collectives_dominate(e: Evidence) -> Iterable[Finding]:
         raise NotMeasured("the bytes that the program reads and writes are not known")
     if sent < SENT_SHARE * touched:
         return
-    yield collectives_dominate.finding(
+    yield Match(
         f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
         [*_describe_collectives(collectives), "time in them was not measured: benchax profile shows it"],
-        "Shard along axes that are not summed over, so that less has to be collected; or give each device more "
-        "work between two collectives.",
-        where=e.def_where,
     )
 
 

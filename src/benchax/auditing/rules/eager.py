@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recorder.log import Event, grouped
 from benchax.auditing.recorder.views import CallLine, EagerFunction, functions_to_jit
-from benchax.auditing.rule import Gain, grade, list_some, rule
+from benchax.auditing.rule import Gain, Match, grade, list_some, rule
 from benchax.auditing.rules.compiling import resized_operations
 from benchax.auditing.rules.waits import intervals
 from benchax.auditing.syntax import (
@@ -35,7 +35,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.errors import NotMeasured
 from benchax.model import Severity
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.source_files import without_folders
 from benchax.units import count, percent, plural, seconds, size
 
@@ -149,7 +149,7 @@ def operations_of(e: ProgramEvidence) -> list[Event]:
 
 
 @rule("eager-operations", "are operations sent one at a time?", "warning", of="program")
-def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
+def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
     operations = [event for event in operations_of(e) if event.note != "index"]
     jitted = e.log.counts["call"]
     if not jitted + len(operations):
@@ -166,7 +166,7 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Finding]:
     for one in functions:
         yield _of_function(e, one, seen, severity)
     if lines and not functions:
-        yield eager_operations.finding(
+        yield Match(
             f"sends operations one at a time: {lines[0][1]} from one line",
             [*seen, *_compiled(e, {line for line, _ in lines})],
             "Put the line into a function under jax.jit, best the same one that computes what it works on: operations "
@@ -200,12 +200,12 @@ def _compiled(e: ProgramEvidence, lines: Iterable[str]) -> list[str]:
     return [f"programs for these lines: {len(programs)}, compiled in {seconds(sum(c.total_s for c in programs))}"]
 
 
-def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Finding:
+def _of_function(e: ProgramEvidence, one: EagerFunction, seen: list[str], severity: Severity) -> Match:
     tree = readable((where_of(one.where) or NOWHERE)[0])
     node = call_at(tree, one.span)
     name = one.name.rpartition(".")[2] if one.is_users or node is None else ast.unparse(node.func)
     n = plural(len(one.calls), "time")
-    return eager_operations.finding(
+    return Match(
         f"{name}, called at line {one.where.rpartition(':')[2]}, sends {one.each} operations one at a time each call",
         [
             f"{name} was called {n} at {one.where}: {one.operations} operations",
@@ -265,7 +265,7 @@ def _jit_of(tree: ast.Module) -> str:
 
 
 @rule("small-calls", "is a function called few times with much data?", "warning", of="program")
-def small_calls(e: ProgramEvidence) -> Iterable[Finding]:
+def small_calls(e: ProgramEvidence) -> Iterable[Match]:
     if not e.lines:
         raise NotMeasured("no call of a jitted function was seen")
     for line in e.lines:
@@ -299,14 +299,14 @@ def _is_timed_each(where: Where) -> bool:
     return loop is not None and any(loop.lineno < each.first <= where[1] <= each.last for each in intervals(tree))
 
 
-def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Finding:
+def _small(e: ProgramEvidence, line: CallLine, where: Where) -> Match:
     n, each_s = line.count, call_s()
     # Calls cannot have cost more than the run took.
     saved_s = min(n * each_s, e.watch.wall_s or n * each_s)
     loop = innermost_loop(readable(where[0]), where[1])
     around = f", in the {kind_of(loop)} at line {loop.lineno}" if loop else ""
     is_cheap = line.is_in_turn and grade(saved_s, e.watch.wall_s) != "warning"
-    return small_calls.finding(
+    return Match(
         f"calls {line.name} {count(n)} times with little data",
         [
             f"{count(n)} calls{around}, in the {seconds(e.log.seen_s)} in which calls were watched",
@@ -338,43 +338,56 @@ def call_s() -> float:
 # ---- arrays outside of jit --------------------------------------------------------------------------------------
 
 
-@rule("copied-updates", "are large arrays changed in place?", "warning", of="program")
-def copied_updates(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "copied-updates",
+    "are large arrays changed in place?",
+    "warning",
+    of="program",
+    advice=(
+        "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
+        "is changed in place. What the host fills row by row can be a NumPy array until it is used."
+    ),
+)
+def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     # Outside of jit the array that x.at[i].set(value) begins with stays as it is.
     large = (event for event in operations_of(e) if event.size >= LARGE_BYTES and event.where)
     updates = (event for event in large if event.by.startswith("scatter"))
     for where, events in grouped(updates, lambda event: event.where).items():
         total, n = sum(event.size for event in events), len(events)
         lost_s = total / FASTEST
-        severity = grade(lost_s, e.log.seen_s)
-        if n >= 20 and severity is not None:
-            yield copied_updates.finding(
+        if n >= 20:
+            yield Match(
                 f"copies {size(total // n)} for each update, {count(n)} times",
                 [
                     f"{size(total)} in the {seconds(e.log.seen_s)} in which calls were watched",
                     "outside of jit x.at[i].set(value) makes a new array of all of x, since the old one stays as it is",
                 ],
-                "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
-                "is changed in place. What the host fills row by row can be a NumPy array until it is used.",
                 where=where_of(where),
                 gain=Gain(f"estimated: at least {percent(lost_s / e.log.seen_s)}, at {size(int(FASTEST))} a second"),
-                severity=severity,
+                lost=(lost_s, e.log.seen_s),
             )
 
 
-@rule("element-reads", "are arrays read as wholes?", "warning", of="program")
-def element_reads(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "element-reads",
+    "are arrays read as wholes?",
+    "warning",
+    of="program",
+    advice=(
+        "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
+        "it as one array, and take what is needed of it in a jitted function."
+    ),
+)
+def element_reads(e: ProgramEvidence) -> Iterable[Match]:
     taken = Counter(event.where for event in operations_of(e) if event.note == "index" and event.where)
     for where, n in taken.most_common():
         if n >= max(MANY_READS, READS_PER_CALL * e.log.counts["call"]):
-            yield element_reads.finding(
+            yield Match(
                 f"takes parts of arrays one at a time: {count(n)} operations from one line",
                 [
                     f"in {seconds(e.log.seen_s)}, with {count(e.log.counts['call'])} calls of jitted functions",
                     "each x[i] is a program that is sent to the device, and a new array",
                 ],
-                "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
-                "it as one array, and take what is needed of it in a jitted function.",
                 where=where_of(where),
             )
 

@@ -15,12 +15,12 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.masked_gradients import bad_wheres, differentiated_lines
 from benchax.auditing.recorder.log import Log, grouped, most_common
 from benchax.auditing.recorder.views import shared_uses
-from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, program_of, rule, traced_rule
+from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import Place, named_at, where_of
 from benchax.errors import NotMeasured
 from benchax.program.index import FORWARD, Body, TracedOp, TracedProgram, Value, index
 from benchax.program.jaxpr import own_frames, own_line, user_line
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.units import count, number, percent, size
 
 BEGINS = ("conv_general_dilated", "dot_general", "gather", "scan", "while")
@@ -197,12 +197,21 @@ def _compare(closed: Any, other: Any) -> tuple[float, float] | None:
 NOT_MEASURED = "gain not measured, because the function that is differentiated is not known apart from this one"
 
 
-@traced_rule("where-gradient", "is the gradient of each jnp.where finite?", "warning")
-def where_gradient(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "where-gradient",
+    "is the gradient of each jnp.where finite?",
+    "warning",
+    traced=True,
+    advice=(
+        "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
+        "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0)."
+    ),
+)
+def where_gradient(e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` around an operation without a finite derivative: its gradient is NaN where it isn't used."""
-    if not differentiated_lines(program):
+    if not differentiated_lines(e.program):
         raise NotApplicable("no gradient is taken in it")
-    for found in bad_wheres(program):
+    for found in bad_wheres(e.program):
         names = " and ".join(dict.fromkeys(bad.op.name for bad in found.points))
         seen = [
             f"where {bad.varied} is {number(bad.point) if bad.point else '0'}, the value is "
@@ -210,12 +219,10 @@ def where_gradient(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             for bad in found.points
         ]
         yield Match(
-            found.op,
             f"the gradient is NaN where jnp.where leaves out {names}",
             list_some([f"jnp.where is{found.op.at}", *seen] if found.op.line != found.line else seen),
-            "Both sides of jnp.where are computed, and 0 × inf is NaN. Give the operation a harmless number where it "
-            "is not used: safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0).",
-            at=where_of(found.line),
+            op=found.op,
+            where=where_of(found.line),
         )
 
 
@@ -228,10 +235,10 @@ LEAST_WORK = 1 << 20
 """Operations of the derivative; a smaller one is quick in either mode."""
 
 
-@traced_rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning")
-def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("derivative-mode", "are derivatives taken in the cheaper mode?", "warning", traced=True)
+def derivative_mode(e: Evidence) -> Iterator[Match]:
     """Finds whole derivatives in the more expensive mode: forward for few outputs, reverse for few inputs."""
-    for found in (found for body in program.bodies for found in whole_derivatives(body)):
+    for found in (found for body in e.program.bodies for found in whole_derivatives(body)):
         n, m = found.directions, max(1, found.per_direction)
         if n < LEAST_RATIO * m or found.work < LEAST_WORK:
             continue
@@ -256,7 +263,6 @@ def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             "inputs."
         )
         yield Match(
-            found.basis,
             f"differentiates {ends[0]} by {ends[1]} in {mode} mode",
             [
                 (
@@ -267,6 +273,7 @@ def derivative_mode(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 NOT_MEASURED,
             ],
             advice,
+            op=found.basis,
             related=_makers(found.basis),
         )
 
@@ -281,10 +288,20 @@ LEAST_COLUMNS, FEW = 32, 4
 """A product saves little for a matrix with fewer columns, or with less than four times as many as vectors."""
 
 
-@traced_rule("hessian-vector", "is a Jacobian made only if all of it is used?", "warning", of_each_line=False)
-def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "hessian-vector",
+    "is a Jacobian made only if all of it is used?",
+    "warning",
+    traced=True,
+    of_each_line=False,
+    advice=(
+        "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
+        "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
+    ),
+)
+def hessian_vector(e: Evidence) -> Iterator[Match]:
     """Finds whole Jacobians and Hessians, if only their product with a vector is used."""
-    for body in program.bodies:
+    for body in e.program.bodies:
         identities = {basis.makes[0]: basis for basis in bases(body)}
         for matrix in (value for op in body.ops for value in op.makes) if identities else ():
             vectors = count_vectors(matrix) if len(matrix.shape) > 1 else None
@@ -298,7 +315,6 @@ def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             what, needs = _needed(vectors, is_of_solver)
             last = matrix.readers[-1]
             yield Match(
-                last,
                 f"makes {matrix.spec} of derivatives {what}",
                 [
                     f"the derivative is taken along {count(columns)} directions, and {needs}",
@@ -306,10 +322,9 @@ def hessian_vector(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                     f"the product{last.at}",
                     NOT_MEASURED,
                 ],
-                "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
-                "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v.",
+                op=last,
                 severity="warning" if are_few else "info",
-                at=where_of(basis.line),
+                where=where_of(basis.line),
                 related=[("the product is here", where_of(last.line)), *_makers(basis)],
             )
 
@@ -354,15 +369,24 @@ OF_EXAMPLES = "vmap(transpose("
 LEAST_EXAMPLES, LEAST_BYTES = 8, 1 << 23
 
 
-@traced_rule("per-example-gradients", "is the mean differentiated, not each example?", "warning")
-def per_example_gradients(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "per-example-gradients",
+    "is the mean differentiated, not each example?",
+    "warning",
+    traced=True,
+    advice=(
+        "Differentiate the mean: jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, xs).mean()). The sum over the "
+        "batch is then part of the products that make the gradient, and no example has a separate one."
+    ),
+)
+def per_example_gradients(e: Evidence) -> Iterator[Match]:
     """Finds a gradient for each example of a batch, if only their sum is used: `jax.vmap(jax.grad(loss))`, a mean."""
-    if not any(OF_EXAMPLES in op.scope for op in program.ops):
+    if not any(OF_EXAMPLES in op.scope for op in e.program.ops):
         if jax.__version_info__ < (0, 7):
             raise NotMeasured("this JAX doesn't report what a derivative inside of a vmap has made")
         raise NotApplicable("no derivative is taken inside of a vmap")
     lines: dict[str, list[tuple[TracedOp, Value]]] = defaultdict(list)
-    for op in program.find("reduce_sum"):
+    for op in e.program.find("reduce_sum"):
         gradients = _gradients_behind(op.reads[0]) if 0 in op.params["axes"] else None
         if gradients is not None and len(gradients.shape) > 1 and gradients.shape[0] >= LEAST_EXAMPLES:
             lines[op.line].append((op, gradients))
@@ -374,14 +398,12 @@ def per_example_gradients(program: TracedProgram, e: Evidence) -> Iterator[Match
         op, largest = summed[0]
         needed = sum(value.size_bytes // value.shape[0] for _, value in summed)
         yield Match(
-            op,
             f"makes a gradient for each of {count(largest.shape[0])} examples and uses their sum",
             [
                 *list_some([f"{value.spec}, {size(value.size_bytes)}{op.at}" for op, value in summed]),
                 f"{size(total)} of gradients together, and {size(needed)} of their sums",
             ],
-            "Differentiate the mean: jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, xs).mean()). The sum over the "
-            "batch is then part of the products that make the gradient, and no example has a separate one.",
+            op=op,
             gain=Gain(f"estimated: at most {size(total - needed)} of memory"),
         )
 
@@ -403,15 +425,26 @@ REMATS = ("checkpoint", "remat", "remat2", "filter_checkpoint")
 AGAIN = "rematted_computation"
 """The scope that JAX gives to what is done again (0.6.2 to 0.12.0.1)."""
 LEAST_SHARE, MOST_SAVED = 0.1, 256 << 20
-"""Operations of the call that are done again; with more bytes saved, memory can well be what is short."""
+"""Operations of the call that are done again: a policy that keeps all products leaves 1.4 % of a dense network. With
+more bytes saved, memory can well be what is short."""
 
 
-@traced_rule("needless-remat", "does what is computed again save memory that is short?", "info", keeps_backward=True)
-def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "needless-remat",
+    "does what is computed again save memory that is short?",
+    "info",
+    traced=True,
+    keeps_backward=True,
+    advice=(
+        "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
+        "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable."
+    ),
+)
+def needless_remat(e: Evidence) -> Iterator[Match]:
     """Finds `jax.checkpoint` that computes much again to save little memory."""
     again: dict[str, float] = defaultdict(float)
     regions, saved = dict[str, TracedOp](), 0.0
-    for op in (op for op in program.ops if AGAIN in op.scope):
+    for op in (op for op in e.program.ops if AGAIN in op.scope):
         remat = next(
             (one for one in op.calls if one.primitive.name in REMATS and one.params.get("differentiated")), None
         )
@@ -422,11 +455,10 @@ def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             saved += sum(value.size_bytes * op.times for value in read)
     if not regions:
         raise NotApplicable("no derivative in it computes anything again by jax.checkpoint")
-    done, total = sum(again.values()), program.body.work
+    done, total = sum(again.values()), e.program.body.work
     if done >= LEAST_SHARE * total and saved <= MOST_SAVED:
         line = max(again, key=lambda line: again[line])
         yield Match(
-            regions[line],
             f"computes {percent(done / total)} of its operations again, to keep {size(saved)} less",
             [
                 (
@@ -438,9 +470,8 @@ def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                     "some of it"
                 ),
             ],
-            "If you have enough memory, leave jax.checkpoint (jax.remat, nn.remat) out; or let it keep products, which "
-            "are expensive to compute again: policy=jax.checkpoint_policies.dots_saveable.",
-            at=where_of(line),
+            op=regions[line],
+            where=where_of(line),
             related=named_at(where_of(line), "asked for here", *REMATS),
         )
 
@@ -448,10 +479,18 @@ def needless_remat(program: TracedProgram, e: Evidence) -> Iterator[Match]:
 # ---- residuals-dominate ----------------------------------------------------------------------------------------------
 
 
-@rule("residuals-dominate", "is most of its memory kept for the backward pass?", "info")
-def residuals_dominate(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "residuals-dominate",
+    "is most of its memory kept for the backward pass?",
+    "info",
+    advice=(
+        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
+        "XLA does not always need less memory then: benchax experiment with the variant remat measures both."
+    ),
+)
+def residuals_dominate(e: Evidence) -> Iterable[Match]:
     """Finds values that the forward pass keeps for the backward pass, if they take most of the memory."""
-    ops = program_of(e).body.ops
+    ops = e.program.body.ops
     if not any(op.is_backward for op in ops):
         raise NotApplicable("it takes no gradient in reverse mode, as far as JAX reports (0.6 doesn't)")
     temp = e.inspected("memory").temp_bytes
@@ -465,51 +504,45 @@ def residuals_dominate(e: Evidence) -> Iterable[Finding]:
         return
     kept.sort(key=lambda one: -one[1].size_bytes)
     most = min(total, temp)
-    yield residuals_dominate.finding(
+    yield Match(
         f"{size(total)} of residuals in {size(temp)} of temporaries",
         [
             *list_some([f"{v.spec}, {size(v.size_bytes)}, of {op.name}{op.at}" for op, v in kept]),
             f"as traced, {size(total)} are kept from the forward to the backward pass",
             f"the compiled program has {size(temp)} of temporaries; it can keep less and compute some again",
         ],
-        "jax.checkpoint around the layers keeps only their inputs and computes the rest again. That costs time, and "
-        "XLA does not always need less memory then: benchax experiment with the variant remat measures both.",
-        where=e.def_where,
         gain=Gain(f"estimated: at most {size(most)}", bytes=most),
     )
 
 
 # ---- second-forward --------------------------------------------------------------------------------------------------
 
-SECOND_SHARE, SECOND_WORK = 0.15, 1 << 22
+SECOND_WORK = 1 << 22
 """Operations of the second pass; four million take about a millisecond on one core."""
 
 
-@rule("second-forward", "is each batch taken through the model once?", "warning", of="both", needs_trace_only=True)
-def second_forward(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule("second-forward", "is each batch taken through the model once?", "warning", traced=True, counted=True)
+def second_forward(e: Evidence) -> Iterable[Match]:
     """Finds forward passes that are done a second time for a metric, after the update, on the same data."""
-    if isinstance(e, ProgramEvidence):
-        calls = sorted(second_forwards(e.log, e.programs), key=lambda one: -one.operations)
-        if not calls:
-            raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
-        yield from (_of_call(one) for one in calls if _is_large(one.operations, one.total))
-        return
-    program = program_of(e)
-    yield from (finding for body in program.bodies if (finding := _of_body(e, program, body)) is not None)
+    yield from (match for body in e.program.bodies if (match := _of_body(e.program, body)) is not None)
 
 
-def _is_large(work: float, total: float) -> bool:
-    return work >= max(SECOND_WORK, SECOND_SHARE * total)
+@second_forward.in_program
+def _second_forwards_in_program(e: ProgramEvidence) -> Iterable[Match]:
+    calls = sorted(second_forwards(e.log, e.programs), key=lambda one: -one.operations)
+    if not calls:
+        raise NotApplicable("no function was seen that is called with the arrays of another and does a part of it")
+    yield from (_of_call(one) for one in calls if one.operations >= SECOND_WORK)
 
 
-def _of_body(e: Evidence, program: TracedProgram, body: Body) -> Finding | None:
+def _of_body(program: TracedProgram, body: Body) -> Match | None:
     found = find_second_forward(program, body)
-    if found is None or not _is_large(found.work, body.work):
+    if found is None or found.work < SECOND_WORK:
         return None
     costly = sorted(found.ops, key=lambda op: -op.work)
     before = found.where_first
     first = f"; the first time at {before[0]}:{before[1]}" if before else ""
-    return second_forward.finding(
+    return Match(
         "takes the same batch through the model a second time, only to report something",
         [
             *list_some([f"again {op.name} makes {op.makes[0].spec}{op.at}" for op in costly], 3),
@@ -523,15 +556,16 @@ def _of_body(e: Evidence, program: TracedProgram, body: Body) -> Finding | None:
         "Return what you report, or the model's outputs, together with the loss: (loss, outputs), gradient = "
         "jax.value_and_grad(f, has_aux=True)(…). These belong to the parameters before the update. Or compute it every "
         "few hundred steps, in a separate function.",
-        where=found.where or e.def_where,
+        lost=(found.work, body.work),
+        where=found.where,
     )
 
 
-def _of_call(one: ForwardCall) -> Finding:
+def _of_call(one: ForwardCall) -> Match:
     name, other = one.name, f"{one.other} (called at {one.other_where})"
     what = "its results and the data of its call" if one.is_after else "nothing but arguments of its call"
     after = " That belongs to the parameters before the update. Or report it every few hundred steps."
-    return second_forward.finding(
+    return Match(
         f"calls {name} with the batch that {one.other} takes through the model as well",
         [
             f"{one.count} calls of {name} were given {what}, of those of {other} that were seen",
@@ -540,6 +574,7 @@ def _of_call(one: ForwardCall) -> Finding:
         ],
         f"Let {other} return it together with the gradient: jax.value_and_grad gives the loss, and with has_aux=True "
         "what else is reported." + (after if one.is_after else ""),
+        lost=(one.operations, one.total),
         where=where_of(one.where),
         related=[("the other call", where_of(one.other_where))],
         severity="info" if one.is_after else None,

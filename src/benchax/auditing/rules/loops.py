@@ -13,7 +13,7 @@ import ast
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -24,29 +24,24 @@ import jax.numpy as jnp
 
 from benchax.auditing.evidence import Evidence
 from benchax.auditing.recorder.log import grouped
-from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule, traced_rule
+from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, list_some, rule
 from benchax.auditing.syntax import (
-    NOWHERE,
     Repeat,
-    callee_name,
     calls,
-    calls_on,
     carried_names,
     check_readable,
     holds,
     innermost_repeat,
     kind_of,
     loops_around,
-    readable,
-    scopes_around,
     tree_of,
     where_of,
 )
 from benchax.errors import NotMeasured
 from benchax.measuring import program as programs
-from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, TracedProgram, Value
+from benchax.program.index import BACKWARD, COSTLY, ELEMENTWISE, TracedOp, Value
 from benchax.program.jaxpr import equations, nested_in, scope_of
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.source_files import owner_of
 from benchax.units import count, percent, seconds, size
 
@@ -345,15 +340,10 @@ class Need(NamedTuple):
     """The part of a stack that is read, in the end."""
 
     kind: str
-    """"rows": some of them; "total": a reduction over them; "each": something small of each; "indexed": a row, which
-    the caller takes."""
+    """"rows": some of them; "total": a reduction over them; "each": something small of each."""
     op: TracedOp | None
-    """The operation that makes it: a slice, a reduction; None if the function returns it."""
+    """The operation that makes it: a slice, a reduction; None if it is the output itself."""
     value: Value
-
-    @property
-    def size_bytes(self) -> int:
-        return self.value.size_bytes // (self.value.shape[0] if self.kind == "indexed" else 1)
 
 
 @dataclass
@@ -367,7 +357,7 @@ class Stack:
 
     @property
     def needed_bytes(self) -> int:
-        return sum({need.value: need.size_bytes for need in self.needs}.values())
+        return sum(value.size_bytes for value in {need.value for need in self.needs})
 
     @property
     def is_wasteful(self) -> bool:
@@ -382,12 +372,8 @@ class _Rows(NamedTuple):
     made_by: TracedOp | None
 
 
-def stacks_of(scan: TracedOp, indexed: Collection[int] = ()) -> list[Stack]:
-    """The stacked outputs of a scan, with what is read of each.
-
-    Args:
-        indexed: positions of those outputs of its body whose single rows alone the caller takes.
-    """
+def stacks_of(scan: TracedOp) -> list[Stack]:
+    """The stacked outputs of a scan, with what is read of each."""
     body, carried = scan.body, len(scan.bodies[0].carries)
     stacks = [Stack(value) for value in scan.makes[carried:]]
     rows = {stack.value: _Rows(0, (stack,), None) for stack in stacks}
@@ -419,13 +405,8 @@ def stacks_of(scan: TracedOp, indexed: Collection[int] = ()) -> list[Stack]:
             else:
                 for stack in rows[value].stacks:
                     stack.needs.append(Need(kind, op, op.makes[0]))
-    for i, value in enumerate(body.outputs):
-        one = rows.get(value)
-        if i in indexed and one is not None and not one.axis:
-            for stack in one.stacks:
-                stack.needs.append(Need("indexed", one.made_by, value))
-        else:
-            end(value)
+    for value in body.outputs:
+        end(value)
     return stacks
 
 
@@ -463,79 +444,6 @@ def _kind(op: TracedOp, read: list[Value]) -> str | None:
     return "total" if op.name in ACCUMULATED else None
 
 
-# Finds results of a call that the user's file only reads in single rows, such as history[-1].
-#
-# A result counts only if it gets one name once, and if that name is read only in such places, in the function around
-# the call or in the module. Any other use could read the whole result.
-
-MAPS = ("map", "tree_map")
-PASSING = ("block_until_ready", "shape", "dtype", "ndim")
-"""Attributes and functions that read no element."""
-
-
-def indexed_results(called: Where | None, n_results: int) -> dict[int, int]:
-    """By position among the flat results of the call: the line that takes a row of it first."""
-    file, line = called or NOWHERE
-    tree = readable(file)
-    scope = next(iter(scopes_around(tree, line)), tree)
-    # A function that is called elsewhere too may be asked for the whole there.
-    made = {id(call) for call in calls_on(tree, line) if len(list(calls(tree, callee_name(call)))) == 1}
-    found: dict[int, int] = {}
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Subscript) and id(node.value) in made and _is_row(node.slice):
-            found |= dict.fromkeys(range(n_results), node.lineno)
-        elif isinstance(node, ast.Assign) and id(node.value) in made and len(node.targets) == 1:
-            found |= _of_targets(scope, node.targets[0], n_results)
-    return found
-
-
-def _of_targets(scope: ast.AST, target: ast.expr, n_results: int) -> dict[int, int]:
-    if isinstance(target, ast.Name):
-        line = _indexed_at(scope, target.id)
-        return dict.fromkeys(range(n_results), line) if line else {}
-    names = target.elts if isinstance(target, ast.Tuple) else []
-    # Nested results have more leaves than names, and which is whose is not known here.
-    lines = (_indexed_at(scope, getattr(one, "id", "")) for one in (names if len(names) == n_results else ()))
-    return {i: line for i, line in enumerate(lines) if line}
-
-
-def _indexed_at(scope: ast.AST, name: str) -> int | None:
-    """The first line that takes a row of it; None where it is read otherwise as well, or bound again."""
-    nodes = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
-    reads = [node for node in nodes if isinstance(node.ctx, ast.Load)]
-    rows, others = set(map(id, _row_reads(scope))), set(map(id, _passing_reads(scope)))
-    lines = [node.lineno for node in reads if id(node) in rows]
-    is_once = len(nodes) - len(reads) == 1
-    return min(lines) if lines and is_once and all(id(node) in rows | others for node in reads) else None
-
-
-def _row_reads(scope: ast.AST) -> Iterator[ast.expr]:
-    """x of x[-1], and of jax.tree.map(lambda leaf: leaf[-1], x)."""
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Subscript) and _is_row(node.slice):
-            yield node.value
-        elif isinstance(node, ast.Call) and callee_name(node) in MAPS and len(node.args) == 2:
-            body = node.args[0].body if isinstance(node.args[0], ast.Lambda) else None
-            if isinstance(body, ast.Subscript) and _is_row(body.slice):
-                yield node.args[1]
-
-
-def _passing_reads(scope: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Attribute) and node.attr in PASSING:
-            yield node.value
-        elif isinstance(node, ast.Call) and callee_name(node) in (*PASSING, "len"):
-            yield from node.args
-
-
-def _is_row(index: ast.expr) -> bool:
-    """-1, or -1 and whatever of the other axes."""
-    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
-    if isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub):
-        first = first.operand
-    return isinstance(first, ast.Constant) and type(first.value) is int
-
-
 # ---- unrolled-loop ---------------------------------------------------------------------------------------------------
 
 MANY_ITERATIONS, LARGE, LARGE_SHARE = 8, 40, 0.5
@@ -549,8 +457,18 @@ SAVED_S = 2.0
 """The share of building that a short loop could save. Below it, the finding is an info."""
 
 
-@rule("unrolled-loop", "is a Python loop written out iteration by iteration?", "warning", needs_trace_only=True)
-def unrolled_loop(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "unrolled-loop",
+    "is a Python loop written out iteration by iteration?",
+    "warning",
+    traced=True,
+    advice=(
+        "Use jax.lax.fori_loop, or jax.lax.scan if each iteration has its own data (stack the layers' parameters "
+        "along a new first axis). The program is then as long as one iteration. An unrolled loop can run faster: "
+        "scan has unroll= to write out a few iterations; compare both before you decide."
+    ),
+)
+def unrolled_loop(e: Evidence) -> Iterable[Match]:
     """Finds a Python loop that the program contains iteration by iteration, so that each is compiled."""
     total = _count_equations(e)
     # Under a gradient a loop is there twice, forwards and backwards, and its first iteration differs in one of them.
@@ -577,12 +495,9 @@ def unrolled_loop(e: Evidence) -> Iterable[Finding]:
             seen.append(f"tracing, lowering and compiling took {seconds(build_s)} (measured once)")
             text = f"building takes {seconds(build_s - saved_s, 2)} instead of {seconds(build_s, 2)}"
             gain = Gain(f"estimated: {text}, if it is proportional to the number of operations")
-        yield unrolled_loop.finding(
+        yield Match(
             f"the {loop.kind} is unrolled {loop.iterations} times",
             seen,
-            "Use jax.lax.fori_loop, or jax.lax.scan if each iteration has its own data (stack the layers' parameters "
-            "along a new first axis). The program is then as long as one iteration. An unrolled loop can run faster: "
-            "scan has unroll= to write out a few iterations; compare both before you decide.",
             where=loop.where,
             gain=gain,
             severity="info" if build_s is not None and saved_s < SAVED_S else None,
@@ -599,8 +514,8 @@ FEW, SOME = 4, 8
 """Iterations; below the first a loop costs little, below the second it is an info."""
 
 
-@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", needs_trace_only=True)
-def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
+@rule("python-loop-vmap", "does a Python loop do what vmap could?", "warning", traced=True)
+def python_loop_vmap(e: Evidence) -> Iterable[Match]:
     """Finds a Python loop over the parts of an array, each iteration by itself: one `jax.vmap` would do them all."""
     for loop in loops_of(e):
         slices = loop.slices
@@ -609,7 +524,7 @@ def python_loop_vmap(e: Evidence) -> Iterable[Finding]:
         axes = "" if slices.axis == 0 else f", in_axes={slices.axis}"
         # jax.vmap cannot map sample sites of numpyro.
         is_plate = any(ast.unparse(call.func) == "numpyro.sample" for call in calls(loop.loop, "sample"))
-        yield python_loop_vmap.finding(
+        yield Match(
             f"the {loop.kind} takes an array apart and does the same with each of {loop.iterations} parts",
             [
                 f"{slices.starts} parts are taken out of an array {slices.spec} along axis {slices.axis}",
@@ -646,12 +561,22 @@ LEAST_SHARE = 0.5
 """Operations of an item that are in such products."""
 
 
-@traced_rule("sequential-map", "are small independent items computed at once?", "info", known_on="cpu")
-def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "sequential-map",
+    "are small independent items computed at once?",
+    "info",
+    traced=True,
+    known_on="cpu",
+    advice=(
+        "Compute them at once: jax.vmap(f)(xs) instead of jax.lax.map(f, xs), or jax.lax.map(f, xs, "
+        "batch_size=256) to make at most that many at a time."
+    ),
+)
+def sequential_map(e: Evidence) -> Iterator[Match]:
     """Finds loops over many small items that do not depend on each other, which `jax.vmap` would compute at once."""
-    is_derived = any(op.name == "scan" and op.is_backward for op in program.ops)
+    is_derived = any(op.name == "scan" and op.is_backward for op in e.program.ops)
     most = MOST_FLOPS_DERIVED if is_derived else MOST_FLOPS
-    for op in program.find("scan"):
+    for op in e.program.find("scan"):
         body, n = op.bodies[0], op.params["length"]
         if op.equation.effects or body.carries:
             continue
@@ -667,7 +592,6 @@ def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         lost_s = LOST_S * n * len(products) * (op.body.trips or 1)
         if is_plain and is_small and sum(products) >= LEAST_SHARE * flops and lost_s >= LEAST_LOST_S:
             yield Match(
-                op,
                 f"loops over {n} small items one by one",
                 [
                     (
@@ -680,8 +604,7 @@ def sequential_map(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                         f"measured on a CPU, about {seconds(lost_s)} of a call here; not measured in this function"
                     ),
                 ],
-                "Compute them at once: jax.vmap(f)(xs) instead of jax.lax.map(f, xs), or jax.lax.map(f, xs, "
-                "batch_size=256) to make at most that many at a time.",
+                op=op,
             )
 
 
@@ -699,31 +622,25 @@ nanosecond, less than a twentieth of these operations. With more work, only memo
 HOW = {
     "rows": "Take what is read out of the carry, which holds the last step's when the loop has ended; for every k-th "
     "step, use a scan over the k steps inside of a scan. ",
-    "indexed": "Return the carry, which holds the last step's when the loop has ended; for every k-th step, stack "
-    "those alone, by a scan over the k steps inside of a scan. ",
     "total": "Accumulate it in the carry: carry, total + y. ",
     "each": "Compute that in the body, and return it instead of the whole: return carry, small(y). ",
 }
 
 
-@traced_rule("stacked-outputs", "do loops stack only what is read?", "warning")
-def stacked_outputs(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("stacked-outputs", "do loops stack only what is read?", "warning", traced=True)
+def stacked_outputs(e: Evidence) -> Iterator[Match]:
     """Finds scans that stack an output of each step where a few rows, or something small of each, would do."""
-    held = sum(value.size_bytes for value in (*program.inputs, *program.outputs))
-    indexed = indexed_results(where_of(e.use.called_at), len(program.outputs))
-    for op in program.find("scan"):
-        stacks = [one for one in stacks_of(op, indexed if op.body is program.body else ()) if one.is_wasteful]
+    held = sum(value.size_bytes for value in (*e.program.inputs, *e.program.outputs))
+    for op in e.program.find("scan"):
+        stacks = [one for one in stacks_of(op) if one.is_wasteful]
         stacks = [one for one in stacks if _is_long(one)]
         total, needed = sum(one.value.size_bytes for one in stacks), sum(one.needed_bytes for one in stacks)
         if not stacks or total < max(STACKED_BYTES, SHARE_OF_ALL * held):
             continue
         kinds = {need.kind for stack in stacks for need in stack.needs}
-        line = min(indexed.values(), default=0)
-        row = f"nothing else in it reads them, and its caller takes a row alone, at line {line}"
-        read = row if "indexed" in kinds else "nothing else reads them, and they are no results of the function"
+        read = "nothing else reads them, and they are no results of the function"
         inputs = (f"float32[{max(1, total // op.params['length'] // 4)}]", op.params["length"])
         yield Match(
-            op,
             f"stacks {size(total)} in a scan; {size(needed)} would do",
             [
                 *list_some(
@@ -732,7 +649,8 @@ def stacked_outputs(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 f"{f'the scan is{op.at}' if op.line else 'a scan'}; {read}",
             ],
             "".join(text for kind, text in HOW.items() if kind in kinds).rstrip(),
-            Instead(
+            op=op,
+            instead=Instead(
                 "reduced in the body",
                 "a loop that does nothing else with rows of this size",
                 _stack,
@@ -753,9 +671,7 @@ def _is_long(stack: Stack) -> bool:
 
 def _describe(stack: Stack) -> str:
     def describe(need: Need) -> str:
-        if need.kind == "indexed":
-            return f"a row of it, {size(need.size_bytes)}"
-        made = f"{need.value.spec}, {size(need.size_bytes)}"
+        made = f"{need.value.spec}, {size(need.value.size_bytes)}"
         return f"{made} ({need.op.name}{need.op.at})" if need.op is not None else made
 
     used = list_some([describe(need) for need in stack.needs], 3)

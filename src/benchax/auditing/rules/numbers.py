@@ -12,7 +12,7 @@ import numpy as np
 
 from benchax.auditing.evidence import Evidence, is_nan
 from benchax.auditing.masked_gradients import SINGULAR, bad_wheres
-from benchax.auditing.rule import Match, NotApplicable, name_inputs, traced_rule
+from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.program.evaluate import bind, evaluate, look_up
@@ -231,9 +231,10 @@ ADVICE = {
 }
 
 
-@traced_rule("nan-results", "where does NaN come from?", "warning", keeps_backward=True)
-def nan_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("nan-results", "where does NaN come from?", "warning", traced=True, keeps_backward=True)
+def nan_results(e: Evidence) -> Iterator[Match]:
     """Finds where NaN comes from in a function whose results are NaN though nothing that it was given is."""
+    program = e.program
     check_real(e)
     if e.nan_at is None:
         raise NotMeasured("no result of it was looked at, which is done of small ones while calls are counted")
@@ -252,7 +253,6 @@ def nan_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         what, key = f"the derivative of {' or '.join(sorted(names)) or 'this line'}", "derivative"
     turns = " of ".join(str(n + 1) for n in reversed(nan.iterations))
     yield Match(
-        cause.op,
         f"NaN comes of {what}",
         [
             f"{_describe(nan)}{nan.op.at}{f', in iteration {turns} of its loop' if turns else ''}",
@@ -266,7 +266,8 @@ def nan_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             "computed again from the arguments of one call, none of which is NaN",
         ],
         ADVICE[key],
-        at=where_of(line),
+        op=cause.op,
+        where=where_of(line),
     )
 
 
@@ -598,14 +599,14 @@ def _says_mode(op: TracedOp) -> bool:
     return any(keyword.arg == "mode" for call in calls_on(tree, where[1]) for keyword in call.keywords)
 
 
-@traced_rule("out-of-bounds-index", "are indices within their axes?", "warning")
-def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("out-of-bounds-index", "are indices within their axes?", "warning", traced=True)
+def out_of_bounds_index(e: Evidence) -> Iterator[Match]:
     """Finds indices outside of the axis that they index: JAX reads another element or none, and reports nothing."""
     given = inputs_of_call(e)
-    found = KnownIndices(program, [*(value.const for value in program.consts), *given])
+    found = KnownIndices(e.program, [*(value.const for value in e.program.consts), *given])
     if not found.accesses:
         raise NotApplicable("it indexes nothing by integers that are known from one call")
-    names = [*(f"constant {i}" for i in range(len(program.consts))), *name_inputs(e)]
+    names = [*(f"constant {i}" for i in range(len(e.program.consts))), *name_inputs(e)]
     for access in found.accesses:
         one = _Outside(access, *np.unique(access.index.array.astype(np.int64), return_counts=True))
         n_outside, op = int(one.counts[one.is_outside].sum()), access.op
@@ -623,7 +624,7 @@ def out_of_bounds_index(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         if access.index.is_set and given:
             seen.append("a loop or an index that is not known takes its part of them; all of them were looked at")
         begins = f"{given} begins at 1, and its" if one.is_from_one and given else f"{given or 'a counter'}: its"
-        yield Match(op, f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high))
+        yield Match(f"{begins} indices leave an axis of {length}", seen, _advise(one, given, low, high), op=op)
 
 
 def _done(one: _Outside) -> str:

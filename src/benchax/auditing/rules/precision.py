@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,24 +14,23 @@ from benchax.auditing.recorder.hooks import WIDE
 from benchax.auditing.recorder.views import Carried
 from benchax.auditing.rule import (
     Gain,
+    Match,
     NotApplicable,
     is_written,
     jaxpr_facts,
     list_some,
     name_inputs,
     probe,
-    program_of,
     rule,
 )
 from benchax.auditing.syntax import Place, made_at, named_at, where_of
 from benchax.errors import NotAvailable, NotMeasured
-from benchax.experiments.rewriting import ADDITIONS, LOW, Rewritten, with_parameters
+from benchax.experiments.rewriting import ADDITIONS, LOW
 from benchax.experiments.variant import scientific
 from benchax.experiments.variants import VARIANTS
 from benchax.model import find_why
 from benchax.program.index import CONVERTS, KEEPS, REPEATS, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import is_users_own
-from benchax.results.audit import Finding
 from benchax.units import count, size
 
 PASSES = KEEPS | CONVERTS
@@ -209,12 +207,10 @@ ADVICE = (
 )
 
 
-@rule(
-    "low-precision-accumulation", "are sums of bf16 and f16 accumulated in float32?", "warning", needs_trace_only=True
-)
-def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
+@rule("low-precision-accumulation", "are sums of bf16 and f16 accumulated in float32?", "warning", traced=True)
+def low_precision_accumulation(e: Evidence) -> Iterable[Match]:
     """Finds sums and products of bf16 and f16 that are accumulated in bf16 and f16."""
-    program = program_of(e)
+    program = e.program
     if not any(str(value.dtype) in LOW for op in program.ops for value in op.makes):
         raise NotApplicable("it computes nothing in bf16 or f16")
     if e.why_not_called:
@@ -243,12 +239,10 @@ def low_precision_accumulation(e: Evidence) -> Iterable[Finding]:
     if now.overflows > wide.overflows:
         seen.append(f"infinite where float64 is finite: {now.overflows} → {wide.overflows}")
     gain = Gain(f"measured: error {change}")
-    yield low_precision_accumulation.finding(
-        "sums lose digits that float32 would keep", seen, ADVICE, where=e.def_where, gain=gain
-    )
+    yield Match("sums lose digits that float32 would keep", seen, ADVICE, gain=gain)
 
 
-def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Finding]:
+def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Match]:
     """Reads from the program how many terms a loop adds, which needs no comparison with float64."""
     sums = (*low_sums(program), *sums_of_calls(program, e.use.carried))
     yield from (_of_sum(e, each, why) for each in sums if each.terms >= MANY)
@@ -257,7 +251,7 @@ def _seen_in_loops(e: Evidence, program: TracedProgram, why: str) -> Iterable[Fi
     raise NotMeasured(why)
 
 
-def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
+def _of_sum(e: Evidence, each: LowSum, why: str) -> Match:
     dtype, added, terms = each.dtype, each.added.line, int(each.terms)
     what, begun = _beginning(e, each.start)
     start, is_scatter = f"{each.start.spec}{what}", each.op.name in SCATTERS
@@ -284,7 +278,7 @@ def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
         f"not measured, because {reason}"
     )
     near = where_of(added or each.op.line) or e.def_where
-    return low_precision_accumulation.finding(
+    return Match(
         f"{who} {terms} terms{' for each element' if is_scatter and not each.calls else ''} in {dtype}",
         seen,
         ADVICE,
@@ -292,7 +286,7 @@ def _of_sum(e: Evidence, each: LowSum, why: str) -> Finding:
     )
 
 
-def _of_average(e: Evidence, each: StuckAverage) -> Finding:
+def _of_average(e: Evidence, each: StuckAverage) -> Match:
     dtype, old = str(each.start.dtype), each.start
     what, begun = _beginning(e, old)
     seen = [
@@ -309,7 +303,7 @@ def _of_average(e: Evidence, each: StuckAverage) -> Finding:
             f"the two numbers, as {dtype} has them, do not sum up to 1: it comes to {limit:.2g} times what is averaged"
         )
     near = where_of(each.multiplied.line) or e.def_where
-    return low_precision_accumulation.finding(
+    return Match(
         f"a moving average in {dtype} loses its updates",
         seen,
         "Keep the average in float32: jnp.zeros(shape, jnp.float32), and convert what is added to it, "
@@ -321,7 +315,7 @@ def _of_average(e: Evidence, each: StuckAverage) -> Finding:
 
 def _beginning(e: Evidence, first: Value) -> tuple[str, list[Place]]:
     """(which argument a sum begins with, for a sentence; the lines that make what it begins with)"""
-    value, program = first.back(KEEPS), program_of(e)
+    value, program = first.back(KEEPS), e.program
     if value.maker is not None:
         return "", [("begun here", where_of(value.maker.line))]
     at = program.body.position(value)
@@ -335,9 +329,9 @@ def _beginning(e: Evidence, first: Value) -> tuple[str, list[Place]]:
 
 
 @rule("weak-type-promotion", "do the types of scalars change those of arrays?", "warning")
-def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
+def weak_type_promotion(e: Evidence) -> Iterable[Match]:
     """Finds strongly typed scalars that widen bf16 or f16, and weakly typed outputs that are fed back."""
-    widened = [pair for op in program_of(e).ops for pair in _widened_by_scalars(op)]
+    widened = [pair for op in e.program.ops for pair in _widened_by_scalars(op)]
     if widened:
         converts, meets = widened[0]
         added = sum(one.makes[0].size_bytes - one.reads[0].size_bytes for one, _ in widened)
@@ -345,12 +339,12 @@ def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
             f"{one.reads[0].spec} becomes {one.makes[0].spec} for {other.name} with a strongly typed scalar{other.at}"
             for one, other in widened
         ]
-        yield weak_type_promotion.finding(
+        yield Match(
             f"a scalar widens {converts.reads[0].spec} to {converts.makes[0].dtype}",
             [*list_some(seen), f"{size(added)} more are computed with, as traced"],
             "Use a Python number, which is weakly typed and takes the dtype of the array, or give the scalar that "
             "dtype: scale.astype(x.dtype).",
-            where=where_of(meets.line) or e.def_where,
+            where=where_of(meets.line),
         )
     if e.why_not_called:  # whether a program feeds it back is known: compiled-twice reports what was compiled again
         return
@@ -360,12 +354,11 @@ def weak_type_promotion(e: Evidence) -> Iterable[Finding]:
     weak = [o for o in facts.outputs if o.is_weak and o.spec in strong]
     if weak:
         seen = [f"{o.path} is a weakly typed {o.spec}, {strong[o.spec]} a strongly typed one" for o in weak]
-        yield weak_type_promotion.finding(
+        yield Match(
             f"{len(weak)} outputs are weakly typed" if len(weak) > 1 else "an output is weakly typed",
             list_some(seen),
             "Fed back into the next call, it compiles the function a second time. Give it a dtype: "
             "jnp.asarray(value, dtype), jnp.full(shape, value, dtype).",
-            where=e.def_where,
             severity="info",
         )
 
@@ -386,12 +379,12 @@ def _widened_by_scalars(op: TracedOp) -> Iterable[tuple[TracedOp, TracedOp]]:
 # ---- float64-promotion -----------------------------------------------------------------------------------------------
 
 
-@rule("float64-promotion", "does it compute in float64 without being asked?", "warning", needs_trace_only=True)
-def float64_promotion(e: Evidence) -> Iterable[Finding]:
+@rule("float64-promotion", "does it compute in float64 without being asked?", "warning", traced=True)
+def float64_promotion(e: Evidence) -> Iterable[Match]:
     """Finds programs that compute in float64 though no input asks for it."""
     if not jax.config.read("jax_enable_x64"):
         raise NotApplicable("jax_enable_x64 is off, so nothing is float64")
-    program = program_of(e)
+    program = e.program
     # In x64 mode every Python float is a weakly typed float64: passing one does not ask for float64.
     if any(_is_wide(value) and not value.is_weak for value in program.inputs):
         yield from _of_inputs(e, program)
@@ -408,7 +401,7 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
     # JAX reports no line of a constant; the log of the run has lines that make such arrays.
     constants = [e.use.wide_lines.get(v.spec, ()) for v in program.consts if v.shape and _is_wide(v)]
     of_constant = next((line for line, *others in filter(None, constants) if not others), "")
-    yield float64_promotion.finding(
+    yield Match(
         f"float64 out of {' and '.join(narrow) or 'integer'} inputs",
         [
             *list_some([f"{op.name} makes {value.spec}{op.at}" for op, value in made]),
@@ -416,11 +409,11 @@ def float64_promotion(e: Evidence) -> Iterable[Finding]:
         ],
         "Give constants and conversions the dtype of the inputs: x.astype(y.dtype), jnp.zeros(n, y.dtype), and Python "
         "numbers instead of NumPy's, which are strongly float64.",
-        where=where_of(of_constant or begins[0].line) or e.def_where,
+        where=where_of(of_constant or begins[0].line),
     )
 
 
-def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
+def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     """A state of float32 that comes back as float32, and is computed in float64 for what it meets: what float64 gives
     is lost."""
     narrow = [v for v in program.inputs if v.shape and v.is_of(jnp.inexact) and not _is_wide(v)]
@@ -436,7 +429,7 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
     if wide < max(1 << 20, total / 2):
         return
     lines = {line for each in e.use.wide_lines.values() for line in each}
-    yield float64_promotion.finding(
+    yield Match(
         "computes in float64 what it returns as float32",
         [
             f"float64 among its inputs: {', '.join(list_some(given))}",
@@ -452,45 +445,3 @@ def _of_inputs(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
 
 def _is_wide(value: Value) -> bool:
     return str(value.dtype) in WIDE
-
-
-# ---- precision-setting-idle ------------------------------------------------------------------------------------------
-
-PRODUCTS = ("dot_general", "conv_general_dilated")
-
-
-@rule("precision-setting-idle", "does the precision that it asks for do anything?", "info")
-def precision_setting_idle(e: Evidence) -> Iterable[Finding]:
-    """Finds a precision of matrix products that is asked for, and changes nothing on this device."""
-    asking = [op for op in program_of(e).ops if op.name in PRODUCTS and _asked(op)]
-    if not asking:
-        raise NotApplicable("no matrix product or convolution asks for a precision")
-    if any(op.body.op is not None for op in asking):
-        raise NotMeasured("some of its products are in loops and branches, where they cannot be changed")
-    params: dict[str, dict[str, Any]] = {name: {"precision": None} for name in PRODUCTS}
-    without = replace(e.plain_case, fn=Rewritten(e.plain_case.fn, partial(with_parameters, params)))
-    now, plain = probe(e, "without a precision", without)
-    if not now.digest or not plain.digest:
-        raise NotMeasured("the compiled programs cannot be read")
-    if now.digest != plain.digest:
-        return
-    wanted = sorted({_asked(op) for op in asking})
-    lines = list(dict.fromkeys(op.line for op in asking if op.line))
-    on_cpu = "; on CPU, products are computed in the type of their operands" if e.platform == "cpu" else ""
-    yield precision_setting_idle.finding(
-        f"precision {', '.join(wanted)} changes nothing on {e.platform}",
-        [
-            f"it is asked for by {len(asking)} × {asking[0].name}{f', first at {lines[0]}' if lines else ''}",
-            "the compiled program is the same without it",
-        ],
-        f"Nothing needs to be done here. What it costs and gains on another device has to be measured there{on_cpu}.",
-        where=where_of(lines[0]) if lines else e.def_where,
-    )
-
-
-def _asked(op: TracedOp) -> str:
-    """The precision that a product asks for: "highest"; empty if it asks for none."""
-    precision = op.params.get("precision")
-    both = precision if isinstance(precision, tuple) else (precision,)
-    names = [p.name if isinstance(p, jax.lax.Precision) else str(p) for p in both]
-    return "/".join(dict.fromkeys(map(str.lower, names))) if set(names) - {"DEFAULT", "None"} else ""

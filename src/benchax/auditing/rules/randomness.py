@@ -11,11 +11,11 @@ import jax
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import grouped
 from benchax.auditing.recorder.views import keys_used_twice
-from benchax.auditing.rule import list_some, program_of, rule
+from benchax.auditing.rule import Match, list_some, rule
 from benchax.auditing.syntax import made_at, where_of
 from benchax.program.index import KEEPS, Body, TracedOp, TracedProgram, Value
 from benchax.program.jaxpr import frames_inside, line_apart, line_of_vmap
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.units import plural
 
 CONSUMES = {"random_bits": "drawn from", "random_split": "split"}
@@ -28,13 +28,10 @@ ADVICE = (
 )
 
 
-@rule("key-reuse", "is each random key used once?", "warning", of="both", needs_trace_only=True)
-def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule("key-reuse", "is each random key used once?", "warning", traced=True)
+def key_reuse(e: Evidence) -> Iterable[Match]:
     """Finds random keys that are used twice: the numbers that are drawn with them are equal or depend on each other."""
-    if isinstance(e, ProgramEvidence):
-        yield from _used_by_hand(e)
-        return
-    program = program_of(e)
+    program = e.program
     yield from _used_twice(e, program)
     draws = (op for op in program.ops if op.name == "random_bits")
     for body, ops in grouped(draws, lambda op: _loop_around(op.body)).items():
@@ -45,7 +42,8 @@ def key_reuse(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     yield from _same_in_each_row(e, program)
 
 
-def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
+@key_reuse.in_program
+def _used_by_hand(e: ProgramEvidence) -> Iterable[Match]:
     """Finds keys used twice that functions of `jax.random` were given outside of jit."""
     told: set[str] = set()
     for events in keys_used_twice(e.log):
@@ -53,7 +51,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
         # One is enough of many keys that go the same way through the program.
         if events[-1].where not in told:
             told.add(events[-1].where)
-            yield key_reuse.finding(
+            yield Match(
                 f"one key is used {plural(len(events), 'time')}",
                 list_some([f"{by} at {where}{f', {n} times' if n > 1 else ''}" for (by, where), n in uses.items()]),
                 ADVICE,
@@ -63,7 +61,7 @@ def _used_by_hand(e: ProgramEvidence) -> Iterable[Finding]:
             )
 
 
-def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
+def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     uses = (op for op in program.ops if op.name in CONSUMES and not any(s in f"{op.scope}/" for s in RECOMPUTED))
     for every in grouped(uses, lambda op: program.numbers[op.reads[0].back(SAME_KEY)]).values():
         # Of the branches of one cond only one runs.
@@ -71,11 +69,11 @@ def _used_twice(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
         if ops:
             last = where_of(line_apart(ops[-1].outermost, ops[0].outermost) or ops[-1].line)
             n = max(sum(one is op or not _exclude(one, op) for one in ops) for op in ops)
-            yield key_reuse.finding(
+            yield Match(
                 f"one key is used {plural(n, 'time')}",
                 list_some([f"{CONSUMES[op.name]}{op.at}" for op in ops]),
                 ADVICE,
-                where=last or e.def_where,
+                where=last,
                 related=[*(("also used here", where_of(op.line)) for op in ops), *made_at(last, "", "key")],
             )
 
@@ -102,7 +100,7 @@ def _loop_around(body: Body) -> Body:
 
 def _same_each_time(
     e: Evidence, body: Body, draws: list[TracedOp], same: Collection[Value], when: str
-) -> Iterable[Finding]:
+) -> Iterable[Match]:
     """Names each line of the body that draws or passes a key on, and the draws behind it.
 
     Args:
@@ -118,16 +116,16 @@ def _same_each_time(
             by_line[way[0] if way else where_of(op.line)].append((op, way))
     for where, found in by_line.items():
         drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}" for op, _ in found)
-        yield key_reuse.finding(
+        yield Match(
             f"{when} draws the same random numbers",
             list_some([f"{one}, with a key that is the same in {when}" for one in drawn]),
             ADVICE,
-            where=where or e.def_where,
+            where=where,
             related=[("on the way to the draw", line) for _, way in found for line in way],
         )
 
 
-def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[Finding]:
+def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[Match]:
     """Names the line that passes the key, once: the function does what it should with the key that it is given."""
     same = [value for i, value in enumerate(body.inputs) if i in e.use.repeated]
     # A key that the program holds is the same in each call, too, which is what its author wrote.
@@ -146,19 +144,19 @@ def _same_each_call(e: Evidence, body: Body, draws: list[TracedOp]) -> Iterable[
     )
 
 
-def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Finding]:
+def _same_in_each_row(e: Evidence, program: TracedProgram) -> Iterable[Match]:
     """Names the call of what `jax.vmap` makes. Common random numbers can be wanted, so it is an info."""
     draws = (op for op in program.ops if op.name == "random_bits")
     # Under vmap a key has one axis for each level of it over which it varies.
     same = (op for op in draws if op.scope.count("vmap(") > len(op.reads[0].shape))
     for line, ops in grouped(same, lambda op: line_of_vmap(op.outermost) or op.line).items():
         drawn = dict.fromkeys(f"{op.makes[0].spec} is drawn{op.at}, once for all rows" for op in ops)
-        yield key_reuse.finding(
+        yield Match(
             "each row of jax.vmap draws the same random numbers",
             list_some(list(drawn)),
             "Give each row a separate key: jax.random.split(key, n), with in_axes=0 for it. If all rows are meant to "
             "see the same numbers, nothing needs to be done.",
-            where=where_of(line) or e.def_where,
+            where=where_of(line),
             severity="info",
         )
 

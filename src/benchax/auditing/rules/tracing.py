@@ -16,7 +16,7 @@ import jax
 
 from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.hooks import DEBUGGING
-from benchax.auditing.rule import NotApplicable, program_of, refuse_failed, rule, try_variant
+from benchax.auditing.rule import Match, NotApplicable, refuse_failed, rule, try_variant
 from benchax.auditing.syntax import NOWHERE, Source, calls, holds, readable, where_of
 from benchax.errors import BenchaxError, NotMeasured
 from benchax.experiments.rewriting import Rewritten, leave_out
@@ -28,7 +28,7 @@ from benchax.measuring.state import State, changes, state_of
 from benchax.program.index import Body, TracedOp
 from benchax.program.jaxpr import count_primitives, equations, own_line
 from benchax.program.jaxpr import user_line as line_of
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.source_files import owner_of
 from benchax.units import count
 
@@ -44,7 +44,7 @@ BY_NODE = (
 
 
 @rule("branch-on-value", "does Python decide by the value of an argument?", "error")
-def branch_on_value(e: Evidence) -> Iterable[Finding]:
+def branch_on_value(e: Evidence) -> Iterable[Match]:
     """Finds Python that decides by the value of an argument, which is not known while JAX traces."""
     is_jitted = e.is_jitted
     if e.failure is None:
@@ -59,7 +59,7 @@ def branch_on_value(e: Evidence) -> Iterable[Finding]:
     argument = explained.argument.removeprefix("the ")
     argument = "an argument" if argument == "argument" else argument
     needed = "a size from the value of" if explained.use == "size" else "the value of"
-    yield branch_on_value.finding(
+    yield Match(
         f"{what} selects a number of elements that is not known while tracing"
         if explained.use == "selection"
         else f"{what} needs {needed} {argument}, which is not known while tracing",
@@ -84,7 +84,7 @@ def _text_at(where: Where | None) -> list[str]:
 
 
 @rule("not-traceable", "does it trace and compile?", "error")
-def not_traceable(e: Evidence) -> Iterable[Finding]:
+def not_traceable(e: Evidence) -> Iterable[Match]:
     """Finds a function that does not trace or compile, for a reason that no other rule explains."""
     failure = e.failure
     if failure is None:
@@ -94,7 +94,7 @@ def not_traceable(e: Evidence) -> Iterable[Finding]:
     if e.error is not None and explain(e.error) is not None:
         raise NotApplicable("branch-on-value explains why it does not")
     where = (where_of(user_line(e.error)) if e.error is not None else None) or e.def_where
-    yield not_traceable.finding(
+    yield Match(
         f"it does not {failure.stage}",
         [*_text_at(where), failure.message],
         failure.advice or "Call it once by itself, and read the error where it arises.",
@@ -108,17 +108,24 @@ def not_traceable(e: Evidence) -> Iterable[Finding]:
 
 _HOLDER = re.compile(r"is referred to by ([^<\s]\S*)")
 _TRACED = re.compile(r"^(?:Jit)?(?:Tracer|Traced<)\(?(.*?)[)>]", re.MULTILINE)
-OUTPUT = (
-    "Return the value as an output of the function, and store it outside. A traced value stands for no number; using "
-    "it after the trace is an error (UnexpectedTracerError)."
+
+
+@rule(
+    "leaked-tracer",
+    "do values of a trace outlive it?",
+    "error",
+    advice=(
+        "Return the value as an output of the function, and store it outside. A traced value stands for no number; "
+        "using it after the trace is an error (UnexpectedTracerError)."
+    ),
 )
-
-
-@rule("leaked-tracer", "do values of a trace outlive it?", "error")
-def leaked_tracer(e: Evidence) -> Iterable[Finding]:
+def leaked_tracer(e: Evidence) -> Iterable[Match]:
     """Finds values of a trace that outlive it: they are kept in a global, a closure or an object."""
     if (used := _find_use(e)) is not None:
-        yield leaked_tracer.finding("uses a value of a trace that is over", [used], OUTPUT, where=e.def_where)
+        yield Match(
+            "uses a value of a trace that is over",
+            [used],
+        )
         return
     refuse_failed(e.failure)
     leak = _leak(e)
@@ -129,15 +136,13 @@ def leaked_tracer(e: Evidence) -> Iterable[Finding]:
     if values and not holders and all(":JaxprTrace " in value for value in values):
         # jax 0.10.2 says so of each jax.debug.callback in a scan that is differentiated, which keeps nothing.
         raise NotMeasured("JAX names values of its own, which derivatives are made of, and nothing that keeps them")
-    yield leaked_tracer.finding(
+    yield Match(
         "keeps a traced value beyond the trace",
         [
             *(values[:3] or ["a traced value is still held after the trace"]),
             *holders[:3],
             "seen by jax.checking_leaks()",
         ],
-        OUTPUT,
-        where=e.def_where,
     )
 
 
@@ -185,7 +190,7 @@ class _Trace:
 
 
 @rule("impure-function", "does it do anything besides giving a result?", "warning")
-def impure_function(e: Evidence) -> Iterable[Finding]:
+def impure_function(e: Evidence) -> Iterable[Match]:
     """Finds a function that does more than give a result: the rest happens while it is traced, and not again.
 
     The function is traced twice for this. Each trace repeats the changes, texts, and differences
@@ -197,27 +202,27 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
         raise NotApplicable(f"it does not trace: {e.failure.message}")
     first, second = _trace(e), _trace(e)
     for name, change in changes(second.before, second.after).items():
-        yield impure_function.finding(
+        yield Match(
             f"changes {name!r} while it is traced, and not when it runs compiled",
             [f"{name!r} {change} in one trace", TRACED_TWICE],
             "Return the new value as an output and store it outside. A compiled call does not run Python: what is "
             f"done to {name!r} happens once for each new shape, and can hold traced values.",
-            where=_where_named(e.source, name) or e.def_where,
+            where=_where_named(e.source, name),
             severity=severity,
         )
     if second.printed:
         prints = [call for call in calls(e.source.tree, "print") if isinstance(call.func, ast.Name)] if e.source else []
-        yield impure_function.finding(
+        yield Match(
             "prints while it is traced, and not when it runs compiled",
             [f"printed by a trace: {second.printed.strip()[:200]!r}", TRACED_TWICE],
             "Use jax.debug.print, which prints values in each run, or jax.experimental.io_callback for other effects. "
             "Both make each call wait for Python: measure what they cost before you leave them in.",
-            where=_first_line(e.source, prints) or e.def_where,
+            where=_first_line(e.source, prints),
             severity=severity,
         )
     for read in second.clock_reads:
         # Known from the call, not from what differs: in float32 the seconds since 1970 step by 128, and traces agree.
-        yield impure_function.finding(
+        yield Match(
             f"reads the clock by {read.name} while it is traced, and not when it runs compiled",
             [f"called by a trace: {read}", TRACED_TWICE],
             "Compiled, it keeps what it read first. Pass the time as an argument; to time a part of a function, read "
@@ -230,13 +235,13 @@ def impure_function(e: Evidence) -> Iterable[Finding]:
         nodes = list(ast.walk(e.source.tree)) if e.source else []
         drawn = [n for n in nodes if isinstance(n, ast.Call) and _RANDOM.match(ast.unparse(n.func))]
         stored = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
-        yield impure_function.finding(
+        yield Match(
             "gives another program each time it is traced",
             [difference, TRACED_TWICE],
             "It reads something that changes by itself: random numbers of Python or NumPy, the time, a counter. "
             "Compiled, it keeps what it read first. Pass such values as arguments; for random numbers pass a key of "
             "jax.random.",
-            where=_first_line(e.source, drawn) or _first_line(e.source, stored) or where_of(line) or e.def_where,
+            where=_first_line(e.source, drawn) or _first_line(e.source, stored) or where_of(line),
         )
 
 
@@ -286,10 +291,10 @@ OF_LIBRARY = (
 )
 
 
-@rule("host-callback", "does compiled code call Python?", "warning", needs_trace_only=True)
-def host_callback(e: Evidence) -> Iterable[Finding]:
+@rule("host-callback", "does compiled code call Python?", "warning", traced=True)
+def host_callback(e: Evidence) -> Iterable[Match]:
     """Finds callbacks from compiled code into Python."""
-    program = program_of(e)
+    program = e.program
     ops = [op for op in program.ops if op.name in CALLBACKS]
     # equinox's error_if is in a branch that only an error takes: warning of diffrax for it was a false alarm.
     library, is_conditional = _library(ops), all(_is_in_branch(op.body) for op in ops)
@@ -318,11 +323,11 @@ def host_callback(e: Evidence) -> Iterable[Finding]:
     seen += [f"all of them are in an installed package: {library}"] * bool(library)
     # Next to errors that packages would raise, the user's own is what can be changed.
     line = min((op.line for op in ops if op.line), key=lambda line: not _is_users(line), default="")
-    yield host_callback.finding(
+    yield Match(
         f"{len(ops)} × Python called from compiled code",
         seen,
         COSTS + (OF_LIBRARY if library else OF_USER),
-        where=where_of(line) or e.def_where,
+        where=where_of(line),
         gain=tried.gain if tried else None,
         # What is in a package is for its authors to change: its users can only look for a switch.
         severity="info" if is_conditional or library else None,
@@ -345,12 +350,12 @@ def _is_users(line: str) -> bool:
 
 
 @rule("debug-settings", "are JAX's settings for debugging off?", "warning", of="program")
-def debug_settings(e: ProgramEvidence) -> Iterable[Finding]:
+def debug_settings(e: ProgramEvidence) -> Iterable[Match]:
     """Finds JAX's settings for debugging that were left on."""
     for name, where in e.settings.items():
         variable = name.upper()
         source = "set at this line" if where else f"set by {variable}, or by an installed package"
-        yield debug_settings.finding(
+        yield Match(
             f"{name} is on: {DEBUGGING[name]}",
             [f"it was on when the program ended, {source}", "gain not measured: the program runs once, as it is"],
             f"Turn it off once the mistake is found. To look for one again: {variable}=1 python train.py.",
@@ -359,7 +364,7 @@ def debug_settings(e: ProgramEvidence) -> Iterable[Finding]:
 
 
 @rule("stale-value", "is all that changes passed as an argument?", "warning", of="program")
-def stale_value(e: ProgramEvidence) -> Iterable[Finding]:
+def stale_value(e: ProgramEvidence) -> Iterable[Match]:
     """Finds globals, closures and attributes that have changed since they were compiled in."""
     _ = e.lines  # raises if calls are not seen
     told = set[tuple[str, str]]()
@@ -368,7 +373,7 @@ def stale_value(e: ProgramEvidence) -> Iterable[Finding]:
         if (event.by, name) in told:
             continue
         told.add((event.by, name))
-        yield stale_value.finding(
+        yield Match(
             f"{event.by} was compiled with {name} as it was, and {name} has changed since",
             [
                 f"{name} went {change}; seen at call {count(call)} of the program",

@@ -13,14 +13,14 @@ from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.recorder.log import Event, grouped
 from benchax.auditing.recorder.rounded import LostDigits, find_lost_digits
 from benchax.auditing.recorder.views import WaitLine, wait_lines
-from benchax.auditing.rule import Gain, NotApplicable, grade, list_some, rule, try_variant
+from benchax.auditing.rule import Gain, Match, NotApplicable, grade, list_some, rule, try_variant
 from benchax.auditing.syntax import callers_of, made_at, where_of
 from benchax.case import Case
 from benchax.errors import NotMeasured
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fit, make_inputs, static_arguments
 from benchax.measuring.program import program_of
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.results.transfers import ObservedTransfer, Transfers
 from benchax.specs import short_dtype, spec_of
 from benchax.static_leaves import reveal
@@ -45,47 +45,16 @@ LONG = 1024
 # ---- numpy-inputs -----------------------------------------------------------------------------------------------
 
 
-@rule("numpy-inputs", "do its inputs come from NumPy in each call?", "warning", of="both")
-def numpy_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-    yield from _numpy_of_program(e) if isinstance(e, ProgramEvidence) else _numpy_of_function(e)
-
-
-def _numpy_of_program(e: ProgramEvidence) -> Iterable[Finding]:
-    if e.transfers is None or "host to device" not in e.transfers.sees:
-        raise NotMeasured("transfers to the device could not be seen")
-    called = {(line.name, line.where): line for line in e.lines}
-    # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
-    arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
-    groups = grouped(
-        (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
-        lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
-    )
-    for (by, where), sent in groups.items():
-        total = sum(t.size_bytes for t in sent)
-        lost_s = total / RATE + sum(t.count for t in sent) * EACH_S
-        severity = grade(lost_s, e.log.seen_s or e.watch.wall_s)
-        if severity is None:
-            continue
-        line = called.get((by, where))
-        same = [name for name, n, repeats in line.numpy if repeats + 1 >= n >= OFTEN] if line else []
-        operations = ", ".join(dict.fromkeys(t.by for t in sent))
-        yield numpy_inputs.finding(
-            f"{f'{by} takes' if by else f'eager {operations} take'} NumPy arrays in each call: {size(total)}",
-            [
-                *list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes"),
-                *([f"given as {', '.join(same)}, the same each time"] if same else []),
-                f"about {seconds(lost_s)} of {seconds(e.log.seen_s)}, at {RATE / 1e9:g} GB a second",
-            ],
-            ON_DEVICE,
-            related=[
-                *(place for name in same for place in made_at(where_of(where), by, name)),
-                ("called here", where_of(where)),
-            ][::-1],
-            severity=severity,
-        )
-
-
-def _numpy_of_function(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "numpy-inputs",
+    "do its inputs come from NumPy in each call?",
+    "warning",
+    advice=(
+        "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the device "
+        "works on this one."
+    ),
+)
+def numpy_inputs(e: Evidence) -> Iterable[Match]:
     args, kwargs = e.given
     static = static_arguments(e.case, args, kwargs)
     dynamic = {f"args[{i}]": v for i, v in enumerate(args) if i not in static}
@@ -106,14 +75,44 @@ def _numpy_of_function(e: Evidence) -> Iterable[Finding]:
     seen += [result.sentence] if result else ["gain not measured: a donated array can be given only once"]
     # A CPU takes over an array that begins at a multiple of 64 bytes without a copy: then nothing is to be gained.
     is_free = result is not None and result.comparison is not None and result.comparison.verdict == "same"
-    yield numpy_inputs.finding(
+    yield Match(
         f"{count(len(arrays), 'NumPy array')} of {size(sum(a.nbytes for a in arrays.values()))} among its inputs",
         seen,
-        ON_DEVICE,
-        where=e.def_where,
         gain=result.gain if result else None,
         severity="info" if is_free else None,
     )
+
+
+@numpy_inputs.in_program
+def _numpy_of_program(e: ProgramEvidence) -> Iterable[Match]:
+    if e.transfers is None or "host to device" not in e.transfers.sees:
+        raise NotMeasured("transfers to the device could not be seen")
+    called = {(line.name, line.where): line for line in e.lines}
+    # JAX itself makes single numbers of NumPy's, as in `jnp.ones` and `grad`. Operations of one line go together.
+    arrays = [t for t in e.transfers.of("host to device") if t.what.startswith("NumPy ") and "[]" not in t.what]
+    groups = grouped(
+        (t for t in arrays if t.count >= OFTEN and t.by not in CONVERSIONS),
+        lambda t: (t.by if (t.by, t.where) in called or not called else "", t.where or ""),
+    )
+    for (by, where), sent in groups.items():
+        total = sum(t.size_bytes for t in sent)
+        lost_s = total / RATE + sum(t.count for t in sent) * EACH_S
+        line = called.get((by, where))
+        same = [name for name, n, repeats in line.numpy if repeats + 1 >= n >= OFTEN] if line else []
+        operations = ", ".join(dict.fromkeys(t.by for t in sent))
+        yield Match(
+            f"{f'{by} takes' if by else f'eager {operations} take'} NumPy arrays in each call: {size(total)}",
+            [
+                *list_some([f"{t.what}: {count(t.count)} times, {size(t.size_bytes)}" for t in sent], what="shapes"),
+                *([f"given as {', '.join(same)}, the same each time"] if same else []),
+                f"about {seconds(lost_s)} of {seconds(e.log.seen_s)}, at {RATE / 1e9:g} GB a second",
+            ],
+            related=[
+                *(place for name in same for place in made_at(where_of(where), by, name)),
+                ("called here", where_of(where)),
+            ][::-1],
+            lost=(lost_s, e.log.seen_s or e.watch.wall_s),
+        )
 
 
 def _hold_inputs(e: Evidence) -> tuple[Case, Case]:
@@ -156,12 +155,20 @@ def _as_given(given: Any, placed: Any) -> Any:
 # ---- implicit-transfers -----------------------------------------------------------------------------------------
 
 
-@rule("implicit-transfers", "does data go to and fro without being asked?", "warning", of="both")
-def implicit_transfers(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-    yield from _reads_of_program(e) if isinstance(e, ProgramEvidence) else _transfers_of_call(e)
+@rule("implicit-transfers", "does data go to and fro without being asked?", "warning")
+def implicit_transfers(e: Evidence) -> Iterable[Match]:
+    transfers = _watch_call(e)
+    if "device to host" not in transfers.sees:
+        raise NotMeasured("transfers to the host cannot be seen in this JAX")
+    for t in transfers.of("device to host")[:5]:
+        yield _transferred(t, f"reads {t.what} back by {t.by}", READ_LESS, is_call=True)
+    sent = [t for t in transfers.of("host to device") if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
+    for t in sent[:5]:
+        yield _transferred(t, f"sends {t.what} to the device for {t.by}", MAKE_ONCE, is_call=True)
 
 
-def _reads_of_program(e: ProgramEvidence) -> Iterable[Finding]:
+@implicit_transfers.in_program
+def _reads_of_program(e: ProgramEvidence) -> Iterable[Match]:
     if e.transfers is None or "device to host" not in e.transfers.sees:
         raise NotMeasured("transfers to the host cannot be seen in this JAX")
     lines = {(line.where, line.by): line for line in wait_lines(e.log, "read")}
@@ -182,17 +189,6 @@ def _is_package(e: ProgramEvidence, t: ObservedTransfer) -> bool:
     """Does a package, which a line of yours calls, read the value and make all calls of jitted functions there?"""
     calls = [line for line in e.lines if line.where == t.where]
     return bool(calls) and all(line.by_package == line.count for line in calls)
-
-
-def _transfers_of_call(e: Evidence) -> Iterable[Finding]:
-    transfers = _watch_call(e)
-    if "device to host" not in transfers.sees:
-        raise NotMeasured("transfers to the host cannot be seen in this JAX")
-    for t in transfers.of("device to host")[:5]:
-        yield _transferred(t, f"reads {t.what} back by {t.by}", READ_LESS, is_call=True)
-    sent = [t for t in transfers.of("host to device") if t.what.startswith("NumPy ") and not t.what.endswith("[]")]
-    for t in sent[:5]:
-        yield _transferred(t, f"sends {t.what} to the device for {t.by}", MAKE_ONCE, is_call=True)
 
 
 def _watch_call(e: Evidence) -> Transfers:
@@ -216,7 +212,7 @@ def _call_once(call: Callable[..., Any], e: Evidence) -> None:
 
 def _transferred(
     t: ObservedTransfer, title: str, advice: str, *, is_call: bool = False, is_package: bool = False
-) -> Finding:
+) -> Match:
     seen = [f"{t.count} × {'in one call' if is_call else 'while it was watched'}, {size(t.size_bytes)} together"]
     if is_package:
         seen.append("a package that this line calls reads it, and calls the jitted functions, too")
@@ -225,7 +221,7 @@ def _transferred(
         seen.append(f"the host spent {seconds(t.elapsed_s)} in them, waiting for results included")
         if t.direction == "device to host" and is_call:
             gain = Gain(f"estimated: at most {seconds(t.elapsed_s)} per call", t.elapsed_s)
-    return implicit_transfers.finding(
+    return Match(
         title, seen, OF_PACKAGE if is_package else advice, where=where_of(t.where), gain=gain,
         severity="info" if is_package else None,
     )  # fmt: skip
@@ -234,8 +230,15 @@ def _transferred(
 # ---- puts -------------------------------------------------------------------------------------------------------
 
 
-@rule("repeated-device-put", "is data that stays the same put on the device once?", "warning", of="program")
-def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "repeated-device-put",
+    "is data that stays the same put on the device once?",
+    "warning",
+    of="program",
+    advice="Put it there once, before the loop, and keep what that returns: every call can take the array on the "
+    "device.",
+)
+def repeated_device_put(e: ProgramEvidence) -> Iterable[Match]:
     # The first time it has to be put there; an array that is overwritten in place is other data.
     repeats = puts_by_place(event for event in e.log.of("put") if event.note.is_repeat).values()
     often = (events for events in repeats if len(events) >= OFTEN)
@@ -248,10 +251,9 @@ def repeated_device_put(e: ProgramEvidence) -> Iterable[Finding]:
         of_run = f" of {seconds(wall_s)} ({percent(lost_s / wall_s)})" if wall_s else ""
         # Python hands the copy over and goes on, so that its own time is a lower bound.
         lost_s = max(lost_s, sum(map(_bytes, groups)) / RATE)
-        yield repeated_device_put.finding(
+        yield Match(
             f"{by} puts the same {what}{more} on the device {count(len(groups[0]) + 1)} times",
             [*list_some([_repeated(g) for g in groups]), f"the host spent {seconds(lost_s)}{of_run} in these"],
-            PUT_ONCE,
             where=where_of(where),
             related=callers_of(where_of(where)),
             gain=Gain(f"estimated: {seconds(lost_s)} of this run, which the host spent in them"),
@@ -279,52 +281,67 @@ def _repeated(events: list[Event]) -> str:
     return f"{same}{new}: {size(_bytes(events))}"
 
 
-@rule("python-lists", "are arrays made of arrays, not of lists of numbers?", "warning", of="program")
-def python_lists(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "python-lists",
+    "are arrays made of arrays, not of lists of numbers?",
+    "warning",
+    of="program",
+    advice=(
+        "Make one NumPy array of all of them before the loop (np.asarray(rows, np.float32)), choose by "
+        "indexing it, and convert that: jnp.asarray(rows[chosen])."
+    ),
+)
+def python_lists(e: ProgramEvidence) -> Iterable[Match]:
     groups = grouped(e.log.of("list"), lambda event: (event.where, event.by))
     for (where, by), events in sorted(groups.items(), key=lambda one: -_elapsed(one[1])):
         n, lost_s, elements = len(events), _elapsed(events), sum(event.size for event in events)
-        severity = grade(lost_s, e.watch.wall_s)
-        if n >= OFTEN and elements >= LONG * n and severity is not None:
-            yield python_lists.finding(
+        if n >= OFTEN and elements >= LONG * n:
+            yield Match(
                 f"{by} makes arrays of lists of {count(elements // n)} Python numbers",
                 [f"{count(n)} times, in which the host spent {seconds(lost_s)}: it looks at each number"],
-                "Make one NumPy array of all of them before the loop (np.asarray(rows, np.float32)), choose by "
-                "indexing it, and convert that: jnp.asarray(rows[chosen]).",
                 where=where_of(where),
                 gain=Gain(f"estimated: at most {seconds(lost_s)} of this run, which the host spent in them"),
-                severity=severity,
+                lost=(lost_s, e.watch.wall_s),
             )
 
 
-@rule("rounded-inputs", "are numbers that differ still different on the device?", "warning", of="both", pack="numerics")
-def rounded_inputs(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
-    if isinstance(e, ProgramEvidence):
-        for event in {event.where: event for event in e.log.of("rounded")}.values():
-            yield _rounded(event.note, where_of(event.where))
-        return
+@rule(
+    "rounded-inputs",
+    "are numbers that differ still different on the device?",
+    "warning",
+    pack="numerics",
+    advice=(
+        "Subtract their origin before they become JAX arrays, in NumPy, which has 64 bits: jnp.asarray(t - t[0]). "
+        "Pass the origin, as a Python number, to where it is needed. Or turn jax_enable_x64 on, which makes "
+        "everything 64 bits."
+    ),
+)
+def rounded_inputs(e: Evidence) -> Iterable[Match]:
     arrays = [leaf for leaf in jax.tree.leaves(e.given) if isinstance(leaf, np.ndarray)]
     if not arrays:
         raise NotApplicable("no input is a NumPy array")
     lost = (find_lost_digits(array, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
-    yield from (_rounded(one, e.def_where) for one in lost if one)
+    yield from (_rounded(one) for one in lost if one)
 
 
-def _rounded(lost: LostDigits, where: Where | None) -> Finding:
+@rounded_inputs.in_program
+def _rounded_in_program(e: ProgramEvidence) -> Iterable[Match]:
+    for event in {event.where: event for event in e.log.of("rounded")}.values():
+        yield _rounded(event.note, where_of(event.where))
+
+
+def _rounded(lost: LostDigits, where: Where | None = None) -> Match:
     before, after = short_dtype(lost.from_dtype), short_dtype(lost.to_dtype)
     if lost.to_dtype.startswith("int"):
         title = f"numbers in {before} wrap around in {after}"
     else:
         title = f"{lost.distinct} different numbers in {before} are {lost.left} in {after}"
-    return rounded_inputs.finding(title, lost.sentences, SUBTRACT_ORIGIN, where=where)
+    return Match(title, lost.sentences, where=where)
 
 
 # ---- texts ------------------------------------------------------------------------------------------------------
 
-ON_DEVICE = (
-    "Place them once, before the calls: x = jax.device_put(x). A loader can place the next batch while the device "
-    "works on this one."
-)
+
 READ_LESS = (
     "The host waits there for the device. Keep the value on the device (jnp.where, jax.lax.cond), or read it less "
     "often: every hundredth step, or once at the end with jax.device_get."
@@ -334,10 +351,3 @@ OF_PACKAGE = (
     "it after each step."
 )
 MAKE_ONCE = "Make the array once and on the device, outside of the calls: jnp.asarray(...), or jax.device_put."
-PUT_ONCE = (
-    "Put it there once, before the loop, and keep what that returns: every call can take the array on the device."
-)
-SUBTRACT_ORIGIN = (
-    "Subtract their origin before they become JAX arrays, in NumPy, which has 64 bits: jnp.asarray(t - t[0]). Pass the "
-    "origin, as a Python number, to where it is needed. Or turn jax_enable_x64 on, which makes everything 64 bits."
-)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from benchax.auditing.evidence import ProgramEvidence
 from benchax.auditing.recorder.log import grouped
 from benchax.auditing.recorder.views import CallLine, HostLine, WaitLine, host_lines, wait_lines
-from benchax.auditing.rule import Gain, NotApplicable, grade, list_some, rule
+from benchax.auditing.rule import Gain, Match, NotApplicable, list_some, rule
 from benchax.auditing.rules.transfers import is_costly
 from benchax.auditing.syntax import Function, callee_name, holds, last_name, loops_around, tree_of, where_of
 from benchax.errors import NotMeasured
-from benchax.results.audit import Finding
 from benchax.source_files import without_folders
 from benchax.units import count, percent, seconds
 
@@ -43,26 +42,26 @@ COMMON = 0.6
 
 
 @rule("wait-per-step", "does the host work on while the device computes?", "warning", of="program")
-def wait_per_step(e: ProgramEvidence) -> Iterable[Finding]:
+def wait_per_step(e: ProgramEvidence) -> Iterable[Match]:
     for line in wait_lines(e.log, "wait"):
         where = where_of(line.where)
         tree = tree_of(where[0]) if where else None
-        if line.count < MANY or not is_costly(line, WAIT_SHARE) or grade(line.gain_s, e.watch.wall_s) is None:
+        if line.count < MANY or not is_costly(line, WAIT_SHARE):
             continue
         if where is None or tree is None:
-            yield _wait(line, is_timed=False)
+            yield _wait(e, line, is_timed=False)
         elif not any(each.holds(where[1]) for each in timeit_calls(tree)):
             loop = max((one.lineno for one in loops_around(tree, where[1])), default=0)
             # An interval around all of the loop needs a single wait, after the loop.
-            yield _wait(line, is_timed=any(one.holds(where[1]) and one.first > loop for one in intervals(tree)))
+            yield _wait(e, line, is_timed=any(one.holds(where[1]) and one.first > loop for one in intervals(tree)))
     if not e.sees_methods:
         raise NotMeasured("waits by methods of arrays cannot be seen in this JAX")
 
 
-def _wait(line: WaitLine, *, is_timed: bool) -> Finding:
+def _wait(e: ProgramEvidence, line: WaitLine, *, is_timed: bool) -> Match:
     step_s, saved_s = (s / line.steps for s in (line.stepped_s, min(line.gain_s, line.stepped_s)))
     is_read = line.by == ".item" or line.by.startswith("np.")
-    return wait_per_step.finding(
+    return Match(
         f"waits by {line.by} in each step",
         [
             f"{count(line.count)} waits of {seconds(line.waited_s)} together, in the whole run",
@@ -76,6 +75,7 @@ def _wait(line: WaitLine, *, is_timed: bool) -> Finding:
             "host and the device can work at the same time",
             saved_s,
         ),
+        lost=(line.gain_s, e.watch.wall_s),
         severity="info" if is_timed else None,
     )
 
@@ -107,8 +107,17 @@ class Interval(NamedTuple):
         return f"line {self.first} and line {self.last} read a clock; between them"
 
 
-@rule("unawaited-timing", "does a clock wait for what it times?", "warning", of="program")
-def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "unawaited-timing",
+    "does a clock wait for what it times?",
+    "warning",
+    of="program",
+    advice=(
+        "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once "
+        "before, so that no compilation is timed; or use benchax.bench, which does both."
+    ),
+)
+def unawaited_timing(e: ProgramEvidence) -> Iterable[Match]:
     # What a package calls in a loop of its own, as a sampler does, it may wait for by itself.
     lines = [(where, line) for line in e.lines if line.by_package < line.count and (where := where_of(line.where))]
     for file, called in grouped(lines, lambda one: one[0][0]).items():
@@ -119,14 +128,13 @@ def unawaited_timing(e: ProgramEvidence) -> Iterable[Finding]:
                 yield _unawaited(file, interval, *timed[-1])
 
 
-def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Finding:
-    return unawaited_timing.finding(
+def _unawaited(file: str, interval: Interval, called: int, line: CallLine) -> Match:
+    return Match(
         f"the clock is read before {line.name} is done",
         [
             f"{interval.clock} {line.name} is called ({count(line.count)} calls were seen), and no line waits for it",
             "a call returns as soon as the work is handed to the device: what is timed is the start of it",
         ],
-        AWAIT,
         # The wait belongs before the second reading, or into what is timed.
         where=(file, interval.last if interval.timed is None else called),
         related=[("called here", (file, called))],
@@ -245,8 +253,19 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 # ---- host-between-calls -----------------------------------------------------------------------------------------
 
 
-@rule("host-between-calls", "does a loop spend its time in compiled functions?", "warning", of="program")
-def host_between_calls(e: ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "host-between-calls",
+    "does a loop spend its time in compiled functions?",
+    "warning",
+    of="program",
+    advice=(
+        "Let the host do it while the device computes: prepare the next batch in a thread or in other processes, "
+        "before the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy "
+        "instead of one by one in Python; or inside the compiled function, in jax.numpy. Instead of an optimizer or "
+        "solver of SciPy, use one written in JAX (optax.lbfgs, optimistix, diffrax)."
+    ),
+)
+def host_between_calls(e: ProgramEvidence) -> Iterable[Match]:
     found = host_lines(e.log, threading.main_thread().ident) if e.lines is not None else []
     lines = [line for line in found if line.count >= SEVERAL_CALLS]
     if not lines:
@@ -257,20 +276,19 @@ def host_between_calls(e: ProgramEvidence) -> Iterable[Finding]:
         yield _host_work(lines, host_s, elapsed_s)
 
 
-def _host_work(lines: Sequence[HostLine], host_s: float, elapsed_s: float) -> Finding:
+def _host_work(lines: Sequence[HostLine], host_s: float, elapsed_s: float) -> Match:
     stacks = Counter[tuple[str, ...]]()
     for line in lines:
         stacks.update(line.stacks)
     path, share = _common_path(stacks), percent(host_s / elapsed_s)
     inner = _spent(stacks, -1)
-    return host_between_calls.finding(
+    return Match(
         f"the host works for {share} of the time between calls",
         [
             f"{seconds(host_s)} of {seconds(elapsed_s)} before {count(sum(line.count for line in lines))} calls",
             "by samples of the main thread in which JAX was not on its stack",
             *list_some([f"{seconds(s)} at {without_folders(place)}" for place, s in inner.most_common()], what="lines"),
         ],
-        MEANWHILE,
         where=where_of(path[-1]),
         related=[("called here", where_of(line)) for line in reversed(path[:-1])],
         gain=Gain(f"estimated: at most {share} of the loop, {seconds(host_s)} while calls were watched", host_s),
@@ -305,14 +323,4 @@ READ_LATER = (
 )
 WAIT_ONCE = (
     "Remove the wait: the next call waits for what it needs. Wait once, after the loop or before reading a clock."
-)
-AWAIT = (
-    "Wait for the result before the clock is read again: jax.block_until_ready(result). Call the function once before, "
-    "so that no compilation is timed; or use benchax.bench, which does both."
-)
-MEANWHILE = (
-    "Let the host do it while the device computes: prepare the next batch in a thread or in other processes, before "
-    "the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy instead of one "
-    "by one in Python; or inside the compiled function, in jax.numpy. Instead of an optimizer or solver of SciPy, use "
-    "one written in JAX (optax.lbfgs, optimistix, diffrax)."
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -22,22 +21,13 @@ from benchax.auditing.rule import (
     list_some,
     name_inputs,
     rule,
-    traced_rule,
 )
 from benchax.auditing.syntax import (
-    NOWHERE,
-    calls_on,
-    holds,
-    last_name,
-    loops_around,
-    readable,
-    scopes_around,
     where_of,
 )
-from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, TracedProgram, Value
-from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap, own_frames
-from benchax.program.patterns import is_one_hot, unwrap_index
-from benchax.results.audit import Finding, Where
+from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value
+from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
+from benchax.program.patterns import is_one_hot, root_of, unwrap_index
 from benchax.results.inspection import Inspection
 from benchax.units import count, percent, size
 
@@ -45,13 +35,23 @@ ONE_HOT_BYTES = 1 << 20
 """A smaller product is quick."""
 
 
-@traced_rule("one-hot-matmul", "does it multiply one-hot arrays to look up rows?", "warning")
-def one_hot_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "one-hot-matmul",
+    "does it multiply one-hot arrays to look up rows?",
+    "warning",
+    traced=True,
+    advice=(
+        "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, "
+        "equinox.nn.Embedding). Its gradient adds into the rows that were used. Instead of (one_hot(i) - "
+        "one_hot(j)) @ table write table[i] - table[j]."
+    ),
+)
+def one_hot_matmul(e: Evidence) -> Iterator[Match]:
     """Finds products of a one-hot array and a table, which only look up rows of the table."""
     if e.platform == "tpu":
         raise NotApplicable("TPUs multiply by one-hot arrays faster than they index (JAX issue 10891)")
     arrays = arrays_of_call(e)
-    for op in program.find("dot_general"):
+    for op in e.program.find("dot_general"):
         (contracted, batched) = op.params["dimension_numbers"]
         for side in () if any(batched[0]) or len(contracted[0]) != 1 else (0, 1):
             hot, table, axis = op.reads[side], op.reads[1 - side], contracted[side][0]
@@ -61,13 +61,11 @@ def one_hot_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             inputs = (f"{hot.dtype}[{rows},{table.size // rows}]", jnp.arange(hot.size // rows) * 7 % rows)
             flops = count(2 * op.makes[0].size * rows, "FLOP")
             yield Match(
-                op,
                 f"looks up rows of {table.spec} by a product with a one-hot array",
                 [f"{hot.spec} of zeros and ones, {size(hot.size_bytes)}, times {table.spec}: {flops}"],
-                "Index the table: table[index], or jnp.take(table, index, axis=0) (flax.linen.Embed, "
-                "equinox.nn.Embedding). Its gradient adds into the rows that were used. Instead of (one_hot(i) - "
-                "one_hot(j)) @ table write table[i] - table[j].",
-                Instead("a lookup", "this product", _multiply, _look_up, inputs),
+                lost=(op.work * op.times, e.program.body.work),
+                op=op,
+                instead=Instead("a lookup", "this product", _multiply, _look_up, inputs),
             )
             break
 
@@ -85,10 +83,10 @@ FEW_ELEMENTS = 8
 """Rows, columns, and elements in a sum. With three coordinates, differences are more exact and nearly as quick."""
 
 
-@traced_rule("broadcast-matmul", "does it broadcast what a matrix product would sum?", "warning")
-def broadcast_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("broadcast-matmul", "does it broadcast what a matrix product would sum?", "warning", traced=True)
+def broadcast_matmul(e: Evidence) -> Iterator[Match]:
     """Finds sums over the broadcast product, or the squared differences, of two arrays."""
-    for op in program.find("reduce_sum", "dot_general"):
+    for op in e.program.find("reduce_sum", "dot_general"):
         value, summed, is_squared = _terms(op)
         if value is None or value.size < BROADCAST_ELEMENTS:
             continue
@@ -105,7 +103,6 @@ def broadcast_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         inputs = (f"{value.dtype}[{n},{d}]", f"{value.dtype}[{m},{d}]")
         elements = n * m * d
         yield Match(
-            op,
             f"sums {what} of all pairs, which a matrix product does",
             [
                 (
@@ -114,7 +111,8 @@ def broadcast_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 )
             ],
             _OF_DIFFERENCES if is_difference else _OF_PRODUCTS,
-            Instead("a matrix product", "this sum", *pair, inputs),
+            op=op,
+            instead=Instead("a matrix product", "this sum", *pair, inputs),
         )
 
 
@@ -154,13 +152,8 @@ def _pairing(value: Value, is_squared: bool) -> tuple[bool, Value | None, Value 
 def _square_root(value: Value, weights: list[Value]) -> Value | None:
     """The value whose square it is, perhaps times weights, which are noted; None for others."""
     maker = value.maker
-    if maker is None or maker.name not in ("mul", "div", "square", "integer_pow", "pow"):
-        return None
-    is_square = (
-        maker.name == "square" or maker.params.get("y") == 2 or (maker.name == "pow" and maker.reads[1].number == 2)
-    )
-    if is_square or (maker.name == "mul" and maker.reads[0] is maker.reads[1]):
-        return maker.reads[0]
+    if (root := root_of(value)) is not None or maker is None or maker.name not in ("mul", "div"):
+        return root
     for squared, weight in (maker.reads, maker.reads[::-1]) if maker.name == "mul" else (maker.reads,):
         if (found := _square_root(squared, weights)) is not None:
             weights.append(weight)
@@ -188,10 +181,10 @@ LEAST_RATIO, LEAST_SAVED = 2.0, 1 << 24
 """FLOP in this order over FLOP in the other, and how many more they are: 2^24 take 0.2 ms at 80 GFLOP/s."""
 
 
-@traced_rule("matmul-order", "are chains of products multiplied in the cheaper order?", "warning")
-def matmul_order(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("matmul-order", "are chains of products multiplied in the cheaper order?", "warning", traced=True)
+def matmul_order(e: Evidence) -> Iterator[Match]:
     """Finds products of three matrices that are multiplied in the more expensive of their two orders."""
-    for op in program.find("dot_general"):
+    for op in e.program.find("dot_general"):
         for side in (0, 1):
             view = op.reads[side].view(scaled=True)
             inner = view.source.maker
@@ -218,12 +211,13 @@ def matmul_order(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             is_left = (contracted == right) == (side == 0)
             order = "a @ (b @ x) instead of a @ b @ x" if is_left else "(x @ a) @ b instead of x @ (a @ b)"
             yield Match(
-                op,
                 f"multiplies three matrices in an order of {flops / other:.3g} times the work",
                 [f"{count(flops, 'FLOP')} in this order, {count(other, 'FLOP')} in the other"],
                 f"Multiply what gives the smaller matrix first: {order}, or jnp.linalg.multi_dot([...]), which "
                 "chooses. It rounds differently.",
-                Instead("the other order", "this product", _first_two, _last_two, inputs),
+                lost=((flops - other) * op.times, e.program.body.work),
+                op=op,
+                instead=Instead("the other order", "this product", _first_two, _last_two, inputs),
             )
 
 
@@ -235,81 +229,6 @@ def _last_two(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
     return a @ (b @ c)
 
 
-# Which results of a call in a loop the user's file reads in few iterations: under `if step % 100 == 0`, behind the
-# loop, or nowhere.
-
-
-class RareReads(NamedTuple):
-    """How the results that a loop does not give back are read."""
-
-    names: tuple[str, ...]
-    how: str
-    """For a sentence: "where step % 100 == 0, at line 41"."""
-
-
-def rare_reads(called: Where | None) -> RareReads | None:
-    """Checks the one call on a line of a loop, whose results are bound to names. Returns None if each iteration might
-    read any result that is not an argument again, or if no such result is left."""
-    file, line = called or NOWHERE
-    tree = readable(file)
-    loop = max(loops_around(tree, line), key=lambda one: one.lineno, default=None)
-    if not isinstance(loop, ast.For | ast.While):
-        return None
-    scope = next(iter(scopes_around(tree, line)), tree)
-    call, leaves = _binding(scope, line)
-    arguments = (*call.args, *call.keywords) if call is not None else ()
-    given = {last_name(node) for one in arguments for node in ast.walk(one)}
-    others = [leaf for leaf in leaves if last_name(leaf) not in given]
-    # What is bound to an attribute may be read anywhere.
-    names = tuple(leaf.id for leaf in others if isinstance(leaf, ast.Name))
-    ways = [way for name in names for way in _ways(scope, loop, call, name)] if call is not None else []
-    if not names or len(names) < len(others) or None in ways:
-        return None
-    told = list(dict.fromkeys(way for way in ways if way))
-    return RareReads(names, f"read {' and '.join(told)}" if told else "read nowhere")
-
-
-def _binding(scope: ast.AST, line: int) -> tuple[ast.Call | None, list[ast.expr]]:
-    """The call on a line, and what its results are bound to."""
-    on_line = set(map(id, calls_on(scope, line)))
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and id(node.value) in on_line:
-            return node.value, [leaf for target in node.targets for leaf in _leaves(target)]
-    return None, []
-
-
-def _leaves(target: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        for element in target.elts:
-            yield from _leaves(element)
-    else:
-        yield target
-
-
-def _ways(scope: ast.AST, loop: ast.For | ast.While, call: ast.Call, name: str) -> Iterator[str | None]:
-    """Yields, for each place that reads a name, how it is read rarely, or None if each iteration might read it."""
-    reads = (node for node in ast.walk(scope) if isinstance(node, ast.Name | ast.Attribute) and last_name(node) == name)
-    for node in reads:
-        if not isinstance(node.ctx, ast.Load) or holds(call, node.lineno):
-            continue
-        rare = [one for one in _rare_parts(loop) if any(holds(inner, node.lineno) for inner in one.body)]
-        if rare:
-            yield f"where {ast.unparse(rare[0].test)}, at line {rare[0].lineno}"
-        elif node.lineno > (loop.end_lineno or 0) and isinstance(node, ast.Name):
-            yield "behind the loop"
-        else:
-            yield None
-
-
-def _rare_parts(loop: ast.For | ast.While) -> Iterable[ast.If]:
-    for node in ast.walk(loop):
-        tests = ast.walk(node.test) if isinstance(node, ast.If) else ()
-        if isinstance(node, ast.If) and any(
-            isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in tests
-        ):
-            yield node
-
-
 # ---- sort-top-k ------------------------------------------------------------------------------------------------------
 
 FEW_USED = 8
@@ -319,10 +238,20 @@ LEAST_COMPARISONS = 1 << 18
 """A smaller sort takes well under a millisecond."""
 
 
-@traced_rule("sort-top-k", "are the few largest elements selected without a sort?", "warning", known_on="cpu")
-def sort_top_k(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "sort-top-k",
+    "are the few largest elements selected without a sort?",
+    "warning",
+    traced=True,
+    known_on="cpu",
+    advice=(
+        "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
+        "comes first; among equal ones the one with the lower index."
+    ),
+)
+def sort_top_k(e: Evidence) -> Iterator[Match]:
     """Finds sorts, if only a few elements at an end are used: `jax.lax.top_k` selects these."""
-    for op in program.find("sort"):
+    for op in e.program.find("sort"):
         key, axis = op.reads[0], op.params["dimension"]
         n = key.shape[axis]
         # XLA:CPU selects float32 without sorting; `top_k` of f64, bf16, f16 and int32 is as slow as a sort.
@@ -334,12 +263,10 @@ def sort_top_k(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         used = " and ".join(f"the {k} {end}" for k, end in zip(ends, ("smallest", "largest"), strict=True) if k)
         inputs = (f"{key.dtype}[{key.size // n},{n}]", max(ends))
         yield Match(
-            op,
             f"sorts {n} elements and uses {used}",
             [f"a sort of {key.spec} along its axis {axis}{op.at}"],
-            "Select them: values, index = jax.lax.top_k(x, k) along the last axis, of -x for the smallest. The largest "
-            "comes first; among equal ones the one with the lower index.",
-            Instead("selected by top_k", "this sort", _sort, _select, inputs, static=(1,)),
+            op=op,
+            instead=Instead("selected by top_k", "this sort", _sort, _select, inputs, static=(1,)),
         )
 
 
@@ -398,9 +325,8 @@ def _select(x: jax.Array, k: int) -> jax.Array:
 
 # ---- both-sides-computed ---------------------------------------------------------------------------------------------
 
-LEAST_SHARE, LEAST_OPERATIONS = 0.3, 1 << 18
-"""The unnecessary operations, as a share of the call, and the operations of the costly side each time. The latter take
-tens of microseconds, and a `cond` costs a few."""
+LEAST_OPERATIONS = 1 << 18
+"""Operations of the costly side each time. They take tens of microseconds, and a `cond` costs a few."""
 SECOND = 2
 """A condition that holds in some iterations holds in every second one at most, if nothing more is known."""
 
@@ -414,11 +340,21 @@ class Rarity(NamedTuple):
     """One iteration in this many; None: unknown."""
 
 
-@traced_rule("both-sides-computed", "is expensive work done only when it's needed?", "warning")
-def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "both-sides-computed",
+    "is expensive work done only when it's needed?",
+    "warning",
+    traced=True,
+    counted=True,
+    advice=(
+        "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
+        "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None)."
+    ),
+)
+def both_sides_computed(e: Evidence) -> Iterator[Match]:
     """Finds `jnp.where` by one number for all elements, if one side is costly: both are computed."""
-    total = program.body.work
-    for selects in (group for body in program.bodies for group in _choices(body)):
+    total = e.program.body.work
+    for selects in (group for body in e.program.bodies for group in _choices(body)):
         op, condition = selects[0], _number_behind(selects[0].reads[0])
         rate = _rarity(condition) if condition is not None else None
         # One of two costly sides is done in vain, whichever is chosen; a side that is rarely used nearly always.
@@ -426,7 +362,7 @@ def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         which = rate.is_of_true if rate else min(sides, key=lambda is_true: _sum(sides[is_true]))
         each = _sum(sides[which])
         wasted = op.times * each * (1 - 1 / (rate.period or SECOND) if rate else 1)
-        if each < LEAST_OPERATIONS or wasted < LEAST_SHARE * total or not _changes(selects, which):
+        if each < LEAST_OPERATIONS or not _changes(selects, which):
             continue
         costly = sorted(sides[which], key=lambda one: -one.work)
         is_known = rate is None or rate.period is not None
@@ -438,7 +374,6 @@ def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             else "the expensive one is used when two numbers are equal"
         )
         yield Match(
-            op,
             f"computes both sides of a where each time; {use}",
             [
                 *list_some([f"{one.name} makes {one.makes[0].spec}{one.at}" for one in costly], 3),
@@ -446,9 +381,9 @@ def both_sides_computed(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 f"{count(wasted)} of {count(total)} operations of a call, counted from the shapes, are done in vain"
                 + ("" if is_known else ", if they are used every second time"),
             ],
-            "Choose before computing: jax.lax.cond(condition, lambda: costly(x), lambda: other) runs one branch, if "
-            "the condition is one number, also in a scan. Under jax.vmap keep it out of the batch (in_axes=None).",
+            op=op,
             gain=Gain(f"estimated: {percent(wasted / total)} of the operations of a call") if is_known else None,
+            lost=(wasted, total),
         )
 
 
@@ -553,21 +488,22 @@ def _divisor(value: Value) -> int | None:
 
 # ---- vmapped-cond ----------------------------------------------------------------------------------------------------
 
-SHARE_OF_BODY, COSTLY_BRANCH = 0.2, 1 << 20
+COSTLY_BRANCH = 1 << 20
+"""Operations of the expensive branch: about 0.3 ms of LAPACK's on one core."""
 FEW_ROWS = 10.0
 """If each row has its condition, one branch must be this many times as expensive as the next."""
 
 
-@traced_rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning")
-def vmapped_cond(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("vmapped-cond", "does lax.cond under vmap run one branch?", "warning", traced=True, counted=True)
+def vmapped_cond(e: Evidence) -> Iterator[Match]:
     """Finds `lax.cond` under vmap: all branches run for each row, even if the condition is the same in all of them."""
-    for body in program.bodies:
+    for body in e.program.bodies:
         found = (op for op in body.ops if op.name == "select_n" and not op.is_backward and _is_of_cond(op))
         groups = grouped(found, lambda op: (op.reads[0].view().source, not op.reads[0].varying))
         for (_, is_one_for_all), selects in groups.items():
             each = [_sum(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
-            if max(each) < max(COSTLY_BRANCH, SHARE_OF_BODY * body.work, least):
+            if max(each) < max(COSTLY_BRANCH, least):
                 continue
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
             rows = count(max(op.reads[0].shape[:1]))
@@ -582,7 +518,6 @@ def vmapped_cond(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 "gain not measured, because it depends on how often each branch is needed",
             ]
             yield Match(
-                op,
                 "runs all branches of lax.cond for each row"
                 + ", though the condition is the same in all" * is_one_for_all,
                 seen,
@@ -591,8 +526,10 @@ def vmapped_cond(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 else "If few rows need the expensive branch, take one row after the other with jax.lax.map, which "
                 "runs one "
                 "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
+                op=op,
+                lost=(max(each), body.work),
                 severity=None if is_one_for_all else "info",
-                at=where_of(batched or op.line),
+                where=where_of(batched or op.line),
             )
 
 
@@ -604,7 +541,7 @@ def _is_of_cond(op: TracedOp) -> bool:
 
 # ---- fixed-work ------------------------------------------------------------------------------------------------------
 
-SHARE_OF_CALL, AGAIN = 0.2, 1 << 22
+AGAIN = 1 << 22
 """Four million operations take about a millisecond in LAPACK on one core."""
 UNKNOWN_TRIPS = 100
 """Iterations that a loop of unknown length counts as."""
@@ -629,32 +566,31 @@ class _Part(NamedTuple):
     fixed: frozenset[int]
 
 
-@traced_rule("fixed-work", "is work on arguments that never change done once?", "warning")
-def fixed_work(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("fixed-work", "is work on arguments that never change done once?", "warning", traced=True, counted=True)
+def fixed_work(e: Evidence) -> Iterator[Match]:
     """Finds what a function computes again in each call of arguments that never change."""
-    fixed, n = e.use.repeated, len(program.inputs)
+    fixed, n = e.use.repeated, len(e.program.inputs)
     if not fixed or max(fixed) >= n:
         raise NotApplicable("no argument is known to be the same at each of three calls or more")
     if len(fixed) == n:
         raise NotApplicable("all arguments were the same at each call that was seen")
     inputs = [_Depends(i not in fixed, frozenset((i,)) & fixed) for i in range(n)]
-    parts = list(_parts(program.body, inputs, 1.0, 1.0))
+    parts = list(_parts(e.program.body, inputs, 1.0, 1.0))
     total = sum(part.work for part in parts)
     # What is read and made element by element is fused with what varies, and costs little more.
     again = [
         p for p in parts if p.fixed and p.op.name in COSTLY and not p.op.is_backward and "vmap(jvp(" not in p.op.scope
     ]
     work = sum(part.work for part in again)
-    if work < max(AGAIN, SHARE_OF_CALL * total):
+    if work < AGAIN:
         return
     again.sort(key=lambda part: -part.work)
     names = name_inputs(e)
     used = sorted({i for part in again for i in part.fixed})
-    is_open = any(body.kind == "while" for body in program.bodies)
+    is_open = any(body.kind == "while" for body in e.program.bodies)
     open_loop = f", a loop of unknown length as {UNKNOWN_TRIPS} iterations" if is_open else ""
-    same = list_some([f"{names[i]} {program.inputs[i].spec}" for i in used])
+    same = list_some([f"{names[i]} {e.program.inputs[i].spec}" for i in used])
     yield Match(
-        again[0].op,
         f"computes {again[0].op.name} in each call from what never changes",
         [
             *list_some([f"{p.op.name} makes {p.op.makes[0].spec}, {count(p.work)} operations{p.op.at}" for p in again]),
@@ -664,6 +600,8 @@ def fixed_work(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         "Compute it once, before the calls, and give the function the result, instead of "
         f"{' and '.join(list_some([names[i] for i in sorted(again[0].fixed)]))} or in addition: nothing inside of "
         "jit is kept from call to call.",
+        lost=(work, total),
+        op=again[0].op,
     )
 
 
@@ -692,64 +630,30 @@ def _merge(states: Sequence[_Depends]) -> _Depends:
     return _Depends(is_varying, fixed, any(one.is_moving for one in states))
 
 
-# ---- rarely-read-results ---------------------------------------------------------------------------------------------
-
-OFTEN = 10
-"""Calls at which its results came back."""
-SPARE_SHARE, SPARE = 0.2, 1 << 18
-
-
-@traced_rule("rarely-read-results", "are results read as often as they are computed?", "warning")
-def rarely_read_results(program: TracedProgram, e: Evidence) -> Iterator[Match]:
-    """Finds work for results that a loop reads in few iterations: metrics of each step, printed in every hundredth."""
-    carried, outputs = {result for _, result in e.use.carried.positions}, program.outputs
-    if not carried or e.use.carried.calls < OFTEN or len(carried) == len(outputs):
-        raise NotApplicable("it is no step of a loop that returns something besides what it is given back")
-    reads = rare_reads(where_of(e.use.called_at))
-    # A result can come back as another array: put on a device again, or read from an object. Such an argument has the
-    # shape of a result, and is another object at each call.
-    given = {at for at, _ in e.use.carried.positions} | e.use.repeated
-    others = {value.spec for i, value in enumerate(program.inputs) if i not in given}
-    is_open = any(v.spec in others for i, v in enumerate(outputs) if i not in carried and v.shape)
-    if reads is None or is_open:
-        return
-    needed = {v.maker for i in carried if i < len(outputs) for v in outputs[i].behind() if v.maker is not None}
-    spare = sorted((op for op in program.body.ops if op not in needed), key=lambda op: -op.work)
-    total, saved = program.body.work, _sum(spare)
-    if saved >= max(SPARE, SPARE_SHARE * total):
-        yield Match(
-            spare[0],
-            f"{percent(saved / total)} of its operations are for results that are read in few steps",
-            [
-                f"{', '.join(list_some(reads.names))} of the call at {e.use.called_at}: {reads.how}",
-                f"{count(saved)} of {count(total)} operations of a call serve nothing else, counted from the shapes",
-                *(f"{op.name} makes {op.makes[0].spec}, {count(op.work)} operations{op.at}" for op in spare[:3]),
-            ],
-            "Compute them in a separate jitted function, which you call when you read them. Or use jax.lax.cond in "
-            "this one, outside of jax.vmap, with zeros on the other side.",
-            related=[("on the way to it", (frame.file, frame.line)) for frame in own_frames(spare[0].outermost)],
-        )
-
-
 # ---- zero-argument-jit -----------------------------------------------------------------------------------------------
 
 TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-element")
 """Instructions that compute nothing."""
 
 
-@rule("zero-argument-jit", "does it compute from arguments?", "warning")
-def zero_argument_jit(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "zero-argument-jit",
+    "does it compute from arguments?",
+    "warning",
+    advice=(
+        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
+        "call says nothing about the computation, and the compiled program holds the result. If you want that, "
+        "compute it once and keep the array."
+    ),
+)
+def zero_argument_jit(e: Evidence) -> Iterable[Match]:
     """Finds a compiled function without inputs: all that it computes is known before it runs."""
     jaxpr = jaxpr_facts(e)
     if jaxpr.inputs or not jaxpr.equations:
         return
-    yield zero_argument_jit.finding(
+    yield Match(
         "has no arguments: what it computes is known before it runs",
         [f"none of its {jaxpr.equations} operations depends on an input", *_describe_remainder(e.inspection)],
-        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
-        "call says nothing about the computation, and the compiled program holds the result. If you want that, "
-        "compute it once and keep the array.",
-        where=e.def_where,
     )
 
 

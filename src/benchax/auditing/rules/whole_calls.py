@@ -20,12 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchax.api import run
-from benchax.auditing.evidence import SHORT, Evidence, ProgramEvidence
+from benchax.auditing.evidence import Evidence, ProgramEvidence
 from benchax.auditing.rule import (
     Gain,
+    Match,
     NotApplicable,
-    grade,
     measured_gain,
     median_s,
     refuse_failed,
@@ -33,14 +32,14 @@ from benchax.auditing.rule import (
     rule,
 )
 from benchax.auditing.syntax import callee_name, calls, check_readable, code_of, where_of
-from benchax.case import Case, make_case
+from benchax.case import Case
 from benchax.comparing.break_even import break_even, of_comparison
 from benchax.errors import NotAvailable, NotMeasured
 from benchax.experiments.functions import Batch, CallArguments, change_arrays, find_batch
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.model import Comparison
 from benchax.profiling.profile import LEAST_S, profile
-from benchax.results.audit import Finding, Where
+from benchax.results.audit import Where
 from benchax.results.profile import Profile
 from benchax.units import count, number, percent, seconds
 
@@ -51,7 +50,7 @@ FEW_CALLS = 1000
 
 
 @rule("not-jitted", "is it compiled as a whole?", "warning")
-def not_jitted(e: Evidence) -> Iterable[Finding]:
+def not_jitted(e: Evidence) -> Iterable[Match]:
     """Finds a function that runs operation by operation, though compiled as a whole it would be faster."""
     if e.is_jitted:
         raise NotApplicable("it is jitted")
@@ -67,11 +66,10 @@ def not_jitted(e: Evidence) -> Iterable[Finding]:
     seen = [str(pays)]
     if e.inspection.jaxpr is not None and not pays.is_same_program:
         seen.append(f"{e.inspection.jaxpr.equations} operations, sent to the device one by one")
-    yield not_jitted.finding(
+    yield Match(
         "starts its one operation from Python" if pays.is_same_program else "runs operation by operation",
         seen,
         pays.advice,
-        where=e.def_where,
         gain=gain,
         severity="info" if pays.calls is None or pays.calls > FEW_CALLS else None,
     )
@@ -79,15 +77,16 @@ def not_jitted(e: Evidence) -> Iterable[Finding]:
 
 MANY_BATCHED = 20
 ONE = np.ones(1, np.float32)
-JIT_OUTSIDE = "Write jax.jit(jax.vmap(f)) instead of jax.vmap(jax.jit(f)), and jax.jit(jax.grad(f))."
 
 
-@rule("vmap-of-jit", "is vmap outside of jit?", "warning", of="both")
-def vmap_of_jit(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "vmap-of-jit",
+    "is vmap outside of jit?",
+    "warning",
+    advice="Write jax.jit(jax.vmap(f)) instead of jax.vmap(jax.jit(f)), and jax.jit(jax.grad(f)).",
+)
+def vmap_of_jit(e: Evidence) -> Iterable[Match]:
     """Finds vmap(jit(f)) and grad(jit(f)) outside of jit: Python transforms the function again in each call."""
-    if isinstance(e, ProgramEvidence):
-        yield from _of_program(e)
-        return
     if e.is_jitted:
         raise NotApplicable("it is jitted as a whole")
     where = _mapped_jit(e)
@@ -100,40 +99,36 @@ def vmap_of_jit(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
     gain = measured_gain(require_decided(e.compare("jax.jit", e.case, e.eager_case), "jax.jit"))
     if gain is None:
         return
-    yield vmap_of_jit.finding(
+    yield Match(
         "maps a jitted function with vmap, and is not jitted itself",
         [
             "vmap is a transformation in Python: outside of jit, it is done again in each call",
             "compared as it is with jit around all of it, in pairs, in new processes",
         ],
-        JIT_OUTSIDE,
         where=where,
         gain=gain,
     )
 
 
-def _of_program(e: ProgramEvidence) -> Iterable[Finding]:
+@vmap_of_jit.in_program
+def _calls_under_vmap(e: ProgramEvidence) -> Iterable[Match]:
     """Jitted functions that lines of the program call under vmap or a derivative, outside of jit."""
     for line in e.lines:
         n = sum(event.note == "batched" for event in line.events)
-        if n < MANY_BATCHED:
-            continue
-        lost_s = n * outside_s()
-        severity = grade(lost_s, e.watch.wall_s)
-        if severity is not None:
-            yield vmap_of_jit.finding(
+        if n >= MANY_BATCHED:
+            lost_s = n * outside_s()
+            yield Match(
                 f"{line.name} is called {count(n)} times under vmap or a derivative, outside of jit",
                 [
                     "vmap, grad and the like are transformations in Python: outside of jit, each call does them again",
                     f"for a function that does next to nothing that takes {seconds(lost_s / n)} more here",
                 ],
-                JIT_OUTSIDE,
                 related=[
                     ("called here", where_of(line.where)),
                     ("defined here", where_of(e.log.functions[line.function].defined)),
                 ],
                 gain=Gain(f"estimated: at least {seconds(lost_s)} of this run"),
-                severity=severity,
+                lost=(lost_s, e.watch.wall_s),
             )
 
 
@@ -192,7 +187,7 @@ def _names(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 @rule("trivial-jit", "does compiling it pay?", "info")
-def trivial_jit(e: Evidence) -> Iterable[Finding]:
+def trivial_jit(e: Evidence) -> Iterable[Match]:
     """Finds a jitted function so small that compiling it hardly ever pays."""
     if not e.is_jitted:
         raise NotApplicable("it is not jitted")
@@ -207,11 +202,10 @@ def trivial_jit(e: Evidence) -> Iterable[Finding]:
         raise NotMeasured("the comparison with the eager function has no interval")
     if pays.pays_soon:
         return
-    yield trivial_jit.finding(
+    yield Match(
         f"compiling pays from {pays.low:,} calls on at best" if pays.low else "compiling never pays",
         [str(pays)],
         pays.advice,
-        where=e.def_where,
         gain=measured_gain(c),
     )
 
@@ -224,8 +218,13 @@ LITTLE = 1.4
 """Twice the work in less than this times the time."""
 
 
-@rule("small-batch", "is the batch too small to use the machine?", "info")
-def small_batch(e: Evidence) -> Iterable[Finding]:
+@rule(
+    "small-batch",
+    "is the batch too small to use the machine?",
+    "info",
+    advice="Put more into one call, if the elements need not be answered one by one.",
+)
+def small_batch(e: Evidence) -> Iterable[Match]:
     """Finds batches so small that a batch of twice the size takes hardly longer."""
     refuse_failed(e.failure)
     case = replace(e.plain_case, donate=())
@@ -245,15 +244,13 @@ def small_batch(e: Evidence) -> Iterable[Finding]:
     # By the end of the interval that speaks against it: to batch more is work, and no median is worth that alone.
     if (c.high or c.ratio) > LITTLE:
         raise NotMeasured(f"undecided: {_describe_batch(n, c)}")
-    yield small_batch.finding(
+    yield Match(
         f"a batch of {2 * n} takes {number(c.ratio)} times as long as one of {n}",
         [
             _describe_batch(n, c),
             f"batch: {batch.how}",
             f"{percent(1 - c.ratio / 2)} less time for each element of the batch",
         ],
-        "Put more into one call, if the elements need not be answered one by one.",
-        where=e.def_where,
         gain=_gain_of_batch(n, c),
     )
 
@@ -294,61 +291,6 @@ class _Twice:
         return change_arrays(made, lambda key, leaf: jnp.concatenate([leaf, leaf]) if key in self.chosen else leaf)
 
 
-CLIFF_FLOPS = 1000
-FAR_FLOPS = 1_000_000
-"""With this much work the hand-over cannot matter."""
-HANDED_SHARE = 0.3
-"""The share of the call's time that the hand-over must take."""
-
-
-@rule("inline-cliff", "is it just too large to run on the calling thread?", "info")
-def inline_cliff(e: Evidence) -> Iterable[Finding]:
-    """Finds small programs just beyond the size up to which XLA:CPU runs them on the calling thread.
-
-    With fewer than 1000 FLOP by XLA's own count, a program runs on the calling thread. With more, XLA hands it to a
-    pool of threads, and the hand-over can take longer than the work (jaxlib 0.10.2, measured with x + 1).
-    """
-    if e.platform != "cpu":
-        raise NotApplicable(f"only XLA:CPU runs small programs on the calling thread; this is {e.platform}")
-    flops = e.inspected("xla_cost").flops or 0.0  # none told is none counted, by XLA as well
-    if flops < CLIFF_FLOPS:
-        return
-    if flops > FAR_FLOPS:
-        raise NotApplicable(f"its {count(flops, 'FLOP')} take longer than any hand-over")
-    call_s = e.measurement.median_s
-    # One element apart, so that nothing but the thread that runs it differs.
-    inline, handed = _plus_one(CLIFF_FLOPS - 1), _plus_one(CLIFF_FLOPS)
-    extra = handed - inline
-    # A difference of two medians. Beside busy neighbours it came out longer than the call that it is a part of.
-    share = extra / call_s
-    if share > 1:
-        longer = f"the hand-over took {seconds(extra)}, more than the call itself ({seconds(call_s)})"
-        raise NotMeasured(f"{longer}: the machine is too busy to tell")
-    if share < HANDED_SHARE:
-        return
-    yield inline_cliff.finding(
-        f"{count(flops, 'FLOP')} are dispatched to the thread pool, about {percent(share)} of the call",
-        [
-            f"a call takes {seconds(call_s)}",
-            f"x + 1 of {CLIFF_FLOPS - 1} elements takes {seconds(inline)} here, of {CLIFF_FLOPS} {seconds(handed)}",
-        ],
-        "Put more into one call: vmap over several inputs, or jit what surrounds it. Splitting it does not help.",
-        where=e.def_where,
-        gain=Gain(f"estimated: up to {seconds(extra)} per call, were it part of a larger program", extra),
-    )
-
-
-@cache
-def _plus_one(n: int) -> float:
-    """Median time of a call of `x + 1`."""
-    (row,) = run([make_case(_add, (f"f32[{n}]",), {}, name="plus one")], call={**SHORT, "memory": False})
-    return row.median_s
-
-
-def _add(x: Any) -> Any:
-    return x + 1
-
-
 DEPTH, MOST_FOLDERS = 3, 5000  # `benchax profile` writes to .benchmarks/profiles/NAME
 MOST_RUNS, DONATING_RUNS = 100, 5  # each run of those that donate needs a copy of the inputs
 WORTH_PROFILE_S = 0.01
@@ -357,11 +299,17 @@ would list all of a library's functions."""
 LONG_PROFILE_S = 10.0  # what takes longer to call twice is not profiled in passing
 
 
-@rule("profile-missing", "was it profiled since it was written?", "info", of="both")
-def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
+@rule(
+    "profile-missing",
+    "was it profiled since it was written?",
+    "info",
+    advice=(
+        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
+        "operations, and keeps the trace in .benchmarks/profiles."
+    ),
+)
+def profile_missing(e: Evidence) -> Iterable[Match]:
     """Finds functions without a profile since they were written, and states what a profile would show."""
-    if isinstance(e, ProgramEvidence):
-        raise NotApplicable("a program is audited, whose own use of jax.profiler is not seen")
     folders = list(islice(_folders(Path.cwd()), MOST_FOLDERS))
     if any(_shows(e, trace) for folder in folders for trace in folder.glob("plugins/profile/*/*.xplane.pb")):
         return
@@ -369,7 +317,7 @@ def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
         raise NotApplicable(f"a call takes {seconds(one_s)}: from {seconds(WORTH_PROFILE_S)} on it is worth a profile")
     p, runs = _take_profile(e)
     hottest = [f"{op.name} ({Path(op.source or op.category).name}), {percent(op.share)}" for op in p.ops[:3]]
-    yield profile_missing.finding(
+    yield Match(
         f"no profile of it was recorded since its file was changed; the hottest operation is {hottest[0]}",
         [
             f"folders searched, {DEPTH} levels down from the working one: {len(folders)}, at most {MOST_FOLDERS}",
@@ -377,9 +325,6 @@ def profile_missing(e: Evidence | ProgramEvidence) -> Iterable[Finding]:
             *(f"{d.name} was busy for {seconds(d.busy_s)} and idle for {seconds(d.idle_s)}" for d in p.devices),
             *(r.message for r in p.remarks if r.severity == "error"),
         ],
-        "Look at one before changing anything: `benchax profile` takes what `benchax audit` was given, shows all "
-        "operations, and keeps the trace in .benchmarks/profiles.",
-        where=e.def_where,
     )
 
 

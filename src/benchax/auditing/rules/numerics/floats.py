@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,32 +15,17 @@ from benchax.auditing.rule import (
     Match,
     NotApplicable,
     compute_values,
-    jaxpr_facts,
-    program_of,
     rule,
-    traced_rule,
-    try_variant,
 )
-from benchax.auditing.syntax import where_of
-from benchax.case import Case
 from benchax.errors import NotMeasured
-from benchax.experiments.functions import CallArguments, change_arrays
-from benchax.measuring.inputs import make_inputs
-from benchax.program.index import ELEMENTWISE, MOVES, TAKES, TracedOp, TracedProgram, Value
+from benchax.program.index import MOVES, TAKES, TracedOp, Value
 from benchax.program.jaxpr import frames_of, is_users_own, names, nested_in
-from benchax.results.audit import Finding
+from benchax.program.patterns import root_of
 from benchax.source_files import is_generated, owner_of
-from benchax.units import percent, size
+from benchax.units import percent
 
 PACK = "numerics"
 OF_CALL = "with the arguments of one call"
-
-
-def _is_square(value: Value) -> bool:
-    op = value.maker
-    is_product = op is not None and op.name == "mul" and op.reads[0] is op.reads[1]
-    is_power = op is not None and (op.params.get("y") == 2 or (op.name == "pow" and op.reads[1].number == 2))
-    return op is not None and (is_product or is_power or op.name == "square")
 
 
 # ---- cancelling-variance ---------------------------------------------------------------------------------------------
@@ -58,10 +42,22 @@ LEFT_EPS, LEAST_SHARE = 64, 0.5
 elements: a variance that is 0 in some columns belongs to what never changes."""
 
 
-@traced_rule("cancelling-variance", "are variances taken of what is centered?", "warning", pack=PACK)
-def cancelling_variance(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "cancelling-variance",
+    "are variances taken of what is centered?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
+        "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
+        "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
+        "1983)."
+    ),
+)
+def cancelling_variance(e: Evidence) -> Iterator[Match]:
     """Finds variances as the mean of squares less the square of the mean, where rounding can leave no digit."""
-    found = [op for op in program.ops if op.name in ("sub", "add") and _is_variance(op)]
+    found = [op for op in e.program.ops if op.name in ("sub", "add") and _is_variance(op)]
     if not found:
         raise NotApplicable("no mean of squares less the square of a mean is written in it")
     for op in found:
@@ -74,7 +70,6 @@ def cancelling_variance(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             continue
         typical, dtype = float(np.median(sizes)), op.makes[0].dtype
         yield Match(
-            op,
             f"the mean of squares less the square of the mean leaves no digits in {dtype}",
             [
                 f"{OF_CALL} {percent(lost)} of {result.size} differences{op.at} are of the size of rounding",
@@ -83,21 +78,18 @@ def cancelling_variance(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                     f"the differences are {float(np.min(result)):.3g} to {float(np.max(result)):.3g}"
                 ),
             ],
-            "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
-            "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
-            "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
-            "1983).",
+            op=op,
         )
 
 
 def _is_variance(op: TracedOp) -> bool:
     sides = _difference(op) if op.makes[0].is_of(jnp.floating) and is_users_own(*op.inwards) else ()
     squares, squared = (value.view(scaled=True).source for value in sides) if sides else (op.makes[0], op.makes[0])
-    if not sides or not _is_square(squared) or _is_square(squares):
+    if not sides or root_of(squared) is None or root_of(squares) is not None:
         return False
     behind = list(squares.behind(LINEAR))
     windows = (one.maker for one in behind if one.maker is not None and one.maker.name == "reduce_window")
-    return all(map(_adds, windows)) and any(map(_is_square, behind))
+    return all(map(_adds, windows)) and any(root_of(one) is not None for one in behind)
 
 
 def _difference(op: TracedOp) -> tuple[Value, ...]:
@@ -125,13 +117,23 @@ NEXT_TO_NOTHING = 1e-6
 negligible."""
 
 
-@traced_rule("underflowing-product", "do long products stay in range?", "warning", pack=PACK)
-def underflowing_product(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "underflowing-product",
+    "do long products stay in range?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Add logarithms instead of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and similar "
+        "functions, which take the logarithm where p is made; for a determinant, jnp.linalg.slogdet."
+    ),
+)
+def underflowing_product(e: Evidence) -> Iterator[Match]:
     """Finds products of many factors that leave the range of their dtype: likelihoods that become 0."""
     # The last operation of each first: in a tree of products it is the product of all factors.
     found = [
         (op, *long)
-        for body in program.bodies
+        for body in e.program.bodies
         for op in reversed(body.ops)
         if (long := _factors(op)) and not op.is_backward
     ]
@@ -147,7 +149,6 @@ def underflowing_product(program: TracedProgram, e: Evidence) -> Iterator[Match]
             continue
         sizes, info = np.abs(values.astype(np.float64)), jnp.finfo(op.makes[0].dtype)
         yield Match(
-            op,
             f"a product of {n} factors is {float(np.atleast_1d(made)[np.atleast_1d(out)][0]):g}, and none of them is",
             [
                 f"{OF_CALL} {int(np.sum(out))} of {out.size} results are 0 or not finite",
@@ -157,8 +158,7 @@ def underflowing_product(program: TracedProgram, e: Evidence) -> Iterator[Match]
                 ),
                 f"numbers of {op.makes[0].dtype} have sizes from {float(info.tiny):.3g} to {float(info.max):.3g}",
             ],
-            "Add logarithms instead of multiplying: jnp.sum(jnp.log(p)), or jnp.sum(jax.nn.log_sigmoid(x)) and similar "
-            "functions, which take the logarithm where p is made; for a determinant, jnp.linalg.slogdet.",
+            op=op,
         )
 
 
@@ -231,6 +231,7 @@ _LOG_SOFTMAX = _Form(
     "Use jax.nn.log_softmax(x, axis=…), and take the labels' elements of it.",
 )
 _LOG_SIGMOID = _Form("log(sigmoid(x))", "-inf if x is below -{under}", "Use jax.nn.log_sigmoid(x).")
+_LOG_TANH = _Form("log(1 + tanh(x / 2))", "-inf if x is below -{one}", "Use jax.nn.log_sigmoid(x) + log(2).")
 _LOG_REST = _Form("log(1 - sigmoid(x))", "-inf if x is above {one}", "Use jax.nn.log_sigmoid(-x).")
 _SOFTPLUS = _Form("log(1 + exp(x))", "infinite if x is above {over}", "Use jax.nn.softplus(x).")
 _SOFTMAX = _Form(
@@ -248,14 +249,15 @@ OWN_FILES = ("/nn/", "/scipy/", "/ops/", "random", "/image/", "special")
 """Parts of the paths of JAX's files whose functions are stable as they are."""
 
 
-@traced_rule("unstable-exponential", "do exponentials stay finite?", "warning", pack=PACK)
-def unstable_exponential(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("unstable-exponential", "do exponentials stay finite?", "warning", traced=True, pack=PACK)
+def unstable_exponential(e: Evidence) -> Iterator[Match]:
     """Finds exponentials that overflow, and logarithms of numbers that underflow, if JAX has a function that
     doesn't."""
-    found = [(op, *form) for op in program.find("log", "log1p", "div") if _is_by_hand(op) and (form := _form(op))]
+    ops = e.program.find("log", "log2", "log1p", "div", "mul")
+    found = [(op, *form) for op in ops if (form := _form(op)) and _is_by_hand(op)]
     if not found:
         raise NotApplicable("no logarithm or quotient of exponentials is written in it")
-    for op, form, exponents, weights in found:
+    for op, form, (_, exponents, weights) in found:
         try:
             shown = _show(e, op, exponents[0], weights)
             why = f"{OF_CALL}, which were kept, it does not happen"
@@ -270,10 +272,10 @@ def unstable_exponential(program: TracedProgram, e: Evidence) -> Iterator[Match]
         over, under, one = (abs(math.log(float(x))) for x in (info.max, info.tiny, info.eps / 4))
         threshold = form.threshold.format(over=f"{over:.0f}", under=f"{under:.0f}", one=f"{one:.0f}")
         yield Match(
-            op,
             f"{form.written} {'is not finite' if shown else 'overflows or underflows for large x'}",
             [shown or why, f"{form.written} of {exponents[0].spec} is {threshold}"],
             form.advice,
+            op=op,
             severity=None if shown else "info",
         )
 
@@ -301,57 +303,88 @@ def _is_by_hand(op: TracedOp) -> bool:
     return is_users_own(*op.inwards) and not any(part in file for file in of_jax for part in OWN_FILES)
 
 
-def _form(op: TracedOp) -> tuple[_Form, list[Value], list[Value]] | None:
-    """(the form, its exponents, factors of the exponentials)"""
-    if op.name == "div":
-        return _form_of_division(op)
-    inner = op.reads[0].back(MOVES | TAKES).maker
-    if inner is None:
+class _Made(NamedTuple):
+    """A number that is made of exponentials."""
+
+    kind: Literal[
+        "exp", "sum", "sum of two", "1 + exp", "1 + tanh", "softmax", "sigmoid", "1 / (1 + exp)", "1 - sigmoid"
+    ]
+    exponents: list[Value]
+    weights: Sequence[Value] = ()
+    """Factors of the exponentials."""
+
+
+def _form(op: TracedOp) -> tuple[_Form, _Made] | None:
+    """The form that an operation completes, with its exponentials."""
+    if op.name in ("div", "mul"):
+        made = _quotient(op)
+        return (_QUOTIENTS[made.kind], made) if made is not None and made.kind in _QUOTIENTS else None
+    negated = op.reads[0].made_by("neg") if op.name == "log1p" else None
+    made = _made(negated.reads[0] if negated is not None else op.reads[0])
+    forms = _LOGARITHMS if op.name != "log1p" else _OF_1_LESS if negated is not None else _OF_1_PLUS
+    return (forms[made.kind], made) if made is not None and made.kind in forms else None
+
+
+def _made(value: Value) -> _Made | None:
+    way = value.back(MOVES | TAKES).view(scaled=True).way
+    return next((made for one in way if one.maker is not None and (made := _made_by(one.maker))), None)
+
+
+def _made_by(op: TracedOp) -> _Made | None:
+    """The same of one operation; its exponentials are written by hand."""
+    match op.name:
+        case "exp" if _is_by_hand(op):
+            return _Made("exp", [op.reads[0]])
+        case "logistic":
+            return _Made("sigmoid", [op.reads[0]])
+        case "div" | "mul":
+            return _quotient(op)
+        case "sub" if op.reads[0].number == 1 and (sigmoid := _made(op.reads[1])) and sigmoid.kind == "sigmoid":
+            return _Made("1 - sigmoid", sigmoid.exponents)
+        case "reduce_sum" | "dot_general" | "add":
+            return _sum(op)
+    return None
+
+
+def _sum(op: TracedOp, *, of_library: bool = False) -> _Made | None:
+    """Args: `of_library`: exponentials that JAX's own functions make count, too."""
+    terms = list(op.reads)
+    if op.name == "reduce_sum":
+        inner = op.reads[0].back().maker
+        terms = list(inner.reads) if inner is not None and inner.name == "mul" else [op.reads[0]]
+    exps = [(one, made) for one in terms if (made := one.made_by("exp", "tanh")) and (of_library or _is_by_hand(made))]
+    exponents, others = [made.reads[0] for _, made in exps], [one for one in terms if one not in dict(exps)]
+    if op.name == "add" and len(exps) == 1 and others and others[0].number == 1:
+        return _Made("1 + tanh" if exps[0][1].name == "tanh" else "1 + exp", exponents)
+    if any(made.name == "tanh" for _, made in exps) or len(exps) != (2 if op.name == "add" else 1):
         return None
-    if op.name == "log1p":
-        if inner.name == "exp" and _is_by_hand(inner):
-            return _SOFTPLUS, [inner.reads[0]], []
-        sigmoid = inner.reads[0].made_by("logistic") if inner.name == "neg" else None
-        return (_LOG_REST, [sigmoid.reads[0]], []) if sigmoid is not None else None
-    if inner.name == "logistic":
-        return _LOG_SIGMOID, [inner.reads[0]], []
-    if inner.name == "sub" and inner.reads[0].number == 1 and (sigmoid := inner.reads[1].made_by("logistic")):
-        return _LOG_REST, [sigmoid.reads[0]], []
-    if inner.name == "div" and (above := inner.reads[0].made_by("exp")) and _is_sum_of(inner.reads[1], above):
-        return _LOG_SOFTMAX, [above.reads[0]], []
-    if inner.name == "add":
-        exps = [made for one in inner.reads if (made := one.made_by("exp")) and _is_by_hand(made)]
-        is_plus_1 = len(exps) == 1 and any(one.number == 1 for one in inner.reads)
-        form = _SUM_OF_TWO if len(exps) == 2 else _SOFTPLUS if is_plus_1 else None
-        return (form, [one.reads[0] for one in exps], []) if form is not None else None
-    summed = inner.makes[0].view(scaled=True).source.made_by("reduce_sum", through=())
-    terms = summed.reads[0].back().maker if summed is not None else None
-    sides = (
-        [] if terms is None else [terms.makes[0]] if terms.name == "exp" else list(terms.reads) * (terms.name == "mul")
-    )
-    exps = [(one, made) for one in sides if (made := one.made_by("exp")) and _is_by_hand(made)]
-    return (_SUM, [exps[0][1].reads[0]], [one for one in sides if one is not exps[0][0]]) if len(exps) == 1 else None
+    return _Made("sum of two" if op.name == "add" else "sum", exponents, others)
 
 
-def _form_of_division(op: TracedOp) -> tuple[_Form, list[Value], list[Value]] | None:
-    above, below = op.reads[0].made_by("exp"), op.reads[1].back().maker
-    if above is None or below is None or not _is_by_hand(above):
-        return None
-    if _is_sum_of(op.reads[1], above):
-        return _SOFTMAX, [above.reads[0]], []
-    is_plus_1 = below.name == "add" and any(one.number == 1 for one in below.reads)
-    is_same = any(_is_same(one, above) for one in below.reads)
-    return (_SIGMOID, [above.reads[0]], []) if is_plus_1 and is_same else None
+def _quotient(op: TracedOp) -> _Made | None:
+    """exp(x) / sum(exp(x)), and exp(x) or 1 over 1 + exp(x), also as a product with the inverse."""
+    inverses = [(one, other.made_by("div")) for one, other in (op.reads, op.reads[::-1]) if op.name == "mul"]
+    pairs = [(one, made.reads[1]) for one, made in inverses if made is not None and made.reads[0].number == 1]
+    for above, below in [op.reads] if op.name == "div" else pairs:
+        exp, maker = above.made_by("exp"), below.view(scaled=True).source.maker
+        summed = _sum(maker, of_library=True) if maker is not None and maker.name in ("add", "reduce_sum") else None
+        if summed is None or len(summed.exponents) != 1:
+            continue
+        is_same = exp is not None and exp.reads[0] is summed.exponents[0]
+        if summed.kind == "1 + exp" and (is_same or above.number == 1):
+            return _Made("sigmoid" if is_same else "1 / (1 + exp)", summed.exponents)
+        if summed.kind == "sum" and is_same:
+            return _Made("softmax", summed.exponents)
+    return None
 
 
-def _is_sum_of(value: Value, exp: TracedOp) -> bool:
-    summed = value.made_by("reduce_sum")
-    return summed is not None and _is_same(summed.reads[0], exp)
-
-
-def _is_same(value: Value, exp: TracedOp) -> bool:
-    made = value.made_by("exp")
-    return made is not None and (made is exp or made.reads[0] is exp.reads[0])
+_LOGARITHMS = {
+    "sum": _SUM, "sum of two": _SUM_OF_TWO, "1 + exp": _SOFTPLUS, "softmax": _LOG_SOFTMAX,
+    "sigmoid": _LOG_SIGMOID, "1 / (1 + exp)": _LOG_SIGMOID,
+    "1 - sigmoid": _LOG_REST, "1 + tanh": _LOG_TANH,
+}  # fmt: skip
+_OF_1_PLUS, _OF_1_LESS = {"exp": _SOFTPLUS}, {"sigmoid": _LOG_REST}
+_QUOTIENTS = {"softmax": _SOFTMAX, "sigmoid": _SIGMOID}
 
 
 def _is_bounded(exponent: Value) -> bool:
@@ -379,10 +412,10 @@ BITWISE = names(
 )
 
 
-@traced_rule("integer-overflow", "do integers stay within their range?", "warning", pack=PACK)
-def integer_overflow(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("integer-overflow", "do integers stay within their range?", "warning", traced=True, pack=PACK)
+def integer_overflow(e: Evidence) -> Iterator[Match]:
     """Finds integers that wrap around with the arguments of a call: 3 - 7 is 252 in uint8."""
-    ops = [op for op in program.body.ops if _can_wrap(op) and _is_by_hand(op) and not _is_meant(op.makes[0], op.name)]
+    ops = [op for op in e.program.body.ops if _can_wrap(op) and _is_by_hand(op) and not _is_meant(op.makes[0], op.name)]
     if not ops:
         raise NotApplicable("no integers that could wrap are computed in it, outside of loops")
     for op in ops[:MOST_COMPUTED]:
@@ -399,7 +432,6 @@ def integer_overflow(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         )
         example = f" {SIGNS.get(op.name, '')} ".join(terms) or what
         yield Match(
-            op,
             f"{what} in {dtype} wraps around",
             [
                 f"{OF_CALL} {int(np.sum(bad))} of {bad.size} results wrap",
@@ -412,6 +444,7 @@ def integer_overflow(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             if str(dtype) in NARROW
             else "Compute it in float32, x.astype(jnp.float32), if seven digits are enough; otherwise in int64 with "
             "jax_enable_x64. Times and other numbers with a large offset: subtract it in NumPy first.",
+            op=op,
         )
     if len(ops) > MOST_COMPUTED:
         raise NotMeasured(f"more than {MOST_COMPUTED} operations are too many to be computed again")
@@ -464,58 +497,3 @@ def _exact(op: TracedOp, operands: Sequence[np.ndarray]) -> np.ndarray:
         np.cumsum(turn(wide[0], axis), axis=axis) if op.name == "cumsum" else np.cumprod(turn(floats, axis), axis=axis)
     )
     return turn(run, axis)
-
-
-# ---- integer-default -------------------------------------------------------------------------------------------------
-
-LARGE_ELEMENTS = 1024
-
-
-@rule("integer-default", "are its floats made of integers?", "info", pack=PACK)
-def integer_default(e: Evidence) -> Iterable[Finding]:
-    """Finds integer arrays that become floats: `jnp.arange(n)` is int32, and its author may not know."""
-    inputs = program_of(e).inputs
-    integers = [value for value in inputs if value.is_of(jnp.integer) and value.size >= LARGE_ELEMENTS]
-    if not integers:
-        raise NotApplicable(f"no input is an integer array of {LARGE_ELEMENTS} elements or more")
-    converted: dict[Value, TracedOp] = {}
-    for op in program_of(e).body.ops:
-        is_float = op.name == "convert_element_type" and op.makes[0].is_of(jnp.floating)
-        kept = (ELEMENTWISE & {"neg", "abs", "add", "sub", "mul"}) | MOVES | {"slice"}
-        sources = [one for one in op.reads[0].behind(kept) if one in integers] if is_float else []
-        converted |= {source: op for source in sources if source not in converted}
-    if not converted:
-        return
-    paths = [one.path for one in jaxpr_facts(e).inputs]
-    # All large integers at once. If one of them is an index as well, that fails, and the gain is not measured.
-    result = try_variant(e, "given as floats", replace(e.plain_case, inputs=_Floats(e.plain_case, e.seed)))
-    yield integer_default.finding(
-        f"{len(converted)} of {len(inputs)} inputs are integers that become floats",
-        [
-            *(
-                f"{paths[inputs.index(v)]} {v.spec}, {size(v.size_bytes)}, is converted to {op.makes[0].dtype}{op.at}"
-                for v, op in converted.items()
-            ),
-            result.sentence,
-        ],
-        "If they are numbers to compute with and no indices, make them floats where they are made: jnp.arange(n, "
-        "dtype=jnp.float32). Overflow and rounding are those of integers until the conversion.",
-        where=where_of(next(iter(converted.values())).line) or e.def_where,
-        gain=result.gain,
-    )
-
-
-@dataclass(frozen=True)
-class _Floats:
-    """An input factory: large integer arrays as float32."""
-
-    case: Case
-    seed: int
-
-    def __call__(self) -> CallArguments:
-        return change_arrays(make_inputs(self.case, self.seed), lambda _, leaf: _as_float(leaf))
-
-
-def _as_float(leaf: Any) -> Any:
-    is_large_integer = leaf.size >= LARGE_ELEMENTS and jnp.issubdtype(leaf.dtype, jnp.integer)
-    return leaf.astype(jnp.float32) if is_large_integer else leaf

@@ -13,7 +13,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from benchax.auditing.derivatives import FORWARD, REVERSE, scope_behind
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Instead, Match, NotApplicable, arrays_of_call, traced_rule
+from benchax.auditing.rule import Instead, Match, NotApplicable, arrays_of_call, rule
 from benchax.program.index import ELEMENTWISE, MOVES, TracedOp, TracedProgram, Value
 from benchax.program.patterns import Arrays, counted_axis, diagonal_axes, identity_axes, unwrap_index
 from benchax.units import count, percent, size
@@ -28,14 +28,12 @@ LEAST_ROWS, FEW_COLUMNS = 96, 4
 """Rows, and rows for each column. With both, on one core and in float32, an inverse and its product take 1.4 times as
 long as a solve of 100 rows. With 800 rows they take 2 to 2.8 times as long; with 64 rows only 1.2 times (jaxlib 0.10.2,
 CPU)."""
-LEAST_SHARE = 0.05
-"""The share of the work of the function, for a warning."""
 
 
-@traced_rule("explicit-inverse", "are systems solved without an inverse?", "warning", pack=PACK)
-def explicit_inverse(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("explicit-inverse", "are systems solved without an inverse?", "warning", traced=True, pack=PACK)
+def explicit_inverse(e: Evidence) -> Iterator[Match]:
     """Finds inverses that are made only to be multiplied by a few columns, which a solve needs no inverse for."""
-    for op in program.find("triangular_solve", "custom_linear_solve"):
+    for op in e.program.find("triangular_solve", "custom_linear_solve"):
         solves, factor = _solves_of_identity(op), _factor(op)
         products = _products_of(op.makes[0]) if solves else None
         rows = op.makes[0].shape[-1] if op.makes[0].shape else 0
@@ -52,15 +50,17 @@ def explicit_inverse(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         dtype, what = op.makes[0].dtype, "one column" if columns == 1 else f"{count(columns)} columns"
         advice, now, better = _SOLVES[kind]
         yield Match(
-            op,
             f"inverts a matrix, {op.makes[0].spec}, to multiply it by {what}",
             [
                 f"{count(flops, 'FLOP')} for an inverse of {rows} columns; {columns} would do: {count(least, 'FLOP')}",
                 *(f"multiplied{one.at}" for one in products if one.line != op.line),
             ],
             f"{advice} A solve also loses fewer digits if the matrix is nearly singular.",
-            Instead("solved", "this solve", now, better, (f"{dtype}[{rows},{rows}]", f"{dtype}[{rows},{columns}]")),
-            severity=None if saved >= LEAST_SHARE * max(saved, program.body.work) else "info",
+            op=op,
+            instead=Instead(
+                "solved", "this solve", now, better, (f"{dtype}[{rows},{rows}]", f"{dtype}[{rows},{columns}]")
+            ),
+            lost=(saved, max(saved, e.program.body.work)),
         )
 
 
@@ -165,10 +165,10 @@ OF_RESULT = (
 )
 
 
-@traced_rule("diagonal-matmul", "are diagonals taken and scaled by without a whole matrix?", "warning", pack=PACK)
-def diagonal_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("diagonal-matmul", "are diagonals taken and scaled by without a whole matrix?", "warning", traced=True, pack=PACK)
+def diagonal_matmul(e: Evidence) -> Iterator[Match]:
     """Finds products with a diagonal matrix, and products whose diagonal alone is used."""
-    for op, matrix, rows, is_factor in _diagonals(program):
+    for op, matrix, rows, is_factor in _diagonals(e.program):
         if rows < LEAST_DIAGONAL or op.work < LEAST_SAVED:
             continue
         dtype, (contracted, _) = op.makes[0].dtype, op.params["dimension_numbers"]
@@ -182,7 +182,6 @@ def diagonal_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         )
         pair = (_multiply_diagonal, _scale) if is_factor else (_trace_product, _sum_products)
         yield Match(
-            op,
             f"multiplies by a diagonal matrix, {matrix.spec}"
             if is_factor
             else f"makes all of a product, {matrix.spec}, and uses its diagonal",
@@ -193,7 +192,8 @@ def diagonal_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 )
             ],
             OF_FACTOR if is_factor else OF_RESULT,
-            Instead("scaling" if is_factor else "the diagonal alone", "this product", *pair, inputs),
+            op=op,
+            instead=Instead("scaling" if is_factor else "the diagonal alone", "this product", *pair, inputs),
         )
 
 
@@ -230,7 +230,7 @@ def _diagonal_of(op: TracedOp) -> Iterator[tuple[Value, int]]:
         numbers, n = op.params["dimension_numbers"], len(op.reads[0].shape)
         index = op.reads[1].made_by("concatenate")
         is_square = n > 1 and op.reads[0].shape[-1] == op.reads[0].shape[-2]
-        is_of_matrix = sorted(numbers.start_index_map) == sorted(numbers.collapsed_slice_dims) == [n - 2, n - 1]
+        is_of_matrix = sorted(numbers.start_index_map) == [n - 2, n - 1] and op.params["slice_sizes"][-2:] == (1, 1)
         counted = [counted_axis(unwrap_index(one)) for one in index.reads] if index is not None else []
         if is_square and is_of_matrix and len(counted) == 2 and None not in counted:
             yield op.reads[0], op.reads[0].shape[-1]
@@ -272,11 +272,21 @@ LEAST_ELEMENTS, LEAST_TIMES = 1 << 16, 4
 """The size of the matrix, and how many times it is larger than necessary."""
 
 
-@traced_rule("kronecker-identity", "are small matrices applied along their axis?", "warning", pack=PACK)
-def kronecker_identity(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "kronecker-identity",
+    "are small matrices applied along their axis?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Give the vector an axis for each factor, and multiply along one: x.reshape(left, k, right), then "
+        'jnp.einsum("ij,ljr->lir", a, x).reshape(-1). The large matrix is never made.'
+    ),
+)
+def kronecker_identity(e: Evidence) -> Iterator[Match]:
     """Finds products with `jnp.kron(a, jnp.eye(n))`, which apply the small matrix along one axis."""
     arrays = arrays_of_call(e)
-    for op in program.find("dot_general"):
+    for op in e.program.find("dot_general"):
         for matrix, other in (op.reads, op.reads[::-1]):
             n = _identity_rows(matrix, arrays) if len(matrix.shape) == 2 and matrix.size >= LEAST_ELEMENTS else 1
             rows = matrix.shape[0]
@@ -285,15 +295,13 @@ def kronecker_identity(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             small, columns = rows // n, other.size // rows
             given = (jnp.ones((small, small), matrix.dtype), jnp.ones((rows, columns), matrix.dtype))
             yield Match(
-                op,
                 f"multiplies by {matrix.spec}, the Kronecker product of {count(small)} rows with identities",
                 [
                     f"the matrix has {size(matrix.size_bytes)}{op.at}",
                     f"along one axis it takes 1 in {count(n)} of these operations",
                 ],
-                "Give the vector an axis for each factor, and multiply along one: x.reshape(left, k, right), then "
-                'jnp.einsum("ij,ljr->lir", a, x).reshape(-1). The large matrix is never made.',
-                Instead("along one axis", "this product", _by_kronecker, _by_axis, given),
+                op=op,
+                instead=Instead("along one axis", "this product", _by_kronecker, _by_axis, given),
             )
 
 
@@ -326,16 +334,27 @@ SPARSE_ELEMENTS, MOST_SHARE = 1 << 18, 1 / 128
 time at about 1/64 (f32, 600 to 4000 rows, 1 to 64 columns)."""
 
 
-@traced_rule("sparse-matmul", "are products with sparse matrices done on what is not zero?", "warning", pack=PACK)
-def sparse_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "sparse-matmul",
+    "are products with sparse matrices done on what is not zero?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
+        "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
+        "write the neighbors out: x[1:] - x[:-1], or jnp.roll."
+    ),
+)
+def sparse_matmul(e: Evidence) -> Iterator[Match]:
     """Finds products with a matrix that is nearly all zeros: an adjacency, a finite difference, an incidence."""
-    if len(e.data) != len(program.inputs):
+    if len(e.data) != len(e.program.inputs):
         raise NotApplicable("its arguments were not kept")
-    carried = {program.inputs[at] for at, _ in e.use.carried.positions}
-    same = {value for i, value in enumerate(program.inputs) if i in e.use.repeated} | set(program.consts)
-    known = {**arrays_of_call(e), **{value: value.const for value in program.consts}}
+    carried = {e.program.inputs[at] for at, _ in e.use.carried.positions}
+    same = {value for i, value in enumerate(e.program.inputs) if i in e.use.repeated} | set(e.program.consts)
+    known = {**arrays_of_call(e), **{value: value.const for value in e.program.consts}}
     entries = {value: n for value, array in known.items() if value not in carried and (n := _entries(array))}
-    for op in program.find("dot_general") if entries else ():
+    for op in e.program.find("dot_general") if entries else ():
         contracted, batched = op.params["dimension_numbers"]
         for side, matrix in enumerate(op.reads):
             source = matrix.view(scaled=True, out=True).source
@@ -346,13 +365,12 @@ def sparse_matmul(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             rows, places = np.nonzero(dense)
             x, kept = np.ones((dense.shape[1], columns), dense.dtype), dense[rows, places]
             yield Match(
-                op,
                 f"multiplies by {matrix.spec}; {percent(entries[source] / dense.size)} of it is not zero",
                 [f"{count(entries[source])} of {count(dense.size)} entries, in {size(dense.nbytes)}{op.at}"],
-                "Keep the entries that are not zero: jax.ops.segment_sum(values[:, None] * x[columns], rows, n), or "
-                "jax.experimental.sparse.BCOO.fromdense(a) @ x. For a banded matrix, as of differences on a grid, "
-                "write the neighbors out: x[1:] - x[:-1], or jnp.roll.",
-                Instead("by its entries", "this product", _by_matrix, _by_entries, (dense, kept, rows, places, x)),
+                op=op,
+                instead=Instead(
+                    "by its entries", "this product", _by_matrix, _by_entries, (dense, kept, rows, places, x)
+                ),
             )
 
 
@@ -377,11 +395,11 @@ FACTOR_FLOPS = 1 << 22
 """FLOP that nothing uses, with the loop around them. Fewer took 0.3 ms or less on one core."""
 
 
-@traced_rule("unused-factors", "are factors only made if they are used?", "warning", known_on="cpu", pack=PACK)
-def unused_factors(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("unused-factors", "are factors only made if they are used?", "warning", traced=True, known_on="cpu", pack=PACK)
+def unused_factors(e: Evidence) -> Iterator[Match]:
     """Finds factorizations, if only their singular values, eigenvalues or first columns are used."""
     # Not eigh, which JAX has no cheaper form of: `jnp.linalg.eigvalsh` takes as long (jaxlib 0.10.2, CPU).
-    for op in program.find("svd", "eig", "qr"):
+    for op in e.program.find("svd", "eig", "qr"):
         found = _unused(op, _needed(op))
         if found is None or found[1] * (op.body.trips or 1) < FACTOR_FLOPS:
             continue
@@ -390,7 +408,6 @@ def unused_factors(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         most, matrix = min(op.reads[0].shape[-2:]), op.reads[0]
         specs, read = " and ".join(value.spec for value in unused), "which are never read"
         yield Match(
-            op,
             title.format(spec=unused[0].spec, n=most),
             [
                 (
@@ -399,7 +416,8 @@ def unused_factors(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 )
             ],
             advice,
-            Instead(
+            op=op,
+            instead=Instead(
                 "without what is not used",
                 "this factorization",
                 now,

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax.scipy.signal import fftconvolve
 
 from benchax.auditing.evidence import Evidence
-from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, traced_rule
+from benchax.auditing.rule import Gain, Instead, Match, NotApplicable, rule
 from benchax.auditing.rules.waste import FEW_USED, LEAST_COMPARISONS, used_ends
-from benchax.program.index import Body, TracedOp, TracedProgram, Value
+from benchax.program.index import Body, TracedOp, Value
 from benchax.program.jaxpr import is_users_own, names
 from benchax.units import count, percent, seconds, size
 
@@ -24,21 +24,21 @@ PACK = "numerics"
 LARGE_PRIME, SMALL_PRIME = 100, 7
 """On CPU (jaxlib 0.10.2) 64 transforms of length 1009, 4099, 8191 and 20011 took 2.5, 5, 8 and 16 times as long as of
 the next length without prime factors above 7."""
-FFT_ELEMENTS, FFT_SHARE = 1 << 14, 0.05
-"""The size of the transform, and its share of the operations of a call, counted as for lengths with small factors."""
+FFT_ELEMENTS = 1 << 14
+"""The size of the transform."""
 
 
-@traced_rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", pack=PACK)
-def fft_length(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule("fft-length", "do lengths of Fourier transforms have small prime factors?", "warning", traced=True, pack=PACK)
+def fft_length(e: Evidence) -> Iterator[Match]:
     """Finds Fourier transforms of lengths with large prime factors, which take much longer than slightly longer
     ones."""
-    if not any(op.name == "fft" for op in program.ops):
+    if not any(op.name == "fft" for op in e.program.ops):
         raise NotApplicable("there is no Fourier transform in it")
-    for op in program.find("fft"):
+    for op in e.program.find("fft"):
         length = max(op.params["fft_lengths"], key=_largest_prime)
         prime, good = _largest_prime(length), length
         is_large = max(value.size for value in (*op.reads, *op.makes)) >= FFT_ELEMENTS
-        if prime < LARGE_PRIME or not is_large or op.work * op.times < FFT_SHARE * program.body.work:
+        if prime < LARGE_PRIME or not is_large:
             continue
         if not is_users_own(*op.inwards):
             continue
@@ -49,7 +49,6 @@ def fft_length(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             "is prime" if prime == length else f"has the prime factor {prime}",
         )
         yield Match(
-            op,
             f"transforms a length of {length}, which {factors}",
             [
                 (
@@ -60,7 +59,9 @@ def fft_length(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             f"For a convolution or a correlation, pad with zeros: jnp.fft.rfft(x, n={good}), or for both of its "
             "arguments scipy.fft.next_fast_len of the sum of their lengths. If the length is a choice, as for a grid "
             "or a window, choose a good one. A spectrum of padded data has other frequencies.",
-            Instead(
+            lost=(op.work * op.times, e.program.body.work),
+            op=op,
+            instead=Instead(
                 f"of length {good}", "one such transform", _fft, _fft_of, (f"complex64[{rows},{length}]", good), (1,)
             ),
         )
@@ -91,10 +92,20 @@ over the operations of the FFT, which reaches a smaller part of the machine's pe
 are."""
 
 
-@traced_rule("long-convolution", "are convolutions with long kernels done by the FFT?", "warning", pack=PACK)
-def long_convolution(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "long-convolution",
+    "are convolutions with long kernels done by the FFT?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Use jax.scipy.signal.fftconvolve(x, kernel, mode=...), or jax.scipy.signal.convolve(..., method='fft'); "
+        "for a correlation, reverse the kernel. It rounds differently: errors are relative to the largest result."
+    ),
+)
+def long_convolution(e: Evidence) -> Iterator[Match]:
     """Finds direct convolutions with long kernels, which the FFT does in far fewer operations."""
-    for op in program.find("conv_general_dilated"):
+    for op in e.program.find("conv_general_dilated"):
         params, (signal, kernel), made = op.params, op.reads, op.makes[0]
         spaced = (*params["window_strides"], *params["lhs_dilation"], *params["rhs_dilation"])
         left, right, out = (params["dimension_numbers"][i] for i in range(3))
@@ -114,7 +125,6 @@ def long_convolution(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             continue
         inputs = tuple(f"{made.dtype}[{','.join(map(str, shape))}]" for shape in (length, taps))
         yield Match(
-            op,
             f"convolves directly with {' × '.join(map(str, taps))} taps: {op.work / by_fft:.3g} times the operations "
             "of the FFT",
             [
@@ -123,9 +133,8 @@ def long_convolution(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                     f"{count(by_fft, 'FLOP')}, counted from the shapes"
                 )
             ],
-            "Use jax.scipy.signal.fftconvolve(x, kernel, mode=...), or jax.scipy.signal.convolve(..., method='fft'); "
-            "for a correlation, reverse the kernel. It rounds differently: errors are relative to the largest result.",
-            Instead("by the FFT", "one such convolution", _convolve, _fft_convolve, inputs),
+            op=op,
+            instead=Instead("by the FFT", "one such convolution", _convolve, _fft_convolve, inputs),
         )
 
 
@@ -150,13 +159,21 @@ def _is_done_once(e: Evidence, op: TracedOp) -> bool:
     return bool(e.why_not_called) and not e.use.carried.calls and not op.body.is_repeated
 
 
-@traced_rule(
-    "categorical-draws", "are draws of one distribution made with one random number each?", "warning", pack=PACK
+@rule(
+    "categorical-draws",
+    "are draws of one distribution made with one random number each?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Draw by the cumulative sum, with one random number for each draw: jax.random.choice(key, k, (n,), "
+        "p=jax.nn.softmax(logits)) does that. Rounding can lose categories of less than 1e-7 of the sum."
+    ),
 )
-def categorical_draws(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+def categorical_draws(e: Evidence) -> Iterator[Match]:
     """Finds many draws of one categorical distribution that make a random number for each draw and each category."""
-    for op in program.find("argmax"):
-        added = op.reads[0].made_by("add")
+    for op in e.program.find("argmax"):
+        added = op.reads[0].made_by("add", "sub")
         if added is None or added.makes[0].size < LEAST_NUMBERS or _is_done_once(e, op):
             continue
         logits = [one for one, other in (added.reads, added.reads[::-1]) if _is_gumbel(other)]
@@ -168,7 +185,6 @@ def categorical_draws(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             continue
         inputs = (jax.random.PRNGKey(0), jnp.linspace(0.0, 1.0, categories), draws)
         yield Match(
-            op,
             f"{count(draws)} draws of {count(categories)} categories make a random number for each pair",
             [
                 (
@@ -176,9 +192,8 @@ def categorical_draws(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                     f"{count(draws * distributions)} would do"
                 )
             ],
-            "Draw by the cumulative sum, with one random number for each draw: jax.random.choice(key, k, (n,), "
-            "p=jax.nn.softmax(logits)) does that. Rounding can lose categories of less than 1e-7 of the sum.",
-            Instead("drawn by the cumulative sum", "these draws", _by_gumbel, _by_sum, inputs, (2,)),
+            op=op,
+            instead=Instead("drawn by the cumulative sum", "these draws", _by_gumbel, _by_sum, inputs, (2,)),
         )
 
 
@@ -199,10 +214,21 @@ def _by_sum(key: jax.Array, logits: jax.Array, n: int) -> jax.Array:
     return jax.random.choice(key, logits.size, (n,), p=jax.nn.softmax(logits))
 
 
-@traced_rule("permuted-draw", "are a few random rows drawn without a permutation of all?", "warning", pack=PACK)
-def permuted_draw(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "permuted-draw",
+    "are a few random rows drawn without a permutation of all?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
+        "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
+        "steps, and take parts of that."
+    ),
+)
+def permuted_draw(e: Evidence) -> Iterator[Match]:
     """Finds permutations of all rows, if only a few are used: drawing some numbers does the same."""
-    for op in program.find("sort"):
+    for op in e.program.find("sort"):
         is_random = op.params.get("num_keys", 1) == 1 and op.reads[0].made_by("random_bits") and op.makes[1:]
         if not is_random or op.work < LEAST_COMPARISONS or _is_done_once(e, op):
             continue
@@ -210,13 +236,12 @@ def permuted_draw(program: TracedProgram, e: Evidence) -> Iterator[Match]:
         if ends is None or FEW_USED * sum(ends) > n:
             continue
         yield Match(
-            op,
             f"permutes {count(n)} rows to use {count(sum(ends))} of them",
             [f"jax.random.permutation, or choice without replacement, sorts {count(n)} random numbers{op.at}"],
-            "Draw the rows: jax.random.randint(key, (k,), 0, n). A row can then come twice in a batch, which "
-            "stochastic gradient descent mostly tolerates. To use each row once an epoch, permute once before its "
-            "steps, and take parts of that.",
-            Instead("drawn by randint", "this draw", _permute, _draw, (jax.random.PRNGKey(0), n, sum(ends)), (1, 2)),
+            op=op,
+            instead=Instead(
+                "drawn by randint", "this draw", _permute, _draw, (jax.random.PRNGKey(0), n, sum(ends)), (1, 2)
+            ),
         )
 
 
@@ -236,10 +261,22 @@ UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
 """Operations that write a part of their first operand, and the position of that part."""
 
 
-@traced_rule("recomputed-prefix", "does a loop that writes a sequence go on from where it is?", "warning", pack=PACK)
-def recomputed_prefix(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "recomputed-prefix",
+    "does a loop that writes a sequence go on from where it is?",
+    "warning",
+    traced=True,
+    pack=PACK,
+    advice=(
+        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
+        "step in each iteration; for attention keep keys and values of what is written (a cache), "
+        "and compute only those and the query of the new position; for a product take the row first, "
+        "a[i] @ x."
+    ),
+)
+def recomputed_prefix(e: Evidence) -> Iterator[Match]:
     """Finds loops that compute a whole sequence in each iteration, to use one position of it and write the next."""
-    for body in (body for body in program.bodies if body.is_loop):
+    for body in (body for body in e.program.bodies if body.is_loop):
         counters = {v for v in body.inputs[body.constants :] if not v.shape and v.is_of(jnp.integer)}
         for taken, length in _written(body, counters):
             depending = taken.ahead()
@@ -253,7 +290,6 @@ def recomputed_prefix(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 work = sum(one.work for one in behind)
                 if is_one and work >= max(LEAST_WORK, LEAST_SHARE * body.work):
                     yield Match(
-                        op,
                         f"computes {length} positions in each iteration of a loop, to use one",
                         [
                             (
@@ -263,10 +299,7 @@ def recomputed_prefix(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                             ),
                             "the loop then writes one position; the next iteration computes the others again",
                         ],
-                        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
-                        "step in each iteration; for attention keep keys and values of what is written (a cache), "
-                        "and compute only those and the query of the new position; for a product take the row first, "
-                        "a[i] @ x.",
+                        op=op,
                     )
 
 
@@ -297,10 +330,17 @@ FEW = 8
 """New rows, and rows that a step reads, are one in eight at most."""
 
 
-@traced_rule("shifted-buffer", "do loops write new rows without moving old ones?", "warning", known_on="cpu", pack=PACK)
-def shifted_buffer(program: TracedProgram, e: Evidence) -> Iterator[Match]:
+@rule(
+    "shifted-buffer",
+    "do loops write new rows without moving old ones?",
+    "warning",
+    traced=True,
+    known_on="cpu",
+    pack=PACK,
+)
+def shifted_buffer(e: Evidence) -> Iterator[Match]:
     """Finds buffers of past values that a loop moves by a row in each step, when a ring buffer writes one row."""
-    for body in (body for body in program.bodies if body.is_loop):
+    for body in (body for body in e.program.bodies if body.is_loop):
         for _, old, new in body.carries:
             own = _shift(old, new) if old.shape and old.shape == new.shape else None
             others = sum(op.work for op in body.ops if own is not None and op not in own)
@@ -311,7 +351,6 @@ def shifted_buffer(program: TracedProgram, e: Evidence) -> Iterator[Match]:
             inputs = (f"float32[{rows},{max(1, n // rows // 4)}]", int(body.times))
             text = f"estimated: at least {seconds(least_s)} per call, at {size(int(FASTEST))} a second"
             yield Match(
-                own[0],
                 f"moves {size(n)} in each step of a loop, to append to a buffer",
                 [
                     (
@@ -324,7 +363,8 @@ def shifted_buffer(program: TracedProgram, e: Evidence) -> Iterator[Match]:
                 f"Keep it as a ring: with i the number of the step, buffer.at[i % {rows}].set(row) writes one row in "
                 f"place, and buffer[(i - k) % {rows}] is the row of k steps ago. jnp.roll brings it in order once, "
                 "after the loop.",
-                Instead("as a ring", "a loop that only keeps the buffer", _move, _write, inputs, (1,)),
+                op=own[0],
+                instead=Instead("as a ring", "a loop that only keeps the buffer", _move, _write, inputs, (1,)),
                 gain=Gain(text, least_s),
             )
 
