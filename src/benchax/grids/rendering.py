@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchax.clusters.agents import Dispatcher, Node
-from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
-from benchax.model import Absent
+from benchax.comparing.ranking import Rank
+from benchax.grids.ranking import GridRanking, environments, is_wrong
+from benchax.model import Absent, Estimate
 from benchax.reporting import figures, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
@@ -260,7 +261,7 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     winners: dict[tuple[str, ...], list[str]] = {}
     for label, places in ranking.by_data.items():
         # Those that share a place do so in any order.
-        if first := tuple(sorted(each.function for each in places if each.place == 1)):
+        if first := tuple(sorted(each.label for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
         f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
@@ -276,10 +277,10 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     return "\n".join(lines)
 
 
-def _multiple(place: GridPlace) -> str:
+def _multiple(rank: Rank) -> str:
     """adamw 1.53 (1.51 – 1.60)"""
-    around = f"({number(place.low)} – {number(place.high)})" if place.low and place.high else "(no interval)"
-    return f"{place.function} {number(place.ratio)} {around}"
+    ratio = Estimate(rank.ratio or 1.0, rank.low, rank.high)
+    return f"{rank.label} {ratio.text()}" + ("" if ratio.text_of_ends() else " (no interval)")
 
 
 def total(g: GridResult) -> str:
