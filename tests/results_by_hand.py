@@ -14,10 +14,22 @@ from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Version
 from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
 from benchax.results.cache import CachedProgram, CacheUse, Folder
-from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
-from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
-from benchax.results.operations import HloOperation, HloOperations
+from benchax.results.inspection import (
+    Constant,
+    Constants,
+    Counts,
+    Difference,
+    HloOperation,
+    HloOperations,
+    Inspection,
+    JaxprFacts,
+    Loop,
+    NumberChange,
+    Place,
+    Primitive,
+    TextDifference,
+)
 from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
 from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
