@@ -12,14 +12,13 @@ import pytest
 from measurement_strategies import RICH
 
 import benchax
-from benchax.grids.outputs import Agreement
 from benchax.grids.ranking import rank
 from benchax.grids.rendering import ranking_text
 from benchax.grids.result import Cell, GridResult
-from benchax.model import Absent, Failure, Measurement, Samples
+from benchax.model import Absent, Failure, Measurement, Numerics, Samples
 
 NOT_COMPARED = Absent("agreement", "the grid was asked not to compare outputs")
-AGREES = Agreement("f", "f", True)
+AGREES = Numerics("baseline", agrees=True)
 
 
 def cell(function: str, label: str, us: float | None, agreement: Any = NOT_COMPARED, width: float = 0.01) -> Cell:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,40 +149,39 @@ def _describe_omitted(g: GridResult) -> str:
     return f"Shown: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
 
 
+def _by_message(g: GridResult, found: Iterable[tuple[Cell, str]]) -> list[str]:
+    """f[n=4, 8]  message: one line for each function and message, on however many data points."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for cell, message in found:
+        said.setdefault((cell.function, _truncate(message)), []).append(str(cell.data))
+    return [f"{function}[{_points(g, at)}]  {message}" for (function, message), at in said.items()]
+
+
+def _limit(lines: list[str]) -> list[str]:
+    if len(lines) <= MOST_WORDS:
+        return lines
+    return [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+
+
 def _words(g: GridResult) -> str:
     """The messages of the cells that were not measured."""
-    # By function and message: a function that fails does so on many data points, and one line says it.
-    said: dict[tuple[str, str], list[str]] = {}
-    for cell in g.cells:
-        if what := _words_of(g, cell):
-            said.setdefault((cell.function, _truncate(what)), []).append(str(cell.data))
-    lines = [f"{function}[{_points(g, at)}]  {what}" for (function, what), at in said.items()]
-    if len(lines) > MOST_WORDS:
-        lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+    lines = _limit(_by_message(g, ((cell, what) for cell in g.cells if (what := _words_of(g, cell)))))
     reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
-    lines += [f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items())])
 
 
 def _other_timers(g: GridResult) -> str:
     """By what else cells were measured, and why some were not: the table is by one timer."""
     if not g.timer:  # then the cells say so themselves
         return ""
-    have: Counter[str] = Counter()
-    lacking: dict[tuple[str, str, str], list[str]] = {}
-    for cell in g.cells:
-        if cell.status == "ok":
-            have.update(samples.timer for samples in cell.measurement.samples)
-            for timer, why in _refusals(cell):
-                if timer != g.timer:
-                    lacking.setdefault((cell.function, timer, why), []).append(str(cell.data))
-    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items() if timer != g.timer]
-    names = [timer for timer in have if timer != g.timer]
-    lines = [f"also measured: {', '.join(counted)} (.timings_by({names[0]!r}))"] if names else []
-    lines += [f"{f}[{_points(g, at)}]  not by {timer}: {_truncate(why)}" for (f, timer, why), at in lacking.items()]
-    return "\n".join(
-        lines if len(lines) <= MOST_WORDS else [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more"]
-    )
+    measured = [cell for cell in g.cells if cell.status == "ok"]
+    have = Counter(each.timer for cell in measured for each in cell.measurement.samples if each.timer != g.timer)
+    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items()]
+    lines = [f"also measured: {', '.join(counted)} (.timings_by({next(iter(have))!r}))"] if have else []
+    refused = [
+        (cell, f"not by {timer}: {why}") for cell in measured for timer, why in _refusals(cell) if timer != g.timer
+    ]
+    return "\n".join(_limit(lines + _by_message(g, refused)))
 
 
 def _refusals(cell: Cell) -> Iterator[tuple[str, str]]:
@@ -217,19 +216,15 @@ def _differences(g: GridResult) -> str:
             far = [each.max_rel for each in differing if each.max_rel is not None]
             most = f", by up to {number(max(far))} times its largest value" if far else ""
             many = f"{len(differing)} of {len(trials)} trials" if len(trials) > 1 else "1 trial"
-            lines.append(f"{function} gives another result than {differing[0].reference} in {many}{most}")
+            lines.append(f"{function} gives another result than {g.reference} in {many}{most}")
     return "\n".join(lines)
 
 
 def _warnings(g: GridResult) -> str:
     """Reasons to doubt times, once for all cells that they affect. A busy machine is named once for the whole grid."""
-    held: dict[tuple[str, str], list[str]] = {}
     busy = [cell.measurement.noise for cell in g.cells if any(r.code == "busy" for r in cell.measurement.remarks)]
-    for cell in g.cells:
-        for remark in cell.measurement.remarks:
-            if remark.severity != "info" and remark.code != "busy":
-                held.setdefault((cell.function, remark.message), []).append(str(cell.data))
-    lines = [f"{function}[{_points(g, at)}]  {_truncate(message)}" for (function, message), at in held.items()]
+    doubted = [(cell, r) for cell in g.cells for r in cell.measurement.remarks if r.severity != "info"]
+    lines = _by_message(g, ((cell, remark.message) for cell, remark in doubted if remark.code != "busy"))
     if busy:
         most = max((noise.others_share or 0.0 for noise in busy if noise), default=0.0)
         where = f"{len(busy)} of {plural(len(g.cells), 'cell')}"
