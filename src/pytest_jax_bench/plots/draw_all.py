@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from benchax.errors import BenchaxError, UsageError, one_of, require
+from benchax.errors import UsageError, one_of, reason_of, require
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.text import decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
@@ -110,8 +110,7 @@ class _Work:
         try:
             yield
         except Exception as error:
-            reason = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-            self.problems.append(f"{nodeid}: {what} was not drawn, because {' '.join(reason.split())[:400]}")
+            self.problems.append(f"{nodeid}: {what} was not drawn, because {reason_of(error)[:400]}")
 
     def rows(self, request: PlotRequest) -> Rows | None:
         """Returns the rows of a test, read once. It returns None for a test without rows, and reports that the first
