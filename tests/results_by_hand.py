@@ -13,7 +13,6 @@ from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons, Rank
 from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Version
 from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
-from benchax.results.cache import CachedProgram, CacheUse, Folder
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
 from benchax.results.inspection import (
     Constant,
@@ -30,11 +29,32 @@ from benchax.results.inspection import (
     Primitive,
     TextDifference,
 )
-from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
+from benchax.results.profile import (
+    CompileCost,
+    Device,
+    LiveBuffers,
+    OneStep,
+    Op,
+    OpChange,
+    PartLine,
+    Profile,
+    ProfileChange,
+    ProgramsPerStep,
+    StepPart,
+    StepSplit,
+)
 from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
-from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
-from benchax.results.transfers import ObservedTransfer, Transfers
-from benchax.results.watch import Compile, FunctionCount, Reason, Watch
+from benchax.results.watch import (
+    CachedProgram,
+    CacheUse,
+    Compile,
+    Folder,
+    FunctionCount,
+    ObservedTransfer,
+    Reason,
+    Transfers,
+    Watch,
+)
 
 
 def every_result(name: str) -> dict[str, Any]:

@@ -28,8 +28,7 @@ from benchax.profiling.marks import program_name
 from benchax.profiling.runs import PS, on_busiest_device
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, goes_on, once_a_round
-from benchax.results.profile import Run, Step
-from benchax.results.steps import ProgramsPerStep, StepMark
+from benchax.results.profile import ProgramsPerStep, Run, Step, StepMark
 
 SAME_INSIDE, SAME_IN_ALL = 1 / 3, 0.1
 """The work that most steps share must be at least these shares of a device's work in all steps, and in the recording.

@@ -30,8 +30,7 @@ from benchax.profiling.runs import PS
 from benchax.profiling.spans import Coverage, unite, unite_all
 from benchax.profiling.step_bounds import StepBounds, find_steps
 from benchax.protobuf import Ints
-from benchax.results.profile import Run
-from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
+from benchax.results.profile import OneStep, PartKind, PartLine, ProgramsPerStep, Run, StepPart, StepSplit
 
 StackOf = Mapping[str, tuple[SampledFrame, ...]]
 """The name of a program → the stack on which it was compiled last."""

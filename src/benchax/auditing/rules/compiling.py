@@ -26,8 +26,7 @@ from benchax.auditing.syntax import (
 from benchax.errors import NotMeasured
 from benchax.model import Severity
 from benchax.results.audit import Finding
-from benchax.results.cache import CachedProgram, CacheUse
-from benchax.results.watch import Compile, FunctionCount
+from benchax.results.watch import CachedProgram, CacheUse, Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
 
