@@ -19,7 +19,7 @@ from benchax.reporting import figures, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
 from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
-from benchax.reporting.tables import describe_machine, estimate, one_line
+from benchax.reporting.tables import describe_machine, estimate, one_line, truncate
 from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural, seconds
 
@@ -88,13 +88,13 @@ def table(g: GridResult) -> Table:
     is_shown = any(inputs[d] not in ("", str(d)) for d in labels)
     rows = [
         (
-            TableCell(_one_line(str(d))),
-            *([TableCell(_truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
+            TableCell(one_line(str(d))),
+            *([TableCell(truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
             *(_table_cell(g, g.by_key[f, d]) for f in functions),
         )
         for d in labels
     ]
-    columns = (g.axis, *(["inputs"] if is_shown else []), *map(_one_line, functions))
+    columns = (g.axis, *(["inputs"] if is_shown else []), *map(one_line, functions))
     return Table(tuple(map(TableColumn, columns)), tuple(rows))
 
 
@@ -104,10 +104,10 @@ def table_so_far(
     """The table while a grid runs: a row per data point with a finished cell, each cell by its first timer."""
     begun = [label for label in labels if any((f, label) in cells for f in functions)]
     rows = [
-        (_one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
+        (one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
         for d in begun[:MOST_POINTS]
     ]
-    return tabulate((axis, *map(_one_line, functions)), rows)
+    return tabulate((axis, *map(one_line, functions)), rows)
 
 
 def _signature(g: GridResult, label: Label) -> str:
@@ -153,7 +153,7 @@ def _by_message(g: GridResult, found: Iterable[tuple[Cell, str]]) -> list[str]:
     """f[n=4, 8]  message: one line for each function and message, on however many data points."""
     said: dict[tuple[str, str], list[str]] = {}
     for cell, message in found:
-        said.setdefault((cell.function, _truncate(message)), []).append(str(cell.data))
+        said.setdefault((cell.function, truncate(message, LONGEST_WORD)), []).append(str(cell.data))
     return [f"{function}[{_points(g, at)}]  {message}" for (function, message), at in said.items()]
 
 
@@ -202,7 +202,7 @@ def _words_of(g: GridResult, cell: Cell) -> str:
 def _points(g: GridResult, labels: list[str]) -> str:
     if len(labels) == len(g.data) > 1:
         return f"all {g.axis}"
-    return f"{g.axis}={_truncate(', '.join(labels), 60)}"
+    return f"{g.axis}={truncate(', '.join(labels), 60)}"
 
 
 def _differences(g: GridResult) -> str:
@@ -236,7 +236,7 @@ def _warnings(g: GridResult) -> str:
 def _of_nodes(g: GridResult) -> str:
     """The reasons why times of several nodes in one table cannot be compared."""
     split = [str(label) for label in g.data if len(environments(g, label)) > 1]
-    at = f"{g.axis}={_truncate(', '.join(split), 60)}"
+    at = f"{g.axis}={truncate(', '.join(split), 60)}"
     lines = [f"{at} was measured on several nodes: its functions are not ranked"] if split else []
     for what, values in differing([share.node for share in g.nodes]).items():
         lines.append(f"the nodes differ in {what}: {', '.join(values)}; compare functions within a row only")
@@ -259,7 +259,7 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
         if first := tuple(sorted(each.label for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
-        f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
+        f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={truncate(', '.join(at), 60)})"
         for names, at in winners.items()
     ]
     lines = [f"fastest: {'; '.join(parts)}"]
@@ -322,15 +322,6 @@ def _machine(g: GridResult) -> str:
 def _square(cell: Cell, timer: str) -> Square:
     summary = cell.summary_by(timer)
     return Square(summary.median_s if summary else None, cell.status)
-
-
-def _one_line(label: str) -> str:
-    return " ".join(label.split()) or label
-
-
-def _truncate(words: str, most: int = LONGEST_WORD) -> str:
-    flat = " ".join(words.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
 # ---- who measured what: a line for each node of a run that was spread over several -----------------------------------

@@ -17,8 +17,6 @@ from benchax.model import Remark
 from benchax.results import Displayed
 from benchax.results.roofline import Peaks, Roofline
 
-Backend = Literal["cpu", "gpu", "tpu"]
-
 
 @dataclass(frozen=True)
 class Op:
