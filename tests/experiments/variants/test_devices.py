@@ -292,7 +292,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
     found = devices._try_mesh(call, batch, (1, 1), inputs, expected, is_timed=True)
 
     assert found.facts[0] == ("exchanged:", "nothing")
-    assert found.time == (1.0, 0.5, 2.0)
+    assert found.time == Estimate(1.0, 0.5, 2.0)
 
 
 @pytest.mark.slow
