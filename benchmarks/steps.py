@@ -24,7 +24,7 @@ from report import header, note, table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchax.results.steps import StepSplit
+    from benchax.results.profile import StepSplit
 
 LOOPS = Path(__file__).with_name("step_loops.py")
 KINDS = ("input", "python", "device", "transfer", "compile")

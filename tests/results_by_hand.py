@@ -11,18 +11,50 @@ from measurement_strategies import RICH
 from benchax.comparing.error_rates import ErrorRates, Trial
 from benchax.comparing.history import history
 from benchax.comparing.ranking import Comparisons, Rank
-from benchax.model import Absent, CaseId, Failure, Measurement, Remark, Version
+from benchax.model import Absent, CaseId, Estimate, Failure, Measurement, Remark, Version
 from benchax.results.audit import Audit, Checked, Checklist, Finding, Suppressed, Tick
-from benchax.results.cache import CachedProgram, CacheUse, Folder
-from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, Point, VariantRow
-from benchax.results.inspection import Constant, Constants, Counts, Inspection, JaxprFacts, Loop, Place, Primitive
-from benchax.results.operations import HloOperation, HloOperations
-from benchax.results.profile import CompileCost, Device, LiveBuffers, Op, OpChange, Profile, ProfileChange
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
-from benchax.results.steps import OneStep, PartLine, ProgramsPerStep, StepPart, StepSplit
-from benchax.results.transfers import ObservedTransfer, Transfers
-from benchax.results.watch import Compile, FunctionCount, Reason, Watch
+from benchax.results.inspection import (
+    Constant,
+    Constants,
+    Counts,
+    Difference,
+    HloOperation,
+    HloOperations,
+    Inspection,
+    JaxprFacts,
+    Loop,
+    NumberChange,
+    Place,
+    Primitive,
+    TextDifference,
+)
+from benchax.results.profile import (
+    CompileCost,
+    Device,
+    LiveBuffers,
+    OneStep,
+    Op,
+    OpChange,
+    PartLine,
+    Profile,
+    ProfileChange,
+    ProgramsPerStep,
+    StepPart,
+    StepSplit,
+)
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
+from benchax.results.watch import (
+    CachedProgram,
+    CacheUse,
+    Compile,
+    Folder,
+    FunctionCount,
+    ObservedTransfer,
+    Reason,
+    Transfers,
+    Watch,
+)
 
 
 def every_result(name: str) -> dict[str, Any]:
@@ -154,10 +186,10 @@ def _transfers(name: str) -> Transfers:
 
 
 def _scaling(name: str) -> Scaling:
-    faster = SpeedupFactor(1.8, 1.7, 1.9)
+    faster = Estimate(1.8, 1.7, 1.9)
     points = (
         ScalingPoint(1, name, name, 0.2),
-        ScalingPoint(2, name, name, 0.1, faster, faster.over(2), faster),
+        ScalingPoint(2, name, name, 0.1, faster, faster.map(lambda factor: factor / 2), faster),
         ScalingPoint(4, name, why=name),
     )
     curves = (ScalingCurve("strong", points), ScalingCurve("weak", points))

@@ -40,12 +40,10 @@ if TYPE_CHECKING:
     from benchax.profiling.profile import profile
     from benchax.progress import ProgressEvent
     from benchax.results.audit import Audit, Checklist
-    from benchax.results.cache import CacheUse
     from benchax.results.experiment import Experiment
     from benchax.results.inspection import Inspection
     from benchax.results.profile import Profile
-    from benchax.results.transfers import Transfers
-    from benchax.results.watch import Watch
+    from benchax.results.watch import CacheUse, Transfers, Watch
     from benchax.stats.summary import Summary
     from benchax.store.load import Rows, load
     from benchax.watching.compiles import watch_cache
@@ -94,8 +92,8 @@ _HOME = {
     "Summary": "benchax.stats.summary",
     "Rows": "benchax.store.load",
     "load": "benchax.store.load",
-    "CacheUse": "benchax.results.cache",
-    "Transfers": "benchax.results.transfers",
+    "CacheUse": "benchax.results.watch",
+    "Transfers": "benchax.results.watch",
     "Watch": "benchax.results.watch",
     "RecompileError": "benchax.watching.watch",
     "max_compiles": "benchax.watching.watch",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from benchax.environment import clean
 from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_kinds, check_places, check_text, takes
 from benchax.model import CaseId, EarlierRuns, Opaque, Program
@@ -360,6 +361,14 @@ def param_value(value: Any) -> Any:
     if type(value) is float:
         return value if math.isfinite(value) else Opaque("float", repr(value))
     return Opaque(type(value).__name__, _identify(value))
+
+
+def storable_param(value: Any) -> Any:
+    """As `param_value`, of any value at all: texts that are not valid Unicode are cleaned."""
+    try:
+        return param_value(value)
+    except UsageError:
+        return Opaque(type(value).__name__, clean(repr(value)))
 
 
 def _identify(value: Any) -> str:

@@ -135,6 +135,12 @@ class NotMeasured(BenchaxError):
     """
 
 
+def reason_of(error: BaseException) -> str:
+    """In one line, to complete "because …": the problem of an error of ours, else the type and the text."""
+    text = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
 def one_of(names: Iterable[str], given: str | None = None) -> str:
     """States the permitted values: "'timer'? Permitted is one of: seed, timer". The nearest name to `given` comes
     first.

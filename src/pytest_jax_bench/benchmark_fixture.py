@@ -286,11 +286,8 @@ class BenchmarkFixture:
         """Puts woven functions back, and warns if the test did not use the fixture."""
         while self._undo:
             self._undo.pop()()
-        if not self._used_in and not self._is_skipped():
+        if not self._used_in and not self.has_error:
             self._item.warn(pytest.PytestWarning("the fixture benchmark was not used at all in this test"))
-
-    def _is_skipped(self) -> bool:
-        return self.has_error
 
 
 def _cost_of(run: Callable[[Any], Any]) -> float:

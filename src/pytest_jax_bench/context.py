@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from fcntl import LOCK_EX, LOCK_UN, flock
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from benchax.errors import UsageError
+from benchax.store.file_lock import hold_lock
 from benchax.whole_files import hide_from_git
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.options import OUTPUT_DIR, marker_of
@@ -176,7 +176,7 @@ def from_request(request: pytest.FixtureRequest) -> BenchContext:
         settings=settings,
         marker=marker_of(item),
         keep=item.stash.setdefault(stash.MEASURED, []).append,
-        lock=(lambda: hold_lock(settings.output_dir)) if is_worker else nullcontext,
+        lock=partial(hold_lock, settings.output_dir / LOCK) if is_worker else nullcontext,
         hold_open=partial(hold_open, config),
     )
 
@@ -220,20 +220,6 @@ def from_path(path: str | os.PathLike[str] | None) -> BenchContext:
         csv=file,
         output_dir=file.parent,
     )
-
-
-@contextmanager
-def hold_lock(folder: Path) -> Iterator[None]:
-    """Waits until no other process holds the lock."""
-    folder.mkdir(parents=True, exist_ok=True)
-    # Mode "a" creates the file, and doesn't empty it while another process holds it.
-    with (folder / LOCK).open("a") as file:
-        flock(file, LOCK_EX)
-        try:
-            yield
-        finally:
-            # Closing isn't enough: a process that was started inside the block has the file open, too.
-            flock(file, LOCK_UN)
 
 
 @contextmanager

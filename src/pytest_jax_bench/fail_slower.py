@@ -19,7 +19,7 @@ from benchax import units
 from benchax.case import Case
 from benchax.comparing import gate
 from benchax.comparing.sequential import RUN, TIMES, Effort
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured, reason_of
 from benchax.measuring.exported import is_same_program, leaves_of
 from benchax.measuring.prepare import prepare
 from benchax.model import Comparison, Measurement, Metric
@@ -70,9 +70,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
             return GateResult(labels[0], "same", SAME_PROGRAM)
         found = compare_programs(paired_run, limits)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
-        # The last one completes a sentence, as all that are raised here.
-        why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-        return _refuse(labels[0], why, limits)
+        return _refuse(labels[0], reason_of(error), limits)
     run = next(c for c in found if c.metric == "run")
     if run.failure is not None:
         return _refuse(labels[0], run.why, limits)

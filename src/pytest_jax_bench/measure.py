@@ -22,11 +22,11 @@ from typing import Any
 import jax
 
 from benchax import api
-from benchax.case import Case, ExactCalls, make_case, param_value
+from benchax.case import Case, ExactCalls, make_case, storable_param
 from benchax.environment import clean
 from benchax.errors import BenchaxError, UsageError
 from benchax.measuring.inputs import Inputs
-from benchax.model import Failure, Measurement, Opaque, Options
+from benchax.model import Failure, Measurement, Options
 from benchax.options import resolve
 from benchax.source_files import keep_own_frames
 from pytest_jax_bench.context import BenchContext, by_value, make_folder
@@ -287,15 +287,8 @@ def make_case_of(call: MeasureCall, fn: Callable[..., Any], context: BenchContex
         fn, call.args, call.kwargs, name=clean(context.name), tag=clean(call.tag), jit=jit, static=[*texts, *names],
         work=call.work,
     )  # fmt: skip
-    params = tuple((name, _make_storable(value)) for name, value in context.params.items())
+    params = tuple((name, storable_param(value)) for name, value in context.params.items())
     return replace(case, id=replace(case.id, params=params), folder=context.folder)
-
-
-def _make_storable(value: Any) -> Any:
-    try:
-        return param_value(value)
-    except UsageError:  # invalid Unicode: the CSV file can hold it, and the database can't
-        return Opaque(type(value).__name__, clean(repr(value)))
 
 
 def _run(

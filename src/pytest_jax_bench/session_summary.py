@@ -174,11 +174,8 @@ def _share(some: Sequence[Any], records: Sequence[Record]) -> str:
 
 def reasons(records: Sequence[Record]) -> list[str]:
     """Each reason for "unclear" once, with how many cells it stands for."""
-    counts: dict[str, int] = {}
-    for record in records:
-        for verdict, why in record["verdicts"].values():
-            if verdict == "unclear":
-                counts[why] = counts.get(why, 0) + 1
+    judged = [each for record in records for each in record["verdicts"].values()]
+    counts = Counter(why for verdict, why in judged if verdict == "unclear")
     return [f"unclear ({count}): {why}" for why, count in counts.items()]
 
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from benchax import api, units
-from benchax.errors import BenchaxError, NotMeasured
+from benchax.errors import NotMeasured, reason_of
 from benchax.measuring import paired
 from benchax.measuring.sides import PairedRequest, Side
 from benchax.model import Measurement
@@ -65,8 +65,7 @@ def judge(old: Row, new: Measurement, leaves: Sequence[Any] | None) -> MetricVer
         needed = math.ceil(LEAST_ROUNDS * 2 * call_s / (paired.BLOCK_NS / 1e9))
         return _compare(programs, leaves, patience=2 if call_s < 1e-3 else needed)
     except Exception as error:  # whatever it is: the row is there, and the test has done its work
-        why = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-        return MetricVerdict("unclear", f"not judged side by side, because {' '.join(why.split())}")
+        return MetricVerdict("unclear", f"not judged side by side, because {reason_of(error)}")
 
 
 def find_reference(old: Row, new: Measurement) -> tuple[DatabaseStore, Any]:

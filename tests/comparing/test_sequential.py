@@ -16,7 +16,6 @@ from benchax.comparing.sequential import (
     PAIRS,
     TIMES,
     Effort,
-    InterimAnalysis,
     SequentialTest,
     confirming,
     effort_for,
@@ -249,14 +248,11 @@ def test_what_cannot_be_timed_ends_after_one_group(evidence: ComparisonEvidence)
 
 
 def test_what_is_counted_is_open_to_no_further_group() -> None:
-    found = judge(
-        CONTEXT, ComparisonEvidence(run=[b for g in steady(1.0) for b in g], counts={"peak": (None, 1.0)}), 0.02
-    )
+    evidence = ComparisonEvidence(counts={"peak": (None, 1.0)})
+    test = SequentialTest(GivenSamples(steady(1.0), evidence=evidence), Effort(metrics=TIMES))
 
-    analysis = InterimAnalysis(found, [], TIMES)
-
-    assert [c.verdict for c in found] == ["same", "unclear"]
-    assert analysis.is_clear
+    assert run(test) == Effort().looks[0]
+    assert [c.verdict for c in test.comparisons()] == ["same", "unclear"]
 
 
 def test_rivals_that_are_unclear_keep_it_going_and_a_change_between_them_is_confirmed() -> None:

@@ -16,7 +16,7 @@ from jax import lax
 
 from benchax.clock import deadline, handlers, selftest, stamps, tiers
 from benchax.clock.selftest import nanoseconds
-from benchax.compiled_grids import compiled, compiled_functions, compiled_repetitions, compiled_result
+from benchax.compiled_grids import compiled, compiled_functions, compiled_result
 from benchax.compiled_grids.compiled import compiled_grid
 from benchax.errors import NotAvailable, UsageError
 from benchax.progress import ProgressEvent
@@ -75,13 +75,13 @@ def aside(inputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [compiled, compiled_repetitions])
+@pytest.mark.parametrize("where", [compiled, compiled_functions])
 def test_that_check_sees_a_clock_that_is_not_pinned(where, monkeypatch):
     monkeypatch.setattr(where, "stamp", aside)
     if where is compiled:  # between functions only: that shows in a program whose functions run once
-        monkeypatch.setattr(compiled_repetitions, "stamp", aside)
+        monkeypatch.setattr(compiled_functions, "stamp", aside)
     # A branch waits for the time that decides it, which pins the function as well.
-    monkeypatch.setattr(compiled_repetitions, "run_in_branch", lambda function, inputs, word: function(inputs))
+    monkeypatch.setattr(compiled_functions, "run_in_branch", lambda function, inputs, word: function(inputs))
 
     assert checked(sixteen(), tries=3) != ""
 

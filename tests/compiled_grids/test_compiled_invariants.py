@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 from benchax.clock import elapsed_s, stamp, tie, tier
-from benchax.compiled_grids import compiled_functions, compiled_repetitions
+from benchax.compiled_grids import compiled_functions
 from benchax.compiled_grids.compiled import compiled_grid
 from benchax.compiled_grids.compiled_functions import scope_of
 from benchax.program import census, hlo
@@ -148,7 +148,7 @@ def test_a_time_is_shown_where_all_of_the_work_was_found_between_the_stamps(monk
     functions = {"encode": encode_positions, "drop out": drop_out, "half": lambda x: x / 2}
 
     proved = compiled_grid(functions, repeats=3, stop_inside=False)(X)
-    monkeypatch.setattr(compiled_repetitions, "run_in_branch", lambda function, inputs, word: function(inputs))
+    monkeypatch.setattr(compiled_functions, "run_in_branch", lambda function, inputs, word: function(inputs))
     hoisted = compiled_grid(functions, repeats=3, stop_inside=False)(X)
 
     assert proved.unproved == ("", "", "")

@@ -12,14 +12,13 @@ import pytest
 from measurement_strategies import RICH
 
 import benchax
-from benchax.grids.outputs import Agreement
 from benchax.grids.ranking import rank
 from benchax.grids.rendering import ranking_text
 from benchax.grids.result import Cell, GridResult
-from benchax.model import Absent, Failure, Measurement, Samples
+from benchax.model import Absent, Failure, Measurement, Numerics, Samples
 
 NOT_COMPARED = Absent("agreement", "the grid was asked not to compare outputs")
-AGREES = Agreement("f", "f", True)
+AGREES = Numerics("baseline", agrees=True)
 
 
 def cell(function: str, label: str, us: float | None, agreement: Any = NOT_COMPARED, width: float = 0.01) -> Cell:
@@ -44,9 +43,9 @@ def test_each_data_point_has_places_and_the_geometric_mean_decides_over_all() ->
         cell("a", "4", 10), cell("b", "4", 20), cell("a", "8", 40), cell("b", "8", 10),
     ))  # fmt: skip
 
-    assert [(p.place, p.function, p.ratio) for p in ranking.by_data["4"]] == [(1, "a", 1.0), (2, "b", pytest.approx(2))]
-    assert [p.function for p in ranking.by_data["8"]] == ["b", "a"]
-    assert [(p.place, p.function, p.ratio) for p in ranking.overall] == [
+    assert [(p.place, p.label, p.ratio) for p in ranking.by_data["4"]] == [(1, "a", 1.0), (2, "b", pytest.approx(2))]
+    assert [p.label for p in ranking.by_data["8"]] == ["b", "a"]
+    assert [(p.place, p.label, p.ratio) for p in ranking.overall] == [
         (1, "b", pytest.approx(2**0.5)),
         (2, "a", pytest.approx(2.0)),
     ]
@@ -59,8 +58,8 @@ def test_each_data_point_has_places_and_the_geometric_mean_decides_over_all() ->
 def test_functions_whose_intervals_overlap_share_a_place() -> None:
     ranking = rank(grid(cell("a", "4", 10.0), cell("b", "4", 10.02), cell("c", "4", 20.0)))
 
-    assert [(p.place, p.function) for p in ranking.by_data["4"]] == [(1, "a"), (1, "b"), (3, "c")]
-    assert [(p.place, p.function) for p in ranking.overall] == [(1, "a"), (1, "b"), (3, "c")]
+    assert [(p.place, p.label) for p in ranking.by_data["4"]] == [(1, "a"), (1, "b"), (3, "c")]
+    assert [(p.place, p.label) for p in ranking.overall] == [(1, "a"), (1, "b"), (3, "c")]
     assert ranking_text(ranking, "n") == "fastest: a or b, not told apart (n=4)"
 
 
@@ -82,8 +81,8 @@ def test_what_fails_or_gives_another_result_has_no_place() -> None:
         cell("a", "8", 10), cell("b", "8", 1, (AGREES,)), cell("c", "8", 5, (AGREES,)), cell("d", "8", 30, (AGREES,)),
     ))  # fmt: skip
 
-    assert [p.function for p in ranking.by_data["4"]] == ["a", "d"]
-    assert [p.function for p in ranking.overall] == ["a", "d"]
+    assert [p.label for p in ranking.by_data["4"]] == ["a", "d"]
+    assert [p.label for p in ranking.overall] == ["a", "d"]
     assert ranking.without == ("b", "c")
     assert ranking_text(ranking, "n").endswith("1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); no place: b, c")
 
@@ -98,7 +97,7 @@ def test_over_all_a_place_is_shared_where_the_intervals_of_the_means_overlap() -
     )))  # fmt: skip
 
     assert [p.place for p in ranking.by_data["3"]] == [1, 2]
-    assert [(p.place, p.function) for p in ranking.overall] == [(1, "a"), (1, "b")]
+    assert [(p.place, p.label) for p in ranking.overall] == [(1, "a"), (1, "b")]
 
 
 def test_a_function_with_too_few_readings_for_an_interval_is_told_apart_from_none() -> None:
@@ -124,7 +123,7 @@ def test_all_cells_are_compared_by_one_timer_the_one_that_most_have() -> None:
     g = grid(both, cell("b", "4", 5))
 
     assert g.timer == "wall"
-    assert [p.function for p in g.ranking.by_data["4"]] == ["b", "a"]
+    assert [p.label for p in g.ranking.by_data["4"]] == ["b", "a"]
     assert grid(both).timer == "in_graph"
 
 
@@ -163,7 +162,7 @@ def test_a_real_grid_ranks_and_says_by_which_timer_and_where(optimized: None) ->
         [slow_adam, adam], ["f32[4096]"], timer="in_graph,wall", compare=False, store=False, progress=False
     )
 
-    assert [p.function for p in g.ranking.overall] == ["adam", "slow_adam"]
+    assert [p.label for p in g.ranking.overall] == ["adam", "slow_adam"]
     assert {s.timer for c in g.cells for s in c.measurement.samples} == {"in_graph", "wall"}
     text = str(g)
     assert text.startswith("median time of a call by in_graph · 1 trial · cpu")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from benchax.inspecting.differences import JAXPR, SSA, align_and_diff, difference
 from benchax.inspecting.inspect import inspect
-from benchax.results.difference import NumberChange, TextDifference
-from benchax.results.inspection import Inspection, Place
+from benchax.results.inspection import Inspection, NumberChange, Place, TextDifference
 
 
 def chain(x, w):

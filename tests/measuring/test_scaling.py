@@ -16,10 +16,10 @@ from benchax.case import Case, make_case
 from benchax.errors import UsageError
 from benchax.measuring import scaling
 from benchax.measuring.scaling import growing_axis, measure_scaling, read_counts
-from benchax.model import CaseId
+from benchax.model import CaseId, Estimate
 from benchax.reporting import terminal
 from benchax.reporting.experiment import document_of_scaling as document
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
 
 
 def running(devices: int, seconds: float, work: float = 1.0) -> Any:
@@ -36,9 +36,9 @@ def test_half_the_time_on_twice_the_devices_is_all_that_they_could_give() -> Non
 
     assert found.throughput is not None
     assert found.efficiency is not None
-    assert found.throughput.factor == pytest.approx(2, rel=0.01)
-    assert found.efficiency.factor == pytest.approx(1, rel=0.01)
-    assert (found.efficiency.low or 2) < found.efficiency.factor < (found.efficiency.high or 0)
+    assert found.throughput.value == pytest.approx(2, rel=0.01)
+    assert found.efficiency.value == pytest.approx(1, rel=0.01)
+    assert (found.efficiency.low or 2) < found.efficiency.value < (found.efficiency.high or 0)
     assert found.pays
 
 
@@ -48,14 +48,14 @@ def test_twice_the_work_in_the_same_time_is_all_that_they_could_give() -> None:
     found = scaling._judge(two, one, one)
 
     assert found.efficiency is not None
-    assert found.efficiency.factor == pytest.approx(1, rel=0.01)
+    assert found.efficiency.value == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("gain", "pays"),
-    [(SpeedupFactor(1.5, 1.4, 1.6), True), (SpeedupFactor(0.9, 0.8, 1.0), False), (SpeedupFactor(1.1, 0.9, 1.3), None)],
+    [(Estimate(1.5, 1.4, 1.6), True), (Estimate(0.9, 0.8, 1.0), False), (Estimate(1.1, 0.9, 1.3), None)],
 )
-def test_a_count_pays_where_the_whole_interval_says_so(gain: SpeedupFactor, pays: bool | None) -> None:
+def test_a_count_pays_where_the_whole_interval_says_so(gain: Estimate, pays: bool | None) -> None:
     assert ScalingPoint(2, "", gain=gain).pays is pays
 
 
@@ -63,9 +63,9 @@ CURVE = ScalingCurve(
     "strong",
     (
         ScalingPoint(1, "data=1", median_s=8e-3),
-        ScalingPoint(2, "data=2", median_s=4e-3, gain=SpeedupFactor(2.0, 1.9, 2.1)),
+        ScalingPoint(2, "data=2", median_s=4e-3, gain=Estimate(2.0, 1.9, 2.1)),
         ScalingPoint(3, "data=3", why="7 does not divide"),
-        ScalingPoint(4, "data=4", median_s=4e-3, gain=SpeedupFactor(1.0, 0.9, 1.1)),
+        ScalingPoint(4, "data=4", median_s=4e-3, gain=Estimate(1.0, 0.9, 1.1)),
     ),
 )
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchax.profiling.profile_change import compare_profiles
-from benchax.results.profile import Op, PartChange, Profile, Run
-from benchax.results.steps import StepPart, StepSplit
+from benchax.results.profile import Op, PartChange, Profile, Run, StepPart, StepSplit
 
 
 def op(name: str, self_s: float, calls: int, scope: str | None, category: str = "fusion", shape: str = "f32[8]") -> Op:

@@ -30,8 +30,7 @@ from benchax.profiling.host_thread import SampledFrame, decode
 from benchax.profiling.program_recorder import HOOK
 from benchax.profiling.stack_sampler import describe_stack
 from benchax.profiling.trace import profile_of
-from benchax.results.profile import Profile
-from benchax.results.steps import PartKind, ProgramsPerStep, StepSplit
+from benchax.results.profile import PartKind, Profile, ProgramsPerStep, StepSplit
 
 STEPS = 6
 LIBRARY = SampledFrame("/usr/lib/python3.13/json/decoder.py", 7, "decode", "python")

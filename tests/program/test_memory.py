@@ -30,8 +30,7 @@ from benchax.program.memory import (
     peak_memory,
     read_assignment,
 )
-from benchax.results.inspection import Donation
-from benchax.results.memory import Buffers, PeakMemory
+from benchax.results.inspection import Buffers, Donation, PeakMemory
 
 BIG = jnp.ones((128, 128))
 BYTES = BIG.nbytes

@@ -21,8 +21,7 @@ from jax import lax
 from benchax.program import hlo, work
 from benchax.program.cost import cost
 from benchax.program.work import OPAQUE, counts, least_operations, operations, work_by_line
-from benchax.results.inspection import Counts, LineWork
-from benchax.results.operations import HloOperation, HloOperations
+from benchax.results.inspection import Counts, HloOperation, HloOperations, LineWork
 
 X = f32(64, 64)
 IMAGES = f32(2, 16, 16, 3)

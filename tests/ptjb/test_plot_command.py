@@ -45,7 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    monkeypatch.setattr("pytest_jax_bench.plots.draw.save", save)
+    monkeypatch.setattr("pytest_jax_bench.plots.draw_all.save_charts", save)
 
 
 def run(*arguments: str) -> int:

@@ -29,7 +29,7 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> list[Picture]:
         path.touch()
         saved.append(picture)
 
-    monkeypatch.setattr("pytest_jax_bench.plots.draw.save", save)
+    monkeypatch.setattr("pytest_jax_bench.plots.draw_all.save_charts", save)
     return saved
 
 

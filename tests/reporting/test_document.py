@@ -81,7 +81,7 @@ def test_a_table_stays_a_table_at_80_columns_with_names_of_40_characters(kind: s
 
 
 def test_each_kind_of_result_has_a_document() -> None:
-    for module in ("audit", "cache", "difference", "experiment", "inspection", "profile", "transfers", "watch"):
+    for module in ("audit", "experiment", "inspection", "profile", "watch"):
         importlib.import_module(f"benchax.results.{module}")
     shown = {kind.__name__ for kind in Displayed.__subclasses__()}
 

@@ -34,23 +34,26 @@ from benchax.reporting.program_text import (
     program_text,
 )
 from benchax.reporting.terminal import to_text
-from benchax.results.difference import Difference, NumberChange, TextDifference
 from benchax.results.inspection import (
     Collective,
     Collectives,
     Constant,
     Constants,
     Counts,
+    Difference,
     DonatedArgument,
     Donation,
+    HloOperation,
+    HloOperations,
     Inspection,
     JaxprFacts,
     LineWork,
     Loop,
+    NumberChange,
     Place,
     Primitive,
+    TextDifference,
 )
-from benchax.results.operations import HloOperation, HloOperations
 from benchax.results.roofline import Roofline, Timing
 
 FOUND = Inspection(

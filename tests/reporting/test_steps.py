@@ -8,8 +8,7 @@ import pytest
 
 from benchax.reporting import steps
 from benchax.reporting.steps import describe_recording_cost
-from benchax.results.profile import RecordingCost
-from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
+from benchax.results.profile import OneStep, PartKind, PartLine, ProgramsPerStep, RecordingCost, StepPart, StepSplit
 
 LINE = PartLine("/home/me/loader.py:31", "batches", 0.58, samples=90)
 SPLIT = StepSplit(

@@ -11,9 +11,19 @@ from benchax import Watch  # as users get it: then it can show itself
 from benchax.model import Remark
 from benchax.reporting import display  # noqa: F401  # what print needs
 from benchax.reporting import watch as drawing
-from benchax.results.cache import CachedProgram, CacheUse, Folder
-from benchax.results.transfers import Direction, ObservedTransfer, Transfers
-from benchax.results.watch import Compile, FunctionCount, Reason, StepCompiles, WatchedSteps
+from benchax.results.watch import (
+    CachedProgram,
+    CacheUse,
+    Compile,
+    Direction,
+    Folder,
+    FunctionCount,
+    ObservedTransfer,
+    Reason,
+    StepCompiles,
+    Transfers,
+    WatchedSteps,
+)
 
 
 def program(function: str, why: Reason, *, where: str = "train.py:31", is_eager: bool = False) -> Compile:

@@ -146,7 +146,7 @@ def test_behind_a_damaged_last_page_no_id_is_tried_one_by_one(
     whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store of 1 GB has room for millions."""
-    monkeypatch.setattr("benchax.store.salvage.LEAST_BYTES", 1e-6)
+    monkeypatch.setattr("benchax.store.sqlite_file.LEAST_BYTES", 1e-6)
     last = parts(ROWS - 1)[0] + b'"'
     number = max(n for n in range(len(whole) // PAGE) if last in whole[PAGE * n : PAGE * (n + 1)])
     store, page = damaged_store(tmp_path / "damaged", whole, number, ones)

@@ -13,10 +13,10 @@ from benchax.errors import StoreError
 from benchax.reporting.site import publishing
 from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
+from benchax.store.comparisons import list_activity, read_comparisons, read_environment, read_timeline
 from benchax.store.database import DatabaseStore
 from benchax.store.records import StorableRow
 from benchax.store.schema import MIGRATIONS, take_step
-from benchax.store.timelines import list_activity, read_comparisons, read_environment, read_timeline
 
 
 def test_a_case_is_listed_with_what_it_has(store: DatabaseStore) -> None:

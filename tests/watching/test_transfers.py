@@ -17,7 +17,7 @@ import pytest
 from jax._src import array, pjit  # noqa: TID251  # to see that they are as before
 from jax_versions import shows_calls
 
-from benchax.results.transfers import ObservedTransfer
+from benchax.results.watch import ObservedTransfer
 from benchax.watching import transfers
 from benchax.watching.compiles import watch_compiles
 from benchax.watching.transfers import watch_transfers

@@ -43,10 +43,8 @@ from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
 from benchax.program.index import TracedProgram, index
 from benchax.results.audit import Where
-from benchax.results.cache import CacheUse
 from benchax.results.inspection import Inspection
-from benchax.results.transfers import Transfers
-from benchax.results.watch import Watch
+from benchax.results.watch import CacheUse, Transfers, Watch
 from benchax.static_leaves import reveal
 from benchax.watching.watch import watch
 

@@ -9,7 +9,6 @@ of the calling program. It is searched last (`boot.Launch`).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import json
@@ -18,8 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
-from fcntl import LOCK_EX, flock
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import platformdirs
@@ -28,6 +26,7 @@ from benchax.checkouts.boot import Launch, clean_environ
 from benchax.environment import installed
 from benchax.errors import BenchaxError, NotAvailable, UsageError, one_of
 from benchax.model import Version
+from benchax.store.file_lock import hold_lock
 
 LEAST = (0, 6)
 """benchax runs with no older JAX."""
@@ -68,8 +67,8 @@ def ensure_environment(version: str, say: Say = lambda text: None, folder: Path 
     check_version(version)
     directory = (folder or _folder()) / _name(version)
     python = directory / "bin" / "python"
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(directory.with_name(f"{directory.name}.lock")):
+    # Whoever makes the same environment goes first.
+    with hold_lock(directory.with_name(f"{directory.name}.lock")):
         if not ((directory / MARK).is_file() and python.exists()):
             say(f"making an environment with jax {version}")
             shutil.rmtree(directory, ignore_errors=True)
@@ -126,14 +125,6 @@ def _name(version: str) -> str:
 def _extras() -> str:
     found = [extra for package, extra in EXTRAS.items() if installed(package)]
     return f"[{','.join(found)}]" if found else ""
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Generator[None, None, None]:
-    """Waits for whoever makes the same environment, in the kernel and for as long as it takes."""
-    with path.open("w") as file:
-        flock(file, LOCK_EX)
-        yield
 
 
 def _make(directory: Path, requirement: str, version: str) -> None:

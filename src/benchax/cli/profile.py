@@ -346,6 +346,7 @@ def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder,
 
 def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
+    from benchax.profiling.trace import recording_cost
 
     files: list[tuple[Path, str, list[str]]] = []
     by_title: dict[str, Recorded] = {}

@@ -4,14 +4,13 @@ The eager and the compiled call run alternately to measure the saving (`paired_r
 other show no difference below a factor of 2, since the machine differs by as much between two moments
 (docs/explanations/trust.md).
 
-The bounds cover the result of another full run. The ratio has an interval. A call takes another time in each process,
-and so does building. Eager calls differ by up to a factor of 4, depending on whether the allocator has pages at hand.
+The bounds are those of the saving of a call: the ratio has an interval, and a call takes another time in each process.
+Eager calls differ by up to a factor of 4, depending on whether the allocator has pages at hand.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -159,15 +158,12 @@ def break_even(eager: Measurement, jitted: Measurement, comparison: Comparison |
     )
 
 
-def of_comparison(
-    build_s: float, c: Comparison, *, is_eager_baseline: bool = True, builds_s: Sequence[float] = ()
-) -> BreakEven | None:
+def of_comparison(build_s: float, c: Comparison, *, is_eager_baseline: bool = True) -> BreakEven | None:
     """Break-even by the pairs of a comparison of run times; None if it has no interval.
 
     Args:
         build_s: of the jitted function.
         is_eager_baseline: is the eager call the baseline, and the jitted one the candidate? Else the reverse.
-        builds_s: of the same function, built again.
     """
     if c.baseline_value is None or not c.ratio or not c.low or not c.high:
         return None
@@ -177,14 +173,13 @@ def of_comparison(
     sign = 1 if is_eager_baseline else -1
     saved_s = [sign * c.baseline_value * (1 - ratio) for ratio in (c.low, c.high)]
     saved_s += [sign * each for each in _saved_by_process(c)]
-    builds = [build_s, *builds_s]
     return BreakEven(
-        median(builds),
+        build_s,
         eager,
         jitted,
-        _calls(median(builds), eager - jitted),
-        _calls(min(builds), max(saved_s)),
-        _calls(max(builds), min(saved_s)),
+        _calls(build_s, eager - jitted),
+        _calls(build_s, max(saved_s)),
+        _calls(build_s, min(saved_s)),
         level=LEVEL,
         is_clear=c.verdict in ("faster", "slower"),
         is_same=c.verdict == "same",

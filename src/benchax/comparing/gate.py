@@ -250,18 +250,17 @@ def gate_of(command_line: str | None, project: Path, events: Mapping[Event, bool
 
 
 def _gate(table: Mapping[str, Any]) -> Gate:
-    events, limits = dict(DEFAULT_EVENTS), dict[Metric, Limit]()
+    events = dict(DEFAULT_EVENTS)
     for name, value in table.items():
         if name in DEFAULT_EVENTS:
             if value not in ("ignore", "fail"):
                 raise UsageError(f"invalid value {value!r} for {name}", "one of: ignore, fail")
             events[cast("Event", name)] = value == "fail"
-        elif name in METRICS:
-            limits[cast("Metric", name)] = limit_of(value, cast("Metric", name))
-        elif name != "cases":
+        elif name not in METRICS and name != "cases":
             raise UsageError(f"unknown key {name!r}", one_of([*METRICS, *DEFAULT_EVENTS, "cases"], name))
     patterns = _table(table.get("cases", {}), "cases")
     cases = [(pattern, _limits(_table(each, f"cases.{pattern}"))) for pattern, each in patterns.items()]
+    limits = _limits({name: value for name, value in table.items() if name in METRICS})
     return Gate(limits, events, tuple(cases))
 
 

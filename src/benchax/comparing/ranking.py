@@ -6,29 +6,51 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cmp_to_key
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from benchax.codec import encode_comparison
-from benchax.model import CaseId, Comparison, Failure, Metric
+from benchax.model import CaseId, Comparison, Estimate, Failure, Metric
 from benchax.renderers import RENDERERS, SelfRendering
 from benchax.stats.verdicts import Verdict
+
+T = TypeVar("T")
 
 STOPPED = "not measured, because all were stopped by a failure that may be that of any"
 
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of one version; 1 is the fastest. Versions that cannot be distinguished share a place."""
+    """The place of one version or function; 1 is the fastest. Those that cannot be told apart share a place."""
 
     place: int
     label: str
-    time_s: float
-    """The baseline's median, times the ratio to it: no second median that could say otherwise."""
+    time_s: float | None
+    """The baseline's median, times the ratio to it: no second median that could say otherwise. In a grid it is the
+    function's own median, and None over all data points."""
     ratio: float | None
-    """Its time over that of the fastest, of the pairs of these two; None if they were not compared."""
+    """Its time over that of the fastest, of the pairs of these two; None if they were not compared. In a grid it is the
+    ratio of the medians, and over all data points the geometric mean of these."""
     low: float | None
     high: float | None
-    """The ends of the ratio's interval; None of the fastest itself."""
+    """The ends of the ratio's interval; None of the fastest version itself, or if a cell had too few readings."""
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The ratio with its interval."""
+        return None if self.ratio is None else Estimate(self.ratio, self.low, self.high)
+
+
+def share_places(order: Sequence[T], is_apart: Callable[[T, T], bool]) -> list[int]:
+    """The place of each, the fastest first. Who is not told apart from the first of the place before shares that place.
+
+    Args:
+        is_apart: asked only of the first of a place and the next one.
+    """
+    places: list[int] = []
+    for i, one in enumerate(order):
+        is_new = not places or is_apart(order[places[-1] - 1], one)
+        places.append(i + 1 if is_new else places[-1])
+    return places
 
 
 @dataclass(frozen=True)
@@ -193,17 +215,10 @@ def in_order(times: dict[str, float], between: Between) -> list[str]:
 
 
 def places(order: Sequence[str], between: Between) -> dict[str, int]:
-    """The place of each. Who is not told apart from the first of the place before shares that place.
+    """The place of each, the fastest first. `between` is asked for those only on which a place rests."""
 
-    Args:
-        order: the fastest first.
-        between: asked for those only on which a place rests.
-    """
-    found: dict[str, int] = {}
-    leader = ""
-    for i, label in enumerate(order):
-        c = between(leader, label) if leader else None
-        is_new = not leader or (c is not None and c.verdict == "slower")
-        found[label] = i + 1 if is_new else found[leader]
-        leader = label if is_new else leader
-    return found
+    def is_apart(one: str, other: str) -> bool:
+        c = between(one, other)
+        return c is not None and c.verdict == "slower"
+
+    return dict(zip(order, share_places(order, is_apart), strict=True))

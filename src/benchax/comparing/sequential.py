@@ -15,7 +15,7 @@ of comparisons of unchanged code (tests/stats/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -105,25 +105,6 @@ class StageSamples(Protocol):
 S = TypeVar("S", bound=StageSamples)
 
 
-@dataclass(frozen=True)
-class InterimAnalysis:
-    """The results of the groups of a stage so far."""
-
-    comparisons: Sequence[Comparison]
-    rivals: Sequence[Comparison]
-    metrics: frozenset[Metric]
-    """Those that another group is taken for."""
-
-    @property
-    def timed(self) -> list[Comparison]:
-        """Those that another group tells more of."""
-        return [c for c in self.comparisons if c.metric in self.metrics and _is_timed(c)]
-
-    @property
-    def is_clear(self) -> bool:
-        return all(c.verdict != "unclear" for c in (*self.timed, *self.rivals))
-
-
 @dataclass
 class Stage(Generic[S]):
     """One measurement of a paired run."""
@@ -133,9 +114,9 @@ class Stage(Generic[S]):
     groups: int = 0
     """The number of groups taken. The caller counts each group, even if it failed."""
 
-    def analyze(self) -> InterimAnalysis:
-        alpha = self.effort.alpha
-        return InterimAnalysis(self.samples.comparisons(alpha), self.samples.rivals(alpha), self.effort.metrics)
+    def analyze(self) -> tuple[list[Comparison], list[Comparison]]:
+        """The comparisons and the rivals, by the groups so far."""
+        return self.samples.comparisons(self.effort.alpha), self.samples.rivals(self.effort.alpha)
 
     def is_done(self, is_over: bool) -> bool:
         """Is there nothing to be learned from another group, or no time for one?"""
@@ -145,9 +126,12 @@ class Stage(Generic[S]):
             return False
         if self.groups >= self.effort.looks[-1]:
             return True
-        found = self.analyze()
+        found, rivals = self.analyze()
+        timed = [c for c in found if c.metric in self.effort.metrics and _is_timed(c)]
         # Between two looks a clear verdict ends nothing: to stop at the first one errs more often than alpha says.
-        return found.is_clear if self.groups in self.effort.looks else not found.timed
+        if self.groups not in self.effort.looks:
+            return not timed
+        return all(c.verdict != "unclear" for c in (*timed, *rivals))
 
 
 def _is_timed(comparison: Comparison) -> bool:
@@ -199,8 +183,8 @@ class SequentialTest(Generic[S]):
         return is_first and self._has_change()
 
     def _has_change(self) -> bool:
-        found = self.first.analyze()
-        return any(map(self._is_change, (*found.comparisons, *found.rivals)))
+        found, rivals = self.first.analyze()
+        return any(map(self._is_change, (*found, *rivals)))
 
     @property
     def most_groups_left(self) -> int:

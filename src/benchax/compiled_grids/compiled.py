@@ -26,8 +26,14 @@ from benchax.clock import handlers
 from benchax.clock.selftest import tier
 from benchax.clock.stamps import elapsed_s, stamp
 from benchax.compiled_grids import compiled_functions
-from benchax.compiled_grids.compiled_functions import Leaves, OutputForm, Traced
-from benchax.compiled_grids.compiled_repetitions import CompiledCell, measure_function, skip_function
+from benchax.compiled_grids.compiled_functions import (
+    CompiledCell,
+    Leaves,
+    OutputForm,
+    Traced,
+    measure_function,
+    skip_function,
+)
 from benchax.compiled_grids.compiled_result import CompiledGridResult, Status, describe_circumstances
 from benchax.compiled_grids.python_loop import LoopComparison, compare_loops
 from benchax.errors import NotAvailable, UsageError

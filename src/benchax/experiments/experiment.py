@@ -39,7 +39,7 @@ from benchax.experiments.variant import (
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
-from benchax.model import Comparison, Remark
+from benchax.model import Comparison, Estimate, Remark
 from benchax.options import resolve, split_names
 from benchax.progress import Progress, show_progress
 from benchax.results.experiment import Contribution, Curve, Errors, Experiment, VariantRow
@@ -365,22 +365,20 @@ def contribution(name: str, comparison: Comparison | None, everything: VariantRo
     both = None not in (everything.peak_bytes, without.peak_bytes)
     saved_bytes = (without.peak_bytes or 0) - (everything.peak_bytes or 0) if both else None
     memory = memory_change(everything.peak_bytes, without.peak_bytes)
-    if comparison is None or comparison.ratio is None:
+    if comparison is None or comparison.estimate is None:
         why = comparison.why if comparison else without.reason or without.sentence
         text = "; ".join(filter(None, (memory, why)))
         return Contribution(name, comparison, None, saved_bytes=saved_bytes, sentence=text)
-    ratios = comparison.ratio, comparison.low, comparison.high
-    middle, low, high = (None if ratio is None else -saved_s(comparison, ratio) for ratio in ratios)
-    text = "; ".join(filter(None, (_describe_time(comparison, middle, low, high), memory)))
-    return Contribution(name, comparison, middle, low, high, saved_bytes, text)
+    saved = comparison.estimate.map(lambda ratio: -saved_s(comparison, ratio))
+    text = "; ".join(filter(None, (_describe_time(comparison, saved), memory)))
+    return Contribution(name, comparison, saved.value, saved.low, saved.high, saved_bytes, text)
 
 
-def _describe_time(c: Comparison, saved_s: float | None, low_s: float | None, high_s: float | None) -> str:
-    if c.verdict in ("slower", "faster") and saved_s is not None:
-        around = ""
-        if low_s is not None and high_s is not None:
-            around = f" ({seconds_range(min(abs(low_s), abs(high_s)), max(abs(low_s), abs(high_s)))})"
-        return f"{'saves' if c.verdict == 'slower' else 'costs'} {seconds(abs(saved_s))}{around}"
+def _describe_time(c: Comparison, saved: Estimate) -> str:
+    if c.verdict in ("slower", "faster"):
+        size = saved.map(abs)
+        around = "" if size.low is None or size.high is None else f" ({seconds_range(size.low, size.high)})"
+        return f"{'saves' if c.verdict == 'slower' else 'costs'} {seconds(size.value)}{around}"
     if c.verdict == "unclear":
         return f"unclear: {c.why}" if c.why else "unclear"
     return f"makes no difference ({c.why})" if c.why else "makes no difference"

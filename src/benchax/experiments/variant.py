@@ -469,10 +469,10 @@ def saved_s(c: Comparison, ratio: float) -> float:
 
 def speedup(c: Comparison) -> str:
     """1.31×, 1.28 – 1.35"""
-    if not c.ratio:
+    if c.estimate is None:
         return ""
-    around = f", {number(1 / c.high)} – {number(1 / c.low)}" if c.low and c.high else ""
-    return f"{number(1 / c.ratio)}×{around}"
+    times = c.estimate.map(lambda ratio: 1 / ratio)
+    return ", ".join(filter(None, (f"{number(times.value)}×", times.text_of_ends())))
 
 
 def _results(now: Errors | None, before: Errors | None) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchax.errors import UsageError
-from benchax.model import Absent
+from benchax.model import Absent, Numerics
 from benchax.numerics import compare, tolerance
 
 LONGEST_TEXT = 200
@@ -96,29 +96,14 @@ def size_bytes(tree: Any) -> int:
 # ---- agreement --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """One trial of a cell against the same trial of `reference`. A difference is a result, not an error."""
-
-    reference: str
-    """The function compared with."""
-    agrees: bool
-    max_abs: float | None = None
-    """Largest absolute difference; None if a structure, shape or kind differs already."""
-    max_rel: float | None = None
-    """Largest difference over the largest magnitude of the reference."""
-    why: str = ""
-    """The disagreement in a sentence; empty if they agree."""
-
-
-def agreement(outputs: Any, reference: Any, function: str) -> Agreement:
-    """`outputs` and `reference` are trees of NumPy arrays; `function` is what the reference is called."""
+def agreement(outputs: Any, reference: Any) -> Numerics:
+    """One trial of a cell against the same trial of the reference, both as trees of NumPy arrays. A difference is a
+    result, not an error."""
     # The reference may be the coarser one; the bound is always that of the type of the first argument.
     is_coarser = _tolerance(reference) > _tolerance(outputs)
     pair = (reference, outputs) if is_coarser else (outputs, reference)
     # Against "float64", because there types of one kind may differ in width: f32 beside bf16 is what grids are for.
-    found = compare(*pair, against="float64")
-    return Agreement(function, found.agrees, found.max_abs, found.max_rel, found.why)
+    return replace(compare(*pair, against="float64"), reference="baseline")
 
 
 def _tolerance(tree: Any) -> float:

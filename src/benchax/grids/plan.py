@@ -102,13 +102,10 @@ def whole(name: str, given: Any, least: int, most: float = math.inf) -> int:
 def named_functions(given: Any) -> dict[str, Callable[..., Any]]:
     """By name; of a list the functions' own names. A second one of a name is called `name#2`, in the order given."""
     expected = "a list of functions, or a mapping from names to functions"
-    if callable(given) or isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if callable(given):
         raise UsageError(f"functions={given!r} of a grid", expected, "a single function is [f]")
-    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, fn) for fn in given]
-    if not pairs:
-        raise UsageError("a grid without functions", expected)
     named: dict[str, Callable[..., Any]] = {}
-    for name, fn in pairs:
+    for name, fn in _pairs("functions", given, expected, "a single function is [f]"):
         if not callable(fn):
             raise UsageError(f"{fn!r}, a {type(fn).__name__}, is not a function of a grid", expected)
         if name is not None and (not isinstance(name, str) or not name):
@@ -124,18 +121,23 @@ def points(given: Any, make: Callable[[Any, Any], Any] | None) -> tuple[DataPoin
         raise UsageError(
             f"data of a grid is an array of shape {getattr(given, 'shape', ())}", expected, "one array is [x]"
         )
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise UsageError(f"data={given!r} of a grid", expected, "a single data point is [x]")
-    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, value) for value in given]
-    if not pairs:
-        raise UsageError("a grid without data", expected)
     found: dict[Label, DataPoint] = {}
-    for label, value in pairs:
+    for label, value in _pairs("data", given, expected, "a single data point is [x]"):
         if isinstance(value, str) and make is None and is_spec(value):
             parse_spec(value)  # a slip is told now, not in the middle of the grid
         label = _distinguish(_own_label(value) if label is None else _label(label), found)
         found[label] = DataPoint(label, value, make)
     return tuple(found.values())
+
+
+def _pairs(what: str, given: Any, expected: str, hint: str) -> list[tuple[Any, Any]]:
+    """(name, value) of a mapping, or (None, value) of a list."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"{what}={given!r} of a grid", expected, hint)
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, value) for value in given]
+    if not pairs:
+        raise UsageError(f"a grid without {what}", expected)
+    return pairs
 
 
 def trial_seed(seed: int, label: Label, trial: int) -> int:

@@ -16,35 +16,21 @@ from math import exp, log
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from benchax.comparing.ranking import Rank, share_places
 from benchax.grids.plan import Label
-from benchax.model import Absent
+from benchax.model import Absent, Estimate
 
 if TYPE_CHECKING:
     from benchax.grids.result import Cell, GridResult
 
 
 @dataclass(frozen=True)
-class GridPlace:
-    """A function among those that have a place."""
-
-    place: int
-    """From 1 on; those that are not told apart share one."""
-    function: str
-    ratio: float
-    """Its median over that of the fastest; over all data points the geometric mean of these."""
-    low: float | None
-    """The ends of the ratio's interval: the ends for its own median, over the median of the fastest. None if a cell had
-    too few readings."""
-    high: float | None
-
-
-@dataclass(frozen=True)
 class GridRanking:
     """Who is the fastest."""
 
-    by_data: Mapping[Label, tuple[GridPlace, ...]]
+    by_data: Mapping[Label, tuple[Rank, ...]]
     """Fastest first; empty if no function has a place."""
-    overall: tuple[GridPlace, ...]
+    overall: tuple[Rank, ...]
     """The places of the functions that have a place on every data point that is in `compared`."""
     compared: tuple[Label, ...]
     """The data points on which any function has a place."""
@@ -56,25 +42,21 @@ def rank(g: GridResult) -> GridRanking:
     """Ranks the functions by their medians, with the grid's `timer`."""
     by_data = {label: _rank_point(g, label) for label in g.data}
     compared = tuple(label for label, places in by_data.items() if places)
-    found = {f: [p for label in compared for p in by_data[label] if p.function == f] for f in g.functions}
-    means = [_mean(f, places) for f, places in found.items() if places and len(places) == len(compared)]
-    overall = _share_places(means)
-    ranked = {place.function for place in overall}
+    found = {f: [p for label in compared for p in by_data[label] if p.label == f] for f in g.functions}
+    overall = _ranks([(f, None, _mean(ranks)) for f, ranks in found.items() if ranks and len(ranks) == len(compared)])
+    ranked = {rank.label for rank in overall}
     return GridRanking(by_data, overall, compared, tuple(f for f in g.functions if f not in ranked))
 
 
-def _rank_point(g: GridResult, label: Label) -> tuple[GridPlace, ...]:
+def _rank_point(g: GridResult, label: Label) -> tuple[Rank, ...]:
     if len(environments(g, label)) > 1:
         return ()
     cells = [(f, g.by_key[f, label]) for f in g.functions]
     found = [(f, s) for f, cell in cells if (s := cell.summary_by(g.timer)) is not None and not is_wrong(cell)]
     valid = [(f, s) for f, s in found if s.median_s > 0]
     best_s = min((s.median_s for _, s in valid), default=1.0)
-    ratios = [
-        GridPlace(0, f, s.median_s / best_s, s.low_s and s.low_s / best_s, s.high_s and s.high_s / best_s)
-        for f, s in valid
-    ]
-    return _share_places(ratios)
+    times = [(f, Estimate(s.median_s, s.low_s, s.high_s)) for f, s in valid]
+    return _ranks([(f, time.value, time.map(lambda seconds: seconds / best_s)) for f, time in times])
 
 
 def environments(g: GridResult, label: Label) -> set[str]:
@@ -84,10 +66,11 @@ def environments(g: GridResult, label: Label) -> set[str]:
     return {cell.measurement.environment.fingerprint for cell in cells if cell.status == "ok"}
 
 
-def _mean(function: str, places: Sequence[GridPlace]) -> GridPlace:
-    """Over data points; without a place yet."""
-    low, high = _geometric_mean([p.low for p in places]), _geometric_mean([p.high for p in places])
-    return GridPlace(0, function, exp(fmean(log(p.ratio) for p in places)), low, high)
+def _mean(ranks: Sequence[Rank]) -> Estimate:
+    """Over data points."""
+    lows, highs = [rank.low for rank in ranks], [rank.high for rank in ranks]
+    middle = exp(fmean(log(rank.ratio) for rank in ranks if rank.ratio))
+    return Estimate(middle, _geometric_mean(lows), _geometric_mean(highs))
 
 
 def _geometric_mean(values: Sequence[float | None]) -> float | None:
@@ -96,17 +79,14 @@ def _geometric_mean(values: Sequence[float | None]) -> float | None:
     return exp(fmean(map(log, known))) if len(known) == len(values) else None
 
 
-def _share_places(ratios: Sequence[GridPlace]) -> tuple[GridPlace, ...]:
-    """In their order: who overlaps with the first of a place shares it."""
-    places: list[GridPlace] = []
-    leader: GridPlace | None = None
-    for i, each in enumerate(sorted(ratios, key=lambda each: each.ratio)):
-        if leader is None or not _overlap(leader, each):
-            leader, place = each, i + 1
-        else:
-            place = places[-1].place
-        places.append(GridPlace(place, each.function, each.ratio, each.low, each.high))
-    return tuple(places)
+def _ranks(found: Sequence[tuple[str, float | None, Estimate]]) -> tuple[Rank, ...]:
+    """Ranks (label, seconds, ratio): those that overlap with the first of a place share it."""
+    order = sorted(found, key=lambda each: each[2].value)
+    places = share_places(order, lambda first, one: not _overlap(first[2], one[2]))
+    return tuple(
+        Rank(place, label, time_s, ratio.value, ratio.low, ratio.high)
+        for place, (label, time_s, ratio) in zip(places, order, strict=True)
+    )
 
 
 def is_wrong(cell: Cell) -> bool:
@@ -114,7 +94,7 @@ def is_wrong(cell: Cell) -> bool:
     return not isinstance(cell.agreement, Absent) and not all(each.agrees for each in cell.agreement)
 
 
-def _overlap(a: GridPlace, b: GridPlace) -> bool:
+def _overlap(a: Estimate, b: Estimate) -> bool:
     """Without an interval nothing is known of how far a median may be off."""
     if a.high is None or b.low is None:
         return True

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchax.clusters.agents import Dispatcher, Node
-from benchax.grids.ranking import GridPlace, GridRanking, environments, is_wrong
-from benchax.model import Absent
+from benchax.comparing.ranking import Rank
+from benchax.grids.ranking import GridRanking, environments, is_wrong
+from benchax.model import Absent, Estimate
 from benchax.reporting import figures, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
 from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
-from benchax.reporting.tables import describe_machine, estimate, one_line
+from benchax.reporting.tables import describe_machine, estimate, one_line, truncate
 from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural, seconds
 
@@ -87,13 +88,13 @@ def table(g: GridResult) -> Table:
     is_shown = any(inputs[d] not in ("", str(d)) for d in labels)
     rows = [
         (
-            TableCell(_one_line(str(d))),
-            *([TableCell(_truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
+            TableCell(one_line(str(d))),
+            *([TableCell(truncate(inputs[d], LONGEST_SIGNATURE), "faint")] if is_shown else []),
             *(_table_cell(g, g.by_key[f, d]) for f in functions),
         )
         for d in labels
     ]
-    columns = (g.axis, *(["inputs"] if is_shown else []), *map(_one_line, functions))
+    columns = (g.axis, *(["inputs"] if is_shown else []), *map(one_line, functions))
     return Table(tuple(map(TableColumn, columns)), tuple(rows))
 
 
@@ -103,10 +104,10 @@ def table_so_far(
     """The table while a grid runs: a row per data point with a finished cell, each cell by its first timer."""
     begun = [label for label in labels if any((f, label) in cells for f in functions)]
     rows = [
-        (_one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
+        (one_line(str(d)), *(cell_text(cells[f, d], None) if (f, d) in cells else "" for f in functions))
         for d in begun[:MOST_POINTS]
     ]
-    return tabulate((axis, *map(_one_line, functions)), rows)
+    return tabulate((axis, *map(one_line, functions)), rows)
 
 
 def _signature(g: GridResult, label: Label) -> str:
@@ -148,40 +149,39 @@ def _describe_omitted(g: GridResult) -> str:
     return f"Shown: {' and '.join(parts)}; .to_pandas(), .to_csv() and .cells have them all." if parts else ""
 
 
+def _by_message(g: GridResult, found: Iterable[tuple[Cell, str]]) -> list[str]:
+    """f[n=4, 8]  message: one line for each function and message, on however many data points."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for cell, message in found:
+        said.setdefault((cell.function, truncate(message, LONGEST_WORD)), []).append(str(cell.data))
+    return [f"{function}[{_points(g, at)}]  {message}" for (function, message), at in said.items()]
+
+
+def _limit(lines: list[str]) -> list[str]:
+    if len(lines) <= MOST_WORDS:
+        return lines
+    return [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+
+
 def _words(g: GridResult) -> str:
     """The messages of the cells that were not measured."""
-    # By function and message: a function that fails does so on many data points, and one line says it.
-    said: dict[tuple[str, str], list[str]] = {}
-    for cell in g.cells:
-        if what := _words_of(g, cell):
-            said.setdefault((cell.function, _truncate(what)), []).append(str(cell.data))
-    lines = [f"{function}[{_points(g, at)}]  {what}" for (function, what), at in said.items()]
-    if len(lines) > MOST_WORDS:
-        lines = [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more; .cells has their messages"]
+    lines = _limit(_by_message(g, ((cell, what) for cell in g.cells if (what := _words_of(g, cell)))))
     reasons = Counter(cell.message for cell in g.cells if cell.status == "not_run")
-    lines += [f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"{plural(count, 'cell')} {reason}" for reason, count in reasons.items())])
 
 
 def _other_timers(g: GridResult) -> str:
     """By what else cells were measured, and why some were not: the table is by one timer."""
     if not g.timer:  # then the cells say so themselves
         return ""
-    have: Counter[str] = Counter()
-    lacking: dict[tuple[str, str, str], list[str]] = {}
-    for cell in g.cells:
-        if cell.status == "ok":
-            have.update(samples.timer for samples in cell.measurement.samples)
-            for timer, why in _refusals(cell):
-                if timer != g.timer:
-                    lacking.setdefault((cell.function, timer, why), []).append(str(cell.data))
-    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items() if timer != g.timer]
-    names = [timer for timer in have if timer != g.timer]
-    lines = [f"also measured: {', '.join(counted)} (.timings_by({names[0]!r}))"] if names else []
-    lines += [f"{f}[{_points(g, at)}]  not by {timer}: {_truncate(why)}" for (f, timer, why), at in lacking.items()]
-    return "\n".join(
-        lines if len(lines) <= MOST_WORDS else [*lines[:MOST_WORDS], f"… and {len(lines) - MOST_WORDS} more"]
-    )
+    measured = [cell for cell in g.cells if cell.status == "ok"]
+    have = Counter(each.timer for cell in measured for each in cell.measurement.samples if each.timer != g.timer)
+    counted = [f"{timer} in {n} of {plural(len(g.cells), 'cell')}" for timer, n in have.items()]
+    lines = [f"also measured: {', '.join(counted)} (.timings_by({next(iter(have))!r}))"] if have else []
+    refused = [
+        (cell, f"not by {timer}: {why}") for cell in measured for timer, why in _refusals(cell) if timer != g.timer
+    ]
+    return "\n".join(_limit(lines + _by_message(g, refused)))
 
 
 def _refusals(cell: Cell) -> Iterator[tuple[str, str]]:
@@ -202,7 +202,7 @@ def _words_of(g: GridResult, cell: Cell) -> str:
 def _points(g: GridResult, labels: list[str]) -> str:
     if len(labels) == len(g.data) > 1:
         return f"all {g.axis}"
-    return f"{g.axis}={_truncate(', '.join(labels), 60)}"
+    return f"{g.axis}={truncate(', '.join(labels), 60)}"
 
 
 def _differences(g: GridResult) -> str:
@@ -216,19 +216,15 @@ def _differences(g: GridResult) -> str:
             far = [each.max_rel for each in differing if each.max_rel is not None]
             most = f", by up to {number(max(far))} times its largest value" if far else ""
             many = f"{len(differing)} of {len(trials)} trials" if len(trials) > 1 else "1 trial"
-            lines.append(f"{function} gives another result than {differing[0].reference} in {many}{most}")
+            lines.append(f"{function} gives another result than {g.reference} in {many}{most}")
     return "\n".join(lines)
 
 
 def _warnings(g: GridResult) -> str:
     """Reasons to doubt times, once for all cells that they affect. A busy machine is named once for the whole grid."""
-    held: dict[tuple[str, str], list[str]] = {}
     busy = [cell.measurement.noise for cell in g.cells if any(r.code == "busy" for r in cell.measurement.remarks)]
-    for cell in g.cells:
-        for remark in cell.measurement.remarks:
-            if remark.severity != "info" and remark.code != "busy":
-                held.setdefault((cell.function, remark.message), []).append(str(cell.data))
-    lines = [f"{function}[{_points(g, at)}]  {_truncate(message)}" for (function, message), at in held.items()]
+    doubted = [(cell, r) for cell in g.cells for r in cell.measurement.remarks if r.severity != "info"]
+    lines = _by_message(g, ((cell, remark.message) for cell, remark in doubted if remark.code != "busy"))
     if busy:
         most = max((noise.others_share or 0.0 for noise in busy if noise), default=0.0)
         where = f"{len(busy)} of {plural(len(g.cells), 'cell')}"
@@ -240,7 +236,7 @@ def _warnings(g: GridResult) -> str:
 def _of_nodes(g: GridResult) -> str:
     """The reasons why times of several nodes in one table cannot be compared."""
     split = [str(label) for label in g.data if len(environments(g, label)) > 1]
-    at = f"{g.axis}={_truncate(', '.join(split), 60)}"
+    at = f"{g.axis}={truncate(', '.join(split), 60)}"
     lines = [f"{at} was measured on several nodes: its functions are not ranked"] if split else []
     for what, values in differing([share.node for share in g.nodes]).items():
         lines.append(f"the nodes differ in {what}: {', '.join(values)}; compare functions within a row only")
@@ -260,10 +256,10 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     winners: dict[tuple[str, ...], list[str]] = {}
     for label, places in ranking.by_data.items():
         # Those that share a place do so in any order.
-        if first := tuple(sorted(each.function for each in places if each.place == 1)):
+        if first := tuple(sorted(each.label for each in places if each.place == 1)):
             winners.setdefault(first, []).append(str(label))
     parts = [
-        f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={_truncate(', '.join(at), 60)})"
+        f"{' or '.join(names)}{', not told apart' * (len(names) > 1)} ({axis}={truncate(', '.join(at), 60)})"
         for names, at in winners.items()
     ]
     lines = [f"fastest: {'; '.join(parts)}"]
@@ -276,10 +272,10 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
     return "\n".join(lines)
 
 
-def _multiple(place: GridPlace) -> str:
+def _multiple(rank: Rank) -> str:
     """adamw 1.53 (1.51 – 1.60)"""
-    around = f"({number(place.low)} – {number(place.high)})" if place.low and place.high else "(no interval)"
-    return f"{place.function} {number(place.ratio)} {around}"
+    ratio = Estimate(rank.ratio or 1.0, rank.low, rank.high)
+    return f"{rank.label} {ratio.text()}" + ("" if ratio.text_of_ends() else " (no interval)")
 
 
 def total(g: GridResult) -> str:
@@ -326,15 +322,6 @@ def _machine(g: GridResult) -> str:
 def _square(cell: Cell, timer: str) -> Square:
     summary = cell.summary_by(timer)
     return Square(summary.median_s if summary else None, cell.status)
-
-
-def _one_line(label: str) -> str:
-    return " ".join(label.split()) or label
-
-
-def _truncate(words: str, most: int = LONGEST_WORD) -> str:
-    flat = " ".join(words.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
 # ---- who measured what: a line for each node of a run that was spread over several -----------------------------------

@@ -11,7 +11,7 @@ import csv
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,11 @@ import numpy as np
 
 from benchax.errors import UsageError, one_of, require
 from benchax.grids import rendering
-from benchax.grids.outputs import Agreement, clean_arrays, stack_columns
+from benchax.grids.outputs import clean_arrays, stack_columns
 from benchax.grids.plan import Label
 from benchax.grids.ranking import GridRanking, rank
 from benchax.grids.rendering import NodeShare
-from benchax.model import Absent, Failure, Measurement, Samples, Stages
+from benchax.model import Absent, Failure, Measurement, Numerics, Samples, Stages
 from benchax.reporting.pages.page import save_page
 from benchax.stats.summary import Summary
 
@@ -46,8 +46,8 @@ class Cell:
     """The row, as it is stored."""
     outputs: tuple[Any, ...] | Absent
     """One tree of NumPy arrays per trial."""
-    agreement: tuple[Agreement, ...] | Absent
-    """One per trial."""
+    agreement: tuple[Numerics, ...] | Absent
+    """How far its outputs are from those of the grid's `reference`, one per trial."""
     spent_s: float = 0.0
     """Everything included: sending, compiling, all calls, storing. 0 for a cell of an earlier run."""
 
@@ -216,30 +216,31 @@ class GridResult:
         taken = {samples.timer for cell in self.cells for samples in cell.measurement.samples}
         if timer is not None and timer not in taken:
             raise UsageError(f"no cell has readings by {timer!r}", one_of(taken, str(timer)))
-        shape = (len(self.functions), len(self.data), self.trials)
-        values, is_absent = np.zeros(shape), np.ones(shape, dtype=bool)
-        for i, function in enumerate(self.functions):
-            for j, label in enumerate(self.data):
-                cell = self.by_key[function, label]
-                # Of a failed cell too: the trials before the one that failed were measured.
-                for k, seconds in enumerate(cell.elapsed_by(timer)):
-                    values[i, j, k], is_absent[i, j, k] = seconds, False
+        # Of a failed cell too: the trials before the one that failed were measured.
+        found = self._of_trials(np.float64, lambda cell: cell.elapsed_by(timer))
         if self.fill is not None and self.timeout_s is not None:
-            return np.ma.MaskedArray(np.where(is_absent, self.timeout_s, values), mask=False)
-        return np.ma.MaskedArray(values, mask=is_absent)
+            return np.ma.MaskedArray(found.filled(self.timeout_s), mask=False)
+        return found
 
     @cached_property
     def agreement(self) -> np.ma.MaskedArray[Any, Any]:
         """Does each trial's output agree with that of `reference`? [functions, data, trials]; masked where it was not
         compared. How far apart they are: `cell.agreement`."""
+
+        def agrees(cell: Cell) -> Sequence[bool]:
+            return () if isinstance(cell.agreement, Absent) else [each.agrees for each in cell.agreement]
+
+        return self._of_trials(np.bool_, agrees)
+
+    def _of_trials(self, dtype: Any, values_of: Callable[[Cell], Sequence[Any]]) -> np.ma.MaskedArray[Any, Any]:
+        """[functions, data, trials] of the values that each cell has; the others are masked."""
         shape = (len(self.functions), len(self.data), self.trials)
-        values, is_absent = np.zeros(shape, dtype=bool), np.ones(shape, dtype=bool)
+        found = np.ma.MaskedArray(np.zeros(shape, dtype), mask=True)
         for i, function in enumerate(self.functions):
             for j, label in enumerate(self.data):
-                found = self.by_key[function, label].agreement
-                for k, each in enumerate(() if isinstance(found, Absent) else found):
-                    values[i, j, k], is_absent[i, j, k] = each.agrees, False
-        return np.ma.MaskedArray(values, mask=is_absent)
+                values = values_of(self.by_key[function, label])
+                found[i, j, : len(values)] = values
+        return found
 
     @cached_property
     def outputs(self) -> dict[str, dict[Label, Any]]:

@@ -22,11 +22,11 @@ from typing import Any
 from benchax.clusters.agents import Agents, Dispatcher, Node, WorkBatch
 from benchax.errors import BenchaxError, StoreError
 from benchax.grids.cell import CellAnswer, CellRequest, join_trials, measure_cell
-from benchax.grids.outputs import Agreement, agreement, put_together, size_bytes
+from benchax.grids.outputs import agreement, put_together, size_bytes
 from benchax.grids.plan import DataPoint, Key, Label, Plan, trial_seed
 from benchax.grids.result import Cell
 from benchax.measuring.record import keep_news, row_fields
-from benchax.model import Absent, Environment, Failure, Measurement, Options, Remark
+from benchax.model import Absent, Environment, Failure, Measurement, Numerics, Options, Remark
 from benchax.progress import Listener, ProgressEvent, quiet
 from benchax.units import read_duration, seconds, size
 from benchax.workers.call_limits import CallLimits
@@ -320,11 +320,13 @@ class GridRun:
         self.kept_bytes += taken
         outputs = tuple(map(put_together, outputs))
         compared = self._compare(function, label, outputs)
-        remark = _difference(compared)
-        row = replace(row, remarks=(*row.remarks, *((remark,) if remark else ())))
+        trials = () if isinstance(compared, Absent) else compared
+        if differs := next((each for each in trials if not each.agrees), None):
+            text = f"not the result of {self.settings.reference}: {differs.why}"
+            row = replace(row, remarks=(*row.remarks, Remark("outputs-differ", "info", text)))
         return Cell(function, label, row, outputs, compared)
 
-    def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Agreement, ...] | Absent:
+    def _compare(self, function: str, label: Label, outputs: tuple[Any, ...]) -> tuple[Numerics, ...] | Absent:
         reference = self.settings.reference
         if reference is None:
             return Absent("agreement", "the grid was asked not to compare outputs")
@@ -334,7 +336,7 @@ class GridRun:
         if other is None or isinstance(other.outputs, Absent):
             why = other.outputs.why if other is not None and isinstance(other.outputs, Absent) else "it was not run"
             return Absent("agreement", f"there are no outputs of {reference} to compare with: {why}")
-        return tuple(agreement(a, b, reference) for a, b in zip(outputs, other.outputs, strict=True))
+        return tuple(agreement(a, b) for a, b in zip(outputs, other.outputs, strict=True))
 
     def _account(self, kind: Any, why: str, left: Sequence[tuple[str, DataPoint]]) -> None:
         """Cells without a turn: in the result, not in the store, so that `resume` finds them missing."""
@@ -352,13 +354,6 @@ class GridRun:
             left_s = max(0.0, min(left_s, self.settings.limits.total_s - self.elapsed_s))
         cell = f"{function}[{self.plan.axis}={label}]"
         self.report(ProgressEvent(cell, SHOWN_AS.get(stage, stage), total - left, total, left_s))
-
-
-def _difference(compared: tuple[Agreement, ...] | Absent) -> Remark | None:
-    if isinstance(compared, Absent):
-        return None
-    first = next((each for each in compared if not each.agrees), None)
-    return Remark("outputs-differ", "info", f"not the result of {first.reference}: {first.why}") if first else None
 
 
 def allowance(remaining_s: float, cells_left: int, finished_s: Sequence[float]) -> float:

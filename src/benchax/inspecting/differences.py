@@ -34,8 +34,16 @@ from benchax.errors import BenchaxError, UsageError
 from benchax.inspecting.inspect import inspect_case
 from benchax.model import Absent
 from benchax.program.normalized import normalize
-from benchax.results.difference import Difference, NumberChange, Stage, TextDifference, Unit
-from benchax.results.inspection import Inspection, JaxprFacts, LineWork
+from benchax.results.inspection import (
+    Difference,
+    Inspection,
+    JaxprFacts,
+    LineWork,
+    NumberChange,
+    Stage,
+    TextDifference,
+    Unit,
+)
 from benchax.source_files import NOT_YOURS, without_folders
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}

@@ -34,8 +34,7 @@ from benchax.program.jaxpr import jaxpr_facts
 from benchax.program.memory import Assignment, buffer_assignment, buffers, donation, memory_plan, peak_memory
 from benchax.program.work import collectives, counts, operations, work_by_line
 from benchax.progress import Listener, Progress, ProgressEvent, quiet, show_progress
-from benchax.results.inspection import Constant, Constants, Inspection, Place
-from benchax.results.memory import PeakMemory
+from benchax.results.inspection import Constant, Constants, Inspection, PeakMemory, Place
 from benchax.specs import MeshSpec, is_spec, parse_spec
 from benchax.units import plural
 

@@ -35,9 +35,9 @@ from benchax.measuring.sampling import warm_up
 from benchax.measuring.stages import is_fake
 from benchax.measuring.timers import wall
 from benchax.measuring.timers.base import Subject
-from benchax.model import CaseId, Remark
+from benchax.model import CaseId, Estimate, Remark
 from benchax.numerics import compare
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingKind, ScalingPoint, SpeedupFactor
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingKind, ScalingPoint
 from benchax.specs import ArraySpec, MeshSpec, is_spec, parse_spec
 from benchax.stats.verdicts import ratio_of
 from benchax.units import plural
@@ -242,11 +242,12 @@ def _judge(one: _Running, first: _Running, before: _Running | None) -> ScalingPo
     if before is None:
         return point
     throughput = _gain(one, first)
-    efficiency = throughput.over(one.point.devices / first.point.devices)
+    devices = one.point.devices / first.point.devices
+    efficiency = throughput.map(lambda factor: factor / devices)
     return replace(point, throughput=throughput, efficiency=efficiency, gain=_gain(one, before))
 
 
-def _gain(one: _Running, other: _Running) -> SpeedupFactor:
+def _gain(one: _Running, other: _Running) -> Estimate:
     """Work in a second of `one` over that of `other`."""
     more = one.work / other.work
     blocks = [
@@ -254,4 +255,4 @@ def _gain(one: _Running, other: _Running) -> SpeedupFactor:
         for mine, theirs in zip(one.blocks, other.blocks, strict=True)
     ]
     found = ratio_of(blocks, ALPHA)
-    return SpeedupFactor(found.ratio, found.low, found.high)
+    return Estimate(found.ratio, found.low, found.high)

@@ -24,7 +24,7 @@ Seconds and bytes everywhere. `None` means *not measured*, never zero, and `Meas
 Raw readings are kept; everything else (`per_call_s`, summaries) is derived when asked for.
 """
 
-from benchax.model.comparison import METRICS, Block, Comparison, Method, Metric, Version
+from benchax.model.comparison import METRICS, Block, Comparison, Estimate, Method, Metric, Version
 from benchax.model.identity import (
     NOT_COMPARED,
     CaseId,
@@ -85,6 +85,7 @@ __all__ = [
     "Devices",
     "EarlierRuns",
     "Environment",
+    "Estimate",
     "Failure",
     "FailureKind",
     "Form",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,30 @@ METRICS: dict[Metric, str] = {"run": "s", "compile": "s", "peak": "B", "constant
 """The metrics of comparisons, with their units."""
 Method = Literal["one process", "process pairs", "counted", "same program"]
 """How a comparison came about: both versions in one process, in two that take turns, or by reading the programs."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, and the ends of its 95 % interval. They are None if there are too few readings for an interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def map(self, change: Callable[[float], float]) -> Estimate:
+        """Changes all three numbers; the ends change places if `change` turns their order round."""
+        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        is_turned = low is not None and high is not None and low > high
+        return Estimate(change(self.value), *((high, low) if is_turned else (low, high)))
+
+    def text(self, describe: Callable[[float], str] = number, unit: str = "") -> str:
+        """1.53 (1.51 – 1.60), or 1.53× (1.51 – 1.60) with a unit."""
+        ends = self.text_of_ends(describe)
+        return f"{describe(self.value)}{unit}" + (f" ({ends})" if ends else "")
+
+    def text_of_ends(self, describe: Callable[[float], str] = number) -> str:
+        """1.51 – 1.60; empty without an interval."""
+        return "" if self.low is None or self.high is None else f"{describe(self.low)} – {describe(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -123,6 +147,11 @@ class Comparison:
     def differs(self) -> bool:
         """Is the candidate's result another one than the baseline's, by more than rounding?"""
         return self.numerics is not None and not self.numerics.agrees
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The ratio with its interval; None without a ratio, or if it is zero."""
+        return Estimate(self.ratio, self.low, self.high) if self.ratio else None
 
     @property
     def speedup(self) -> float | None:

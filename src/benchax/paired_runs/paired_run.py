@@ -297,17 +297,17 @@ class PairedSamples:
         They use the same rounds: all versions ran in each."""
         if not self.paired_run.ranks or not self.groups or self.failures.get(0):
             return []
-        asked: list[tuple[str, str]] = []
+        asked: list[Comparison] = []
 
         def between(one: str, other: str) -> Comparison:
-            asked.append((one, other))
-            return self.between(one, other, alpha)
+            asked.append(self.between(one, other, alpha))
+            return asked[-1]
 
         runs = [c for c in self.comparisons(alpha) if c.metric == "run" and not without_place(c)]
         baseline = self.paired_run.versions[0].label
         times = {baseline: 1.0} | {c.candidate.label: c.ratio for c in runs if c.ratio}
         places(in_order(times, lambda one, other: self.between(one, other, alpha)), between)
-        return [self.between(one, other, alpha) for one, other in asked if baseline not in (one, other)]
+        return [c for c in asked if baseline not in (c.baseline.label, c.candidate.label)]
 
     def between(self, one: str, other: str, alpha: float = ALPHA) -> Comparison:
         """The run time of `other` against that of `one`, by label."""

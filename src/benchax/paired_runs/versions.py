@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchax.case import Case
 from benchax.checkouts.boot import Selection
@@ -48,6 +48,9 @@ from benchax.units import read_duration
 # No stored time is compared: two sessions differ by 30 % and more for reasons that are not in the code.
 
 
+T = TypeVar("T")
+
+
 @dataclass
 class Pairing:
     """The paired runs of two versions of a suite, and the cases that have none."""
@@ -78,24 +81,17 @@ def pair_with_cases(
         here: the environment of the candidate.
         command_line: options, as for `api.run`.
     """
-    found = Pairing()
-    listed = {case.id: case for case in cases}
-    for id, case in listed.items():
-        if id not in baseline:
-            found.new.append(id)
-            continue
-        row = baseline[id]
-        old = _version(row, label)
-        new = Version("now", here.commit, here.is_dirty, here.jax)
+
+    def pair(row: Measurement, case: Case) -> PairedRun | Comparison:
+        old, new = _version(row, label), Version("now", here.commit, here.is_dirty, here.jax)
         content, why = _program(store, row, here)
         if content is None:
-            found.without.append(Comparison(id, "run", old, new, "unclear", why))
-            continue
+            return Comparison(case.id, "run", old, new, "unclear", why)
         options = resolve(None, case.options, command_line, project=case.folder)
         sides = (Side(old.label, program=content), Side(new.label, case))
-        found.paired_runs.append(PairedRun(id, sides, (old, new), options, _remarks(row, here)))
-    found.missing = [id for id in baseline if id not in listed]
-    return found
+        return PairedRun(case.id, sides, (old, new), options, _remarks(row, here))
+
+    return _pair_each(baseline, {case.id: case for case in cases}, pair)
 
 
 def pair_with_rows(
@@ -107,24 +103,33 @@ def pair_with_rows(
     options: Options,
 ) -> Pairing:
     """Pairs two stored versions, on random data of their shapes."""
-    found = Pairing()
-    for id, row in candidate.items():
-        if id not in baseline:
-            found.new.append(id)
-            continue
-        rows = (baseline[id], row)
-        versions = (_version(rows[0], labels[0]), _version(rows[1], labels[1]))
-        whose = ("its baseline", labels[1])
-        programs = [_program(store, each, here, name) for each, name in zip(rows, whose, strict=True)]
+
+    def pair(old: Measurement, new: Measurement) -> PairedRun | Comparison:
+        versions = (_version(old, labels[0]), _version(new, labels[1]))
+        programs = [_program(store, old, here), _program(store, new, here, labels[1])]
         if missing := next((why for content, why in programs if content is None), ""):
-            found.without.append(Comparison(id, "run", versions[0], versions[1], "unclear", missing))
-            continue
+            return Comparison(new.case, "run", *versions, "unclear", missing)
         sides = tuple(Side(v.label, program=content) for v, (content, _) in zip(versions, programs, strict=True))
         data = Remark("random-data", "info", "both ran on random data of the shapes that they take")
-        notes = (*_remarks(rows[0], here), *_remarks(row, here, labels[1]))
-        found.paired_runs.append(PairedRun(id, sides, versions, options, (data, *notes)))
-    found.missing = [id for id in baseline if id not in candidate]
-    return found
+        notes = (data, *_remarks(old, here), *_remarks(new, here, labels[1]))
+        return PairedRun(new.case, sides, versions, options, notes)
+
+    return _pair_each(baseline, candidate, pair)
+
+
+def _pair_each(
+    baseline: Mapping[CaseId, Measurement],
+    candidate: Mapping[CaseId, T],
+    pair: Callable[[Measurement, T], PairedRun | Comparison],
+) -> Pairing:
+    """Pairs the cases that both have; a comparison says why it is none."""
+    made = [pair(baseline[id], one) for id, one in candidate.items() if id in baseline]
+    return Pairing(
+        [each for each in made if isinstance(each, PairedRun)],
+        [each for each in made if isinstance(each, Comparison)],
+        [id for id in candidate if id not in baseline],
+        [id for id in baseline if id not in candidate],
+    )
 
 
 def _version(row: Measurement, label: str) -> Version:

@@ -15,8 +15,7 @@ from statistics import median
 from typing import Literal
 
 from benchax.model import Remark
-from benchax.results.profile import LineChange, Op, OpChange, PartChange, Profile, ProfileChange
-from benchax.results.steps import PartKind, StepSplit
+from benchax.results.profile import LineChange, Op, OpChange, PartChange, PartKind, Profile, ProfileChange, StepSplit
 
 Per = Literal["run", "call"]
 _PROGRAM = re.compile(r"\bp?jit\([^/]*\)/")

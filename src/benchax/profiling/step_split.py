@@ -39,8 +39,17 @@ from benchax.profiling.operations import PS, Operations, on_busiest_device
 from benchax.profiling.spans import Coverage, unite, unite_all
 from benchax.protobuf import Ints
 from benchax.repeating import LEAST_CALLS, goes_on, once_a_round
-from benchax.results.profile import Run, Step
-from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepMark, StepPart, StepSplit
+from benchax.results.profile import (
+    OneStep,
+    PartKind,
+    PartLine,
+    ProgramsPerStep,
+    Run,
+    Step,
+    StepMark,
+    StepPart,
+    StepSplit,
+)
 
 # Finds the steps of a training loop in a trace, and where each begins.
 #

@@ -30,11 +30,12 @@ from benchax.program import hlo
 from benchax.program.arguments import ArgumentLeaf, size_bytes
 from benchax.program.hlo import Computation, Instruction, Module
 from benchax.protobuf import VARINT, broken, fields, varint
-from benchax.results.inspection import DonatedArgument, Donation
-from benchax.results.memory import (
+from benchax.results.inspection import (
     Buffer,
     BufferKind,
     Buffers,
+    DonatedArgument,
+    Donation,
     HeldValue,
     LiveValue,
     PeakMemory,

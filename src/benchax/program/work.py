@@ -40,8 +40,7 @@ import numpy as np
 
 from benchax.program import hlo
 from benchax.program.hlo import Computation, Instruction, Module, shape_bytes
-from benchax.results.inspection import Collective, Collectives, Counts, LineWork
-from benchax.results.operations import HloOperation, HloOperations
+from benchax.results.inspection import Collective, Collectives, Counts, HloOperation, HloOperations, LineWork
 from benchax.units import count as counted_text
 from benchax.units import plural
 from benchax.units import size as size_text

@@ -32,7 +32,6 @@ from benchax.reporting.tables import (
     CASE,
     VERDICT,
     VERDICT_STYLES,
-    around,
     describe_machine,
     each_once,
     one_line,
@@ -40,7 +39,7 @@ from benchax.reporting.tables import (
     truncate,
 )
 from benchax.stats.verdicts import Verdict, grade
-from benchax.units import change, number, percent, plural
+from benchax.units import change, percent, plural
 
 ADVICE = "advice"
 TIMERS: dict[Method, str] = {
@@ -170,9 +169,7 @@ def ranking_grid(found: Comparisons) -> Table:
 
 def _multiple(rank: Rank) -> str:
     """1.53 (1.51 – 1.60)"""
-    if rank.ratio is None:
-        return "not compared"
-    return number(rank.ratio) + around(rank.low, rank.high)
+    return rank.estimate.text() if rank.estimate else "not compared"
 
 
 def case_grid(found: Comparisons) -> Table:
@@ -437,9 +434,9 @@ def names(runs: Sequence[Comparison]) -> list[str]:
 def words(c: Comparison) -> str:
     """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: result differs (faster)  × 0.062 (0.058 – 0.067)"""
     said = verdict(c, has_reason=False)
-    if c.ratio is None or 0.5 < c.ratio < 2:
+    if c.estimate is None or 0.5 < c.estimate.value < 2:
         return f"{said}  {interval(c)}".rstrip()
-    return f"{said}  × {number(c.ratio)}{around(c.low, c.high)}"
+    return f"{said}  × {c.estimate.text()}"
 
 
 def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchax.model import Remark
+from benchax.model import Estimate, Remark
 from benchax.reporting.document import (
     Block,
     Document,
@@ -23,7 +23,6 @@ from benchax.reporting.tables import (
     REMARKS,
     VERDICT,
     VERDICT_STYLES,
-    around,
     describe_machine,
     each_once,
     one_line,
@@ -31,8 +30,8 @@ from benchax.reporting.tables import (
     truncate,
 )
 from benchax.results.experiment import Curve, Experiment, VariantRow
-from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint, SpeedupFactor
-from benchax.units import number, percent, seconds, seconds_range, size
+from benchax.results.scaling import Scaling, ScalingCurve, ScalingPoint
+from benchax.units import percent, seconds, seconds_range, size
 
 STATUS: dict[str, str] = {"failed": "failed", "not_available": "not available", "wrong_result": "wrong result"}
 SPECS = ("inputs", "outputs")
@@ -106,11 +105,8 @@ def times(row: VariantRow) -> str:
 
 def speedup(row: VariantRow) -> str:
     """1.31× (1.28 – 1.35)"""
-    c = row.comparison
-    if c is None or not c.ratio:
-        return ""
-    # Of a speedup the ends change places: it is one over the ratio.
-    return f"{number(1 / c.ratio)}×" + (around(1 / c.high, 1 / c.low) if c.low and c.high else "")
+    ratio = row.comparison and row.comparison.estimate
+    return ratio.map(lambda r: 1 / r).text(unit="×") if ratio else ""
 
 
 def error(row: VariantRow) -> str:
@@ -204,7 +200,7 @@ def _scaling_line(point: ScalingPoint) -> tuple[str, ...]:
         point.signature,
         seconds(point.median_s),
         _times_factor(point.throughput),
-        "" if efficiency is None else _share(efficiency),
+        efficiency.text(percent) if efficiency else "",
         f"{_times_factor(point.gain)}{_PAYS[point.pays]}" if point.gain else "",
     )
 
@@ -212,15 +208,9 @@ def _scaling_line(point: ScalingPoint) -> tuple[str, ...]:
 _PAYS = {True: ", pays", False: ", does not pay", None: ", unclear"}
 
 
-def _times_factor(gain: SpeedupFactor | None) -> str:
+def _times_factor(gain: Estimate | None) -> str:
     """1.82× (1.79 – 1.85)"""
-    if gain is None:
-        return ""
-    return f"{gain.factor:.2f}×" + around(gain.low, gain.high, "{:.2f}".format)
-
-
-def _share(gain: SpeedupFactor) -> str:
-    return percent(gain.factor) + around(gain.low, gain.high, percent)
+    return gain.text("{:.2f}".format, "×") if gain else ""
 
 
 def _sentence(curve: ScalingCurve, is_fake: bool) -> str:

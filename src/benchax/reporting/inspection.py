@@ -26,9 +26,16 @@ from benchax.reporting.document import (
 from benchax.reporting.measurement import chart_memory
 from benchax.reporting.program_text import diff_text, make_outline, program_text
 from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE
-from benchax.results.difference import Difference, NumberChange, Stage, TextDifference
-from benchax.results.inspection import Inspection, LineWork
-from benchax.results.memory import PeakMemory, highest_of_stretches
+from benchax.results.inspection import (
+    Difference,
+    Inspection,
+    LineWork,
+    NumberChange,
+    PeakMemory,
+    Stage,
+    TextDifference,
+    highest_of_stretches,
+)
 from benchax.results.roofline import Roofline
 from benchax.source_files import NOT_YOURS, below_packages
 from benchax.units import count, percent, plural, rate, seconds, seconds_range, size

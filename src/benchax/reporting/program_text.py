@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from benchax.reporting.document import Code, Outline, OutlineColumn, OutlineEntry
-from benchax.results.difference import Stage
-from benchax.results.operations import HloOperation, HloOperations
+from benchax.results.inspection import HloOperation, HloOperations, Stage
 from benchax.units import plural, size
 
 NESTED_LINES = 40

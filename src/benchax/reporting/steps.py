@@ -21,8 +21,7 @@ from benchax.reporting.document import (
     TextRow,
 )
 from benchax.reporting.tables import WHERE
-from benchax.results.profile import RecordingCost
-from benchax.results.steps import OneStep, PartKind, PartLine, ProgramsPerStep, StepPart, StepSplit
+from benchax.results.profile import OneStep, PartKind, PartLine, ProgramsPerStep, RecordingCost, StepPart, StepSplit
 from benchax.units import count, percent, plural, seconds
 
 KINDS: dict[PartKind, str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,7 @@ from benchax.stats.intervals import ENOUGH_RUNS, LEAST_MARGIN
 from benchax.stats.summary import Summary
 from benchax.stats.verdicts import Verdict
 from benchax.store.base import Row as StoredRow
-from benchax.units import number, plural, rate, seconds, seconds_around, seconds_range, size
+from benchax.units import plural, rate, seconds, seconds_around, seconds_range, size
 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
@@ -44,11 +44,6 @@ def truncate(text: str, width: int | None) -> str:
     """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
-
-
-def around(low: float | None, high: float | None, describe: Callable[[float], str] = number) -> str:
-    """Returns " (1.51 – 1.60)", or an empty text without both ends."""
-    return f" ({describe(low)} – {describe(high)})" if low and high else ""
 
 
 def describe_date(date: str) -> str:

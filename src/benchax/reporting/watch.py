@@ -21,9 +21,18 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.tables import LINE, one_line
-from benchax.results.cache import CacheUse, Fate
-from benchax.results.transfers import Direction, ObservedTransfer, Transfers
-from benchax.results.watch import Compile, FunctionCount, StepCompiles, Watch, WatchedSteps
+from benchax.results.watch import (
+    CacheUse,
+    Compile,
+    Direction,
+    Fate,
+    FunctionCount,
+    ObservedTransfer,
+    StepCompiles,
+    Transfers,
+    Watch,
+    WatchedSteps,
+)
 from benchax.source_files import below_packages
 from benchax.units import percent, plural, seconds, size
 

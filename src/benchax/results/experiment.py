@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchax.model import Absent, Comparison, Environment, Remark
+from benchax.model import Absent, Comparison, Environment, Estimate, Remark
 from benchax.results import Displayed
 
 Status = Literal["ok", "failed", "not_available", "wrong_result"]
@@ -80,6 +80,12 @@ class Point:
     high: float | None = None
     """The ends of the 95 % interval of the median."""
     facts: Facts = ()
+
+
+def point_at(x: float, label: str, time: Estimate | None, facts: Facts = ()) -> Point:
+    """The point of a time that was measured, or None."""
+    ends = (time.value, time.low, time.high) if time else (None, None, None)
+    return Point(x, label, *ends, facts=facts)
 
 
 @dataclass(frozen=True)

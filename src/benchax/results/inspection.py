@@ -6,20 +6,22 @@
     Constants     arrays that the function closes over, and those that the compiled program holds
     Donation      what was to be donated, what an output reused, and why not
     Collectives   communication between devices, and how the arguments are sharded
-
-The memory of the plan, buffer by buffer and at its peak, is in `memory.py`; the operations are in `operations.py`.
+    HloOperations the operations of the optimised program, one by one
+    Buffers       the memory of the plan, buffer by buffer, largest first
+    PeakMemory    what of the temporaries is needed at one time, at most, and over the length of the program
+    Difference    what differs between two inspections
 
 Bytes and counts are for one call on one device. `None` means not known; `Inspection.why_absent` gives the reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from benchax.model import Absent, Cost, Memory, Remark, find_why
 from benchax.results import Displayed
-from benchax.results.memory import Buffers, PeakMemory
-from benchax.results.operations import HloOperations
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,147 @@ class Collectives:
         return total
 
 
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HloOperation:
+    """An operation of the optimised program; its work is that of one call of the program, by the rules of `Counts`."""
+
+    name: str
+    """In the HLO."""
+    opcode: str
+    """The opcode; for a custom call, its target."""
+    shape: str
+    source: str
+    """file.py:12, as in `LineWork`. Empty: the compiler's own."""
+    scope: str
+    """The named scopes around it: layer0/attention. Empty: none."""
+    inside: int | None
+    """The place, in `HloOperations.listed`, of the fusion, loop, conditional or call around it."""
+    part: str
+    """For a loop, its body or its condition; for a conditional, the branch."""
+    flops: float | None
+    """It includes all operations inside it. None: benchax cannot inspect it, or something inside it."""
+    transcendentals: float | None
+    bytes_accessed: float | None
+    """0 inside of a fusion, where values stay in registers."""
+    remark: str = ""
+    """What restricts the numbers; of a loop its trip count."""
+    reads: tuple[int, ...] = ()
+    """The places of the operations at the same level whose results it reads."""
+
+
+@dataclass(frozen=True)
+class HloOperations:
+    """The operations that do work: without parameters, constants, tuples and bitcasts."""
+
+    listed: tuple[HloOperation, ...]
+    left_out: int = 0
+    """The least number of operations beyond the limit: the operations inside them were not counted."""
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+#
+# The memory of one call as the compiler planned it; nothing was observed.
+
+
+BufferKind = Literal["argument", "output", "temporary", "constant", "other"]
+Role = Literal["residual", "recomputed", "gradient", "temporary"]
+"""A residual is made on the way forward and kept for the way back. A value that jax.checkpoint did not keep is
+recomputed there; a gradient is any other value that is made there."""
+
+
+@dataclass(frozen=True)
+class HeldValue:
+    """A value that the program keeps in a buffer for a while."""
+
+    size_bytes: int
+    name: str
+    """The name of the instruction that makes it."""
+    spec: str
+    """f32[8,128]; empty where the program does not tell."""
+    op_name: str = ""
+    """As JAX tells XLA: jit(f)/dot_general."""
+    source: str = ""
+    """file:line; empty where the program does not tell."""
+
+    @property
+    def operation(self) -> str:
+        """JAX's name for the operation, without the scopes around it: dot_general. Otherwise the name of the
+        instruction."""
+        return self.op_name.rpartition("/")[2] or self.name
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of memory in the compiler's plan."""
+
+    size_bytes: int
+    kind: BufferKind
+    what: str
+    """The path of an argument or output; else the largest value that it holds."""
+    op_name: str = ""
+    """The scope of the largest value, as its source."""
+    source: str = ""
+    values: tuple[HeldValue, ...] = ()
+    """The largest values that it holds, first. They are not all held at one time, so their sum can exceed the size."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The memory of one call, buffer by buffer, largest first."""
+
+    buffers: tuple[Buffer, ...]
+    method: Literal["buffer assignment", "program text"]
+    """"program text": only arguments, outputs and constants, since the plan itself could not be read."""
+    unattributed: tuple[tuple[BufferKind, int], ...] = ()
+    """Bytes of the memory plan that no buffer here accounts for, by kind; empty where the sums agree."""
+
+
+@dataclass(frozen=True)
+class LiveValue(HeldValue):
+    """A temporary value that is needed at the peak."""
+
+    role: Role = "temporary"
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The instruction at which most temporaries are needed at once, and what they are.
+
+    Arguments, outputs and constants have memory for the whole call; only temporaries come and go.
+    """
+
+    live_bytes: int
+    """The bytes of the temporaries that are needed then, each byte once."""
+    planned_bytes: int
+    """The bytes that the plan has for temporaries; the part beyond `live_bytes` is alignment and gaps."""
+    at: HeldValue
+    """The value that is made at the peak."""
+    position: int
+    """The number of that instruction in the order in which they run, from 0."""
+    instructions: int
+    values: tuple[LiveValue, ...]
+    """Largest first."""
+    timeline: tuple[int, ...]
+    """Bytes that are needed, over the instructions in their order; the most in each of equal stretches."""
+
+    def sum_of(self, role: Role) -> int:
+        """Bytes of the values that have this role."""
+        return sum(value.size_bytes for value in self.values if value.role == role)
+
+
+def highest_of_stretches(sizes: Sequence[int], most: int) -> Iterator[int]:
+    """The highest of each of `most` equal stretches, so that no peak is lost; all of them if they are fewer."""
+    count = min(most, len(sizes))
+    for i in range(count):
+        yield max(sizes[i * len(sizes) // count : (i + 1) * len(sizes) // count])
+
+
+# ---- all of it -------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Inspection(Displayed):
     """The compiled form of one call. Nothing was run.
@@ -291,3 +434,63 @@ class Inspection(Displayed):
     def why_absent(self, what: str) -> str | None:
         """Why the field `what` (or the group that it is in) is not there."""
         return find_why(self.absent, what)
+
+
+# ---- difference ------------------------------------------------------------------------------------------------------
+
+
+Unit = Literal["count", "flop", "bytes"]
+Stage = Literal["jaxpr", "stablehlo", "hlo"]
+
+
+@dataclass(frozen=True)
+class NumberChange:
+    """A number of both sides; None where it is not known."""
+
+    name: str
+    before: float | None
+    after: float | None
+    unit: Unit = "count"
+
+
+@dataclass(frozen=True)
+class TextDifference:
+    """The same text of both sides, line by line."""
+
+    stage: Stage
+    is_same: bool
+    """Up to names and source lines."""
+    added: int = 0
+    """Lines."""
+    removed: int = 0
+    unified: str = ""
+    """As `diff -u`, of the texts without names and source lines: those of the first are given the names that the
+    second has for the same thing; what the second does not have ends in an apostrophe."""
+
+
+@dataclass(frozen=True)
+class Difference(Displayed):
+    """The differences. Each table holds only rows that differ."""
+
+    before: str
+    """The identity of the first: its signature, commit, or version of JAX."""
+    after: str
+    numbers: tuple[NumberChange, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    """Names of numbers that both know and agree in."""
+    primitives: tuple[NumberChange, ...] = ()
+    """The primitives of the jaxpr: how often each."""
+    opcodes: tuple[NumberChange, ...] = ()
+    """The opcodes of the optimised program."""
+    texts: tuple[TextDifference, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    """Which texts could not be compared, and why."""
+    line_flops: tuple[NumberChange, ...] = ()
+    """Operations by the user's line, the largest change first."""
+    line_bytes: tuple[NumberChange, ...] = ()
+    """Bytes read and written, likewise."""
+
+    @property
+    def is_none(self) -> bool:
+        """Nothing differs in what both sides know."""
+        return not (self.numbers or self.primitives or self.opcodes) and all(text.is_same for text in self.texts)

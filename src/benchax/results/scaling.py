@@ -6,25 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchax.model import Absent, CaseId, Environment, Remark
+from benchax.model import Absent, CaseId, Environment, Estimate, Remark
 from benchax.renderers import SelfRendering
 
 ScalingKind = Literal["strong", "weak"]
-
-
-@dataclass(frozen=True)
-class SpeedupFactor:
-    """The increase of work per second, as a factor, with its 95 % interval. If there is no interval, its ends are
-    None."""
-
-    factor: float
-    low: float | None = None
-    high: float | None = None
-
-    def over(self, amount: float) -> SpeedupFactor:
-        return SpeedupFactor(
-            self.factor / amount, *(None if end is None else end / amount for end in (self.low, self.high))
-        )
 
 
 @dataclass(frozen=True)
@@ -35,11 +20,11 @@ class ScalingPoint:
     mesh: str
     signature: str = ""
     median_s: float | None = None
-    throughput: SpeedupFactor | None = None
-    """Against the fewest devices; None of these themselves."""
-    efficiency: SpeedupFactor | None = None
+    throughput: Estimate | None = None
+    """How many times the work per second of the fewest devices; None of these themselves."""
+    efficiency: Estimate | None = None
     """`throughput` over how many times as many devices there are: 1 is all that they could give."""
-    gain: SpeedupFactor | None = None
+    gain: Estimate | None = None
     """Against the count before."""
     why: str = ""
     """Why it has no numbers."""
@@ -89,4 +74,9 @@ class Scaling(SelfRendering):
     not_measured: tuple[Absent, ...] = ()
 
     def asdict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self, dict_factory=_plain)
+
+
+def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a dataclass for JSON, where an estimate is a factor."""
+    return {"factor" if name == "value" else name: value for name, value in fields}

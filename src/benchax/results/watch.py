@@ -218,3 +218,161 @@ class Watch(Displayed):
 def sentence(c: Compile) -> str:
     """f at train.py:31: x: shape f32[3] → f32[4]"""
     return f"{c.function}{f' at {c.where}' if c.where else ''}: {c.why}"
+
+
+# ---- the persistent compilation cache --------------------------------------------------------------------------------
+#
+# `CacheUse`: what JAX's persistent compilation cache did while a block or a program ran. Public, as plain data.
+#
+# Seconds are of JAX's own clock, `time.time()`: good for ranking, no measurement of a stage.
+
+
+Fate = Literal["hit", "written", "too quick", "not kept"]
+"""hit: read from the cache. written: compiled, and handed to the cache. too quick: compiled, and not kept, because that
+took less than the threshold. not kept: compiled, and not kept. The reason is another one, or the cache is off."""
+
+
+@dataclass(frozen=True)
+class CachedProgram:
+    """One program that JAX wanted from XLA."""
+
+    name: str | None
+    """As JAX calls it: jit(f). None in jax 0.6.0, which does not say."""
+    fate: Fate
+    elapsed_s: float
+    """Compiling, or reading from the cache."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The content of the cache's folder."""
+
+    entries: int
+    size_bytes: int
+
+
+@dataclass(eq=False)
+class CacheUse(Displayed):
+    """Settings as they were when the block ended; programs of all threads, in order.
+
+    Example:
+        >>> with benchax.watch_cache() as found:
+        ...     pass
+        >>> found.is_enabled or found.why_off != ""
+        True
+    """
+
+    programs: list[CachedProgram] = field(default_factory=list[CachedProgram])
+    directory: str | None = None
+    """None: no cache is set."""
+    is_enabled: bool | None = None
+    """None: the block has not ended."""
+    why_off: str | None = None
+    """In words, where the cache is off."""
+    is_writable: bool | None = None
+    """None: the cache is off, or not a folder of this machine, so benchax does not know."""
+    before: Folder | None = None
+    """None: not a folder of this machine, or none yet."""
+    after: Folder | None = None
+    min_compile_time_s: float | None = None
+    """`jax_persistent_cache_min_compile_time_secs`."""
+    min_entry_size_bytes: int | None = None
+    """`jax_persistent_cache_min_entry_size_bytes`."""
+    is_reliable: bool = True
+    """False: other code removed our listeners during the block, and programs are missing."""
+
+    def of(self, fate: Fate) -> list[CachedProgram]:
+        return [program for program in self.programs if program.fate == fate]
+
+    def total_s(self, fate: Fate) -> float:
+        return sum(program.elapsed_s for program in self.of(fate))
+
+    @property
+    def keeping_setting(self) -> str | None:
+        """The setting that would have kept all programs that were too quick, or None if none was too quick."""
+        return "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0" if self.of("too quick") else None
+
+    def asdict(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        return dataclasses.asdict(self) | {"keeping_setting": self.keeping_setting}
+
+
+# ---- transfers -------------------------------------------------------------------------------------------------------
+#
+# `Transfers`: what went between host and device without being asked for, and from which line. Plain data.
+
+
+Direction = Literal["host to device", "device to host"]
+
+
+@dataclass(frozen=True)
+class ObservedTransfer:
+    """All transfers of one kind from one line."""
+
+    direction: Direction
+    where: str | None
+    """file:line of the user; None where it cannot be seen."""
+    what: str
+    """numpy f32[64,64]; a Python float."""
+    by: str
+    """The function that took it, or what read it: step, jnp's add, __float__."""
+    count: int
+    size_bytes: int
+    """The bytes of all of them together, in the dtype that the device has."""
+    elapsed_s: float | None
+    """The time that the host spent in them, including waiting for a result that was not ready. None: it is
+    indistinguishable from the call around it."""
+    in_a_row: int = 0
+    """How many of them followed another one of this line with nothing called in between, as where all results are read
+    at the end."""
+
+
+@dataclass(eq=False)
+class Transfers(Displayed):
+    """The transfers so far. It grows while the block runs and does not change afterwards.
+
+    Example:
+        >>> with benchax.watch_transfers() as found:
+        ...     _ = jax.jit(lambda x: x + 1)(np.ones(1000))
+        >>> len(found.of("host to device"))
+        1
+    """
+
+    found: dict[tuple[Direction, str | None, str, str], ObservedTransfer] = field(
+        default_factory=dict[tuple[Direction, "str | None", str, str], ObservedTransfer], repr=False
+    )
+    sees: tuple[Direction, ...] = ()
+    """Directions that can be seen on this JAX; of another one, nothing is known."""
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+    def add(self, transfer: ObservedTransfer) -> None:
+        key = (transfer.direction, transfer.where, transfer.what, transfer.by)
+        before = self.found.get(key)
+        if before is not None:
+            waited = None if transfer.elapsed_s is None else (before.elapsed_s or 0.0) + transfer.elapsed_s
+            transfer = dataclasses.replace(
+                transfer,
+                count=before.count + transfer.count,
+                size_bytes=before.size_bytes + transfer.size_bytes,
+                elapsed_s=waited,
+                in_a_row=before.in_a_row + transfer.in_a_row,
+            )
+        self.found[key] = transfer
+
+    def of(self, direction: Direction) -> list[ObservedTransfer]:
+        """The line that moved most bytes first."""
+        ranked = sorted(self.found.values(), key=lambda t: (-t.size_bytes, -t.count))
+        return [transfer for transfer in ranked if transfer.direction == direction]
+
+    def count(self, direction: Direction) -> int | None:
+        """How many; None where they cannot be seen."""
+        return sum(t.count for t in self.of(direction)) if direction in self.sees else None
+
+    def asdict(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        plain: Callable[[Any], dict[str, Any]] = dataclasses.asdict
+        return {
+            "transfers": [plain(t) for d in ("host to device", "device to host") for t in self.of(d)],
+            "sees": list(self.sees),
+            "remarks": [plain(r) for r in self.remarks],
+        }

@@ -1,4 +1,4 @@
-"""Comparisons in the store: the history of ratios, which may be put side by side where times may not.
+"""Comparisons in the store: the history of ratios, which may be put side by side where times may not; and timelines.
 
 A series of them is of one case, one metric and one baseline.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
-from benchax.codec import decode_comparison, decode_params, encode_comparison
-from benchax.model import CaseId, Comparison, Metric
+from benchax.codec import decode_comparison, decode_environment, decode_params, encode_comparison
+from benchax.model import CaseId, Comparison, Environment, Metric
 from benchax.store.database import DatabaseStore
 from benchax.store.records import case_id_of
 from benchax.store.schema import Connection, case_columns, case_key
@@ -64,3 +64,103 @@ def list_series(store: DatabaseStore) -> list[Series]:
         Series(CaseId(name, decode_params(params), variant, tag), cast("Metric", metric), baseline, count)
         for name, params, variant, tag, metric, baseline, count in rows
     ]
+
+
+# ---- timelines -------------------------------------------------------------------------------------------------------
+#
+# Queries for a site of the history: the cases with something new, then one case at a time, never all rows at once.
+#
+# A store only grows. So later queries use the state that `list_activity` has seen: rows that are written in between are
+# left for the next time.
+
+
+@dataclass(frozen=True)
+class CaseActivity:
+    """How much a store holds of a case."""
+
+    id: int
+    """Within its store."""
+    key: str
+    """The same in all stores: 64 hexadecimal digits."""
+    case: CaseId
+    rows: int
+    newest_row: int
+    """The greatest id; 0 if there are no rows."""
+    comparisons: int
+    newest_comparison: int
+
+    @property
+    def seen(self) -> list[int]:
+        """Differs as soon as anything is added."""
+        return [self.rows, self.newest_row, self.comparisons, self.newest_comparison]
+
+
+class TimelineRow(NamedTuple):
+    """A measurement as a timeline shows it. None: not measured, or not known."""
+
+    id: int
+    run_id: str
+    started_at: str
+    status: str
+    failure_kind: str | None
+    commit: str | None
+    is_dirty: bool | None
+    fingerprint: str
+    timer: str | None
+    n: int | None
+    """Samples."""
+    median_s: float | None
+    """Per call, as are the ends of its interval."""
+    low_s: float | None
+    high_s: float | None
+
+
+_COLUMNS = ", ".join(f'"{name}"' for name in TimelineRow._fields)
+
+
+def list_activity(store: DatabaseStore) -> list[CaseActivity]:
+    """All cases that have rows or comparisons, in the order in which they came.
+
+    Raises:
+        StoreError: nothing was ever stored there, or it cannot be read.
+    """
+    # Indices answer both; no row is looked at.
+    rows = store.read(lambda c: _count(c, "measurements"), {}, since=1)
+    compared = store.read(lambda c: _count(c, "comparisons"), {}, since=2)
+    columns = 'SELECT id, "key", name, params, variant, tag FROM cases ORDER BY id'
+    known = store.read(lambda c: c.execute(columns), [], since=1)
+    return [
+        CaseActivity(
+            id, key, CaseId(name, decode_params(params), variant, tag), *rows.get(id, (0, 0)), *compared.get(id, (0, 0))
+        )
+        for id, key, name, params, variant, tag in known
+        if id in rows or id in compared
+    ]
+
+
+def _count(connection: Connection, table: str) -> dict[int, tuple[int, int]]:
+    """By case: (how many, the greatest id)"""
+    found = connection.execute(f"SELECT case_id, count(*), max(id) FROM {table} GROUP BY case_id")
+    return {case_id: (count, newest) for case_id, count, newest in found}
+
+
+def read_timeline(store: DatabaseStore, found: CaseActivity) -> list[TimelineRow]:
+    """The rows of a case, oldest first."""
+    statement = f"SELECT {_COLUMNS} FROM measurements WHERE case_id = ? AND id <= ? ORDER BY id"
+    rows = store.read(lambda c: c.execute(statement, [found.id, found.newest_row]), [], since=1)
+    return list(map(TimelineRow._make, rows))
+
+
+def read_environment(store: DatabaseStore, row: TimelineRow) -> Environment:
+    """Where a row was measured."""
+    statement = "SELECT document FROM measurements WHERE id = ?"
+    return decode_environment(store.read(lambda c: c.scalar(statement, [row.id]), "", since=1))
+
+
+def read_comparisons(store: DatabaseStore, found: CaseActivity) -> list[Comparison]:
+    """The comparisons of a case without their samples, oldest first. Raises `FormatError` if one is damaged."""
+    if not found.comparisons:
+        return []
+    statement = "SELECT document FROM comparisons WHERE case_id = ? AND id <= ? ORDER BY id"
+    texts = store.read(lambda c: c.execute(statement, [found.id, found.newest_comparison]), [])
+    return [decode_comparison(text, with_blocks=False) for (text,) in texts]

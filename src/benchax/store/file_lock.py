@@ -45,6 +45,19 @@ def only_writer(path: Path, where: str = "") -> Generator[int, None, None]:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def hold_lock(path: Path) -> Generator[None, None, None]:
+    """Waits until no other process is inside, for as long as that takes. The file is the lock, and stays empty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        flock(file, LOCK_EX)
+        try:
+            yield
+        finally:
+            # Said aloud: a process started in the meantime has the file open too, and closing it is not enough.
+            flock(file, LOCK_UN)
+
+
 def wait_for(descriptor: int, where: str, held: str = "") -> None:
     """Takes the lock of an open file.
 

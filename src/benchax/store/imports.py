@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from benchax.case import param_value
+from benchax.case import storable_param
 from benchax.environment import clean
 from benchax.errors import FormatError, UsageError
-from benchax.model import Absent, CaseId, Environment, Measurement, Opaque, Options, Remark, Samples
+from benchax.model import Absent, CaseId, Environment, Measurement, Options, Remark, Samples
 from benchax.options import DEFAULTS
 from benchax.units import seconds
 
@@ -131,19 +131,8 @@ def _case(given: Mapping[str, Any], where: str) -> CaseId:
     if params:
         name = name.removesuffix(f"[{given.get('param')}]")
     listed = cast("dict[str, Any]", params).items()
-    return CaseId(clean(name), tuple((clean(key), _param(value)) for key, value in listed), tag=clean(_group(given)))
-
-
-def _group(given: Mapping[str, Any]) -> str:
-    group = given.get("group")
-    return "" if group is None else str(group)
-
-
-def _param(value: Any) -> Any:
-    try:
-        return param_value(value)
-    except UsageError:  # not valid Unicode
-        return Opaque(type(value).__name__, clean(repr(value)))
+    tag = str(group) if (group := given.get("group")) is not None else ""
+    return CaseId(clean(name), tuple((clean(key), storable_param(value)) for key, value in listed), tag=clean(tag))
 
 
 def _options(given: Mapping[str, Any]) -> Options:

@@ -34,7 +34,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.monitoring
 
-from benchax.results.cache import CachedProgram, CacheUse, Fate, Folder
+from benchax.results.watch import CachedProgram, CacheUse, Fate, Folder
 
 Kind = Literal["trace", "lower", "compile"]
 

@@ -39,7 +39,7 @@ from jax._src import array, config, core, pjit, xla_bridge  # noqa: TID251  # wh
 
 from benchax.errors import UsageError
 from benchax.model import Remark
-from benchax.results.transfers import Direction, ObservedTransfer, Transfers
+from benchax.results.watch import Direction, ObservedTransfer, Transfers
 from benchax.source_files import is_in_package, outward, owner_of
 from benchax.specs import short_dtype, spec_of
 from benchax.watching.frames import calling, function_of

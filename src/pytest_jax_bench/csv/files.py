@@ -321,11 +321,10 @@ def _sync_folder(folder: Path) -> None:
 def number(file: BinaryIO, head: Head, end: int, values: Mapping[str, Any]) -> tuple[int, int]:
     """(run_id, commit_run) of the row that is to be written behind `end`."""
     commit, session = bare(values["commit"]), values["session"]
-    last, span = -1, TAIL
-    while True:
-        start = max(head.end, end - span)
+    last = -1
+    for start in _starts(head, end, TAIL):
         lines = _lines(file, head, start, end)
-        if span > TAIL:  # the quick way past most of a long file
+        if end - start > TAIL:  # the quick way past most of a long file
             lines = [text for text in lines if word(commit) in text or (session and word(session) in text)]
         found, _ = _read_lines(lines, head.form)
         runs = [int(run) for run in found["run_id"]]
@@ -336,9 +335,8 @@ def number(file: BinaryIO, head: Head, end: int, values: Mapping[str, Any]) -> t
             if bare(c) == commit
         ]
         mine = [run for run, each in zip(runs, found["session"], strict=True) if session and each == session]
-        if start == head.end or (ours and (mine or not session or span >= RECENT)):
+        if ours and (mine or not session or end - start >= RECENT):
             break
-        span *= 8
     run_id = mine[-1] if mine else last + 1
     again = [n for run, n in ours if mine and run == run_id]
     return run_id, again[-1] if again else max((n for _, n in ours), default=-1) + 1
@@ -401,14 +399,11 @@ def _read(path: Path, least: int | None, holding: str) -> Rows:
         head = read_head(file, path)
         end, rest = ending(file, head)
         last = _last_line(file, head, end, rest)
-        span = end if least is None else max(TAIL, 1024 * least)
-        while True:
-            start = max(head.end, end - span)
+        for start in _starts(head, end, end if least is None else max(TAIL, 1024 * least)):
             lines = [text for text in [*_lines(file, head, start, end), *last] if holding in text]
             found, damaged = _read_lines(lines, head.form)
-            if start == head.end or len(found["run_id"]) >= (least or 0):
+            if len(found["run_id"]) >= (least or 0):
                 break
-            span *= 8
     if damaged:
         count = "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
         example = " ".join(damaged[0].split())[:80]
@@ -467,15 +462,21 @@ def read_head(file: BinaryIO, path: Path) -> Head:
 
 def ending(file: BinaryIO, head: Head) -> tuple[int, bytes]:
     """Returns (where the last whole line ends, the bytes after it)."""
-    size = file.seek(0, os.SEEK_END)
-    span = 4096
-    while True:
-        start = max(head.end, size - span)
+    size, rest = file.seek(0, os.SEEK_END), b""
+    for start in _starts(head, size, 4096):
         file.seek(start)
         _, newline, rest = file.read(size - start).rpartition(b"\n")
-        if newline or start == head.end:
-            return size - len(rest), rest
-        span *= 16
+        if newline:
+            break
+    return size - len(rest), rest
+
+
+def _starts(head: Head, end: int, span: int) -> Iterator[int]:
+    """Where to begin to read a part at the end, each time eight times as long; the last is where the rows begin."""
+    while end - span > head.end:
+        yield end - span
+        span *= 8
+    yield head.end
 
 
 def _lines(file: BinaryIO, head: Head, start: int, end: int) -> list[str]:

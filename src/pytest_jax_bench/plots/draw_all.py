@@ -10,7 +10,9 @@ display.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +21,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from benchax.errors import BenchaxError, UsageError, one_of, require
+from benchax.errors import UsageError, one_of, reason_of, require
+from benchax.reporting.chart import Chart
+from benchax.reporting.figures import draw
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.text import decode_parameters
 from pytest_jax_bench.data import last_entries_with, load_bench_data
-from pytest_jax_bench.plots import custom, draw, pictures
+from pytest_jax_bench.plots import custom, pictures
 from pytest_jax_bench.plots.readings import Rows
 
 XAxis = Literal["run", "commit"]
@@ -110,8 +114,7 @@ class _Work:
         try:
             yield
         except Exception as error:
-            reason = error.problem if isinstance(error, BenchaxError) else f"{type(error).__name__}: {error}"
-            self.problems.append(f"{nodeid}: {what} was not drawn, because {' '.join(reason.split())[:400]}")
+            self.problems.append(f"{nodeid}: {what} was not drawn, because {reason_of(error)[:400]}")
 
     def rows(self, request: PlotRequest) -> Rows | None:
         """Returns the rows of a test, read once. It returns None for a test without rows, and reports that the first
@@ -127,7 +130,7 @@ class _Work:
 
     def save(self, nodeid: str, what: str, path: Path, picture: Callable[[], pictures.Picture]) -> None:
         with self.attempt(nodeid, what):
-            draw.save(picture(), path)
+            save_charts(picture(), path)
             self.files.append(path)
 
     def save_custom(self, request: PlotRequest, keyword: str, function: custom.Plot, source: Path, path: Path) -> None:
@@ -219,6 +222,76 @@ def _data_for_users(source: Path, only_last: bool) -> Rows:
     return data[np.argsort(data["run_id"], kind="stable")]
 
 
+# ---- a picture, which is charts one below the other, in a file -------------------------------------------------------
+#
+# Each chart is drawn without pyplot: no window opens, and nothing has to be closed. The settings of the user's plots
+# change nothing.
+
+
+# The font of matplotlib has no Chinese, Japanese and Korean characters. Ids of an SVG are random without a salt.
+FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Microsoft YaHei", "Hiragino Sans", "Arial Unicode MS")
+STYLE = {"svg.hashsalt": "benchax", "legend.fontsize": 8}
+
+
+def _matplotlib(module: str) -> Any:
+    require("matplotlib", doing="drawing")
+    return require(f"matplotlib.{module}", doing="drawing")
+
+
+def save_charts(charts: Sequence[Chart], path: Path) -> None:
+    """Draws `charts` into a file, whose suffix is png, svg or pdf (a page for each); a file that is there is replaced.
+
+    Raises:
+        MissingPackage: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    installed = {font.name for font in _matplotlib("font_manager").fontManager.ttflist}
+    style = STYLE | {"font.family": [font for font in FONTS if font in installed]}
+    # "default" first: a user's matplotlibrc may ask for TeX, or for a dark page.
+    with _matplotlib("style").context(["default", style]), warnings.catch_warnings():
+        # A character without a glyph, or a picture too full to be laid out well: no reason to have none, and none for
+        # pytest -W error to fail.
+        warnings.simplefilter("ignore")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figures = [draw(chart) for chart in charts]
+        width = max(figure.get_figwidth() for figure in figures)
+        for figure in figures:
+            figure.set_figwidth(width)
+        {".png": _save_png, ".svg": _save_svg, ".pdf": _save_pdf}[path.suffix](figures, path)
+
+
+def _save_png(figures: Sequence[Any], path: Path) -> None:
+    images: list[np.ndarray] = []
+    for figure in figures:
+        canvas = _matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
+        canvas.draw()
+        images.append(np.asarray(canvas.buffer_rgba()))
+    _matplotlib("image").imsave(path, np.vstack(images))
+
+
+def _save_svg(figures: Sequence[Any], path: Path) -> None:
+    elements: list[str] = []
+    width = height = 0.0
+    for figure in figures:
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+        element = written.getvalue().partition("<svg ")[2]
+        elements.append(f'<svg y="{height}pt" {element}')
+        width, high = (float(number) for number in re.findall(r'(?:width|height)="([\d.]+)pt"', element)[:2])
+        height += high
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" style="background:white">'
+    path.write_text("\n".join([head, *elements, "</svg>\n"]), encoding="utf-8")
+
+
+def _save_pdf(figures: Sequence[Any], path: Path) -> None:
+    # Without a date, the same rows give the same file.
+    with _matplotlib("backends.backend_pdf").PdfPages(path, metadata={"CreationDate": None}) as pages:
+        for figure in figures:
+            pages.savefig(figure)
+
+
+# ---- names of 0.5.0 --------------------------------------------------------------------------------------------------
+#
 # Two functions that code outside calls by the names of pytest-jax-bench 0.5.0; they draw what `draw_all` does.
 #
 # New features are elsewhere. 0.5.0 drew the commits along "run" at the wrong places; here they are at their runs.

@@ -19,8 +19,7 @@ from benchax.auditing.rules.compiling import cache_off
 from benchax.case import make_case
 from benchax.model import Measurement, Stages
 from benchax.results.audit import Checked, Finding
-from benchax.results.cache import CachedProgram, CacheUse, Fate
-from benchax.results.watch import Watch
+from benchax.results.watch import CachedProgram, CacheUse, Fate, Watch
 
 
 def program(cache: CacheUse | None) -> tuple[list[Finding], Checked]:

@@ -37,7 +37,7 @@ from benchax.experiments.variants.devices import (
 )
 from benchax.measuring.inputs import make_inputs
 from benchax.measuring.program import program_of
-from benchax.model import Remark
+from benchax.model import Estimate, Remark
 from benchax.results.experiment import Curve, VariantRow
 from benchax.results.profile import Device, Op, Profile
 
@@ -282,7 +282,7 @@ def case() -> Any:
 
 
 def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
-    monkeypatch.setattr(devices, "time_calls", lambda call: (1.0, 0.5, 2.0))
+    monkeypatch.setattr(devices, "time_calls", lambda call: Estimate(1.0, 0.5, 2.0))
     monkeypatch.setattr(devices, "record", lambda *given: pytest.fail("recorded"))
     inputs = make_inputs(case(), 0)
     expected = jax.jit(case().fn)(*inputs.args)
@@ -292,7 +292,7 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
     found = devices._try_mesh(call, batch, (1, 1), inputs, expected, is_timed=True)
 
     assert found.facts[0] == ("exchanged:", "nothing")
-    assert found.time == (1.0, 0.5, 2.0)
+    assert found.time == Estimate(1.0, 0.5, 2.0)
 
 
 @pytest.mark.slow

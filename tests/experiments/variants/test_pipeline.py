@@ -38,6 +38,7 @@ from benchax.experiments.variants.devices import (
     read_stages,
     skip_reason_of,
 )
+from benchax.model import Estimate
 from benchax.results.experiment import Curve, Experiment
 
 FILE = """
@@ -319,17 +320,17 @@ def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
     found = tried([jnp.sin, lambda x: x - x.mean()], jnp.arange(8.0), 2)
 
     assert found.facts[0][0] == "wrong result:"
-    assert found.time == (None, None, None)
+    assert found.time is None
 
 
 @pytest.mark.parametrize("low", [None, 1.0])
 def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None) -> None:
-    monkeypatch.setattr(pipes, "time_calls", lambda call: (1.5, low, low))
+    monkeypatch.setattr(pipes, "time_calls", lambda call: Estimate(1.5, low, low))
     monkeypatch.setattr(pipes, "record", lambda *given: ())
 
     found = tried([jnp.sin, jnp.cos], jnp.arange(8.0), 2, is_timed=True)
 
-    assert found.time == ((1.5, 1.0, 1.0) if low else (None, None, None))
+    assert found.time == (Estimate(1.5, 1.0, 1.0) if low else None)
     assert ("not timed:" in dict(found.facts)) is (low is None)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptjb_rows import in_runs, measured, rows
 
-from pytest_jax_bench.plots.draw import save
+from pytest_jax_bench.plots.draw_all import save_charts
 from pytest_jax_bench.plots.pictures import history
 
 TEST = "tests/test_x.py::test_full"
@@ -28,7 +28,7 @@ def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFact
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        save(history(data, f"t.py::test[{text}]"), path)
+        save_charts(history(data, f"t.py::test[{text}]"), path)
 
     assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
@@ -38,7 +38,7 @@ def test_any_tag_and_any_name_can_be_drawn(tmp_path_factory: pytest.TempPathFact
 def test_the_suffix_is_the_format_and_equal_rows_give_equal_files(tmp_path: Path, suffix: str, begin: bytes) -> None:
     files = [tmp_path / "new" / f"{i}.{suffix}" for i in range(2)]
     for file in files:
-        save(history(measured(3), TEST), file)
+        save_charts(history(measured(3), TEST), file)
 
     first, second = (file.read_bytes() for file in files)
 
@@ -50,7 +50,7 @@ def test_the_suffix_is_the_format_and_equal_rows_give_equal_files(tmp_path: Path
 def test_charts_of_one_picture_are_equally_wide_and_one_below_the_other(tmp_path: Path) -> None:
     path = tmp_path / "main.svg"
 
-    save(history(measured(30), TEST), path)
+    save_charts(history(measured(30), TEST), path)
 
     elements = re.findall(r'<svg y="([\d.]+)pt" .*?width="([\d.]+)pt" height="([\d.]+)pt"', path.read_text(), re.DOTALL)
     tops, widths, heights = ([float(number) for number in column] for column in zip(*elements, strict=True))
@@ -61,7 +61,7 @@ def test_charts_of_one_picture_are_equally_wide_and_one_below_the_other(tmp_path
 def test_a_test_without_any_number_has_a_picture_that_says_so(tmp_path: Path) -> None:
     charts = history(rows(2, status="timeout"), TEST)
 
-    save(charts, tmp_path / "main.png")
+    save_charts(charts, tmp_path / "main.png")
 
     assert "Not measured, because every run failed: timeout (2 ×)." in charts[0].title.replace("\n", " ")
     assert (tmp_path / "main.png").stat().st_size
@@ -70,8 +70,8 @@ def test_a_test_without_any_number_has_a_picture_that_says_so(tmp_path: Path) ->
 def test_settings_of_the_user_neither_change_nor_are_changed(tmp_path: Path) -> None:
     """text.usetex would need TeX, and fail."""
     with mpl.rc_context({"text.usetex": True, "figure.facecolor": "black", "font.size": 31}):
-        save(history(measured(3), TEST), tmp_path / "theirs.png")
+        save_charts(history(measured(3), TEST), tmp_path / "theirs.png")
 
         assert mpl.rcParams["font.size"] == 31
-    save(history(measured(3), TEST), tmp_path / "plain.png")
+    save_charts(history(measured(3), TEST), tmp_path / "plain.png")
     assert (tmp_path / "theirs.png").read_bytes() == (tmp_path / "plain.png").read_bytes()

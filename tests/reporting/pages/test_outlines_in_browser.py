@@ -13,7 +13,7 @@ from browser_pages import Opened, start_browser
 from benchax.reporting.document import Document, Heading
 from benchax.reporting.pages.page import save_page
 from benchax.reporting.program_text import make_outline
-from benchax.results.operations import HloOperation, HloOperations
+from benchax.results.inspection import HloOperation, HloOperations
 
 pytestmark = pytest.mark.slow
 ATTACK = "<img src=x onerror=alert(1)></script>"

@@ -20,8 +20,8 @@ from benchax.errors import NotAvailable, UsageError
 from benchax.reporting.site import processes, publishing
 from benchax.reporting.site.processes import open_workers
 from benchax.reporting.site.publishing import publish
+from benchax.store.comparisons import CaseActivity
 from benchax.store.database import DatabaseStore
-from benchax.store.timelines import CaseActivity
 
 # ---- a site -------------------------------------------------------------------------------------------------------
 

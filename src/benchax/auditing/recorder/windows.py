@@ -20,7 +20,7 @@ from benchax.auditing.recorder.functions import FunctionRecorder, name_inputs
 from benchax.auditing.recorder.log import Event, FunctionFacts, Kind, Log, look
 from benchax.auditing.recorder.rounded import LostDigitsNotes
 from benchax.profiling.stack_sampler import PacedSampler
-from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.source_files import is_generated, owner_of
 from benchax.watching.frames import JaxCall, calling, is_of_jax
 from benchax.watching.functions import place_of

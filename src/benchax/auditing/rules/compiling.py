@@ -25,8 +25,7 @@ from benchax.auditing.syntax import (
 )
 from benchax.errors import NotMeasured
 from benchax.results.audit import Where
-from benchax.results.cache import CachedProgram
-from benchax.results.watch import Compile, FunctionCount
+from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
 

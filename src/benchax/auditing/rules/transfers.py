@@ -21,7 +21,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import fit, make_inputs, static_arguments
 from benchax.measuring.program import program_of
 from benchax.results.audit import Where
-from benchax.results.transfers import ObservedTransfer, Transfers
+from benchax.results.watch import ObservedTransfer, Transfers
 from benchax.specs import short_dtype, spec_of
 from benchax.static_leaves import reveal
 from benchax.units import count, percent, seconds, size

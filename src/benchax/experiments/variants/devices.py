@@ -73,6 +73,7 @@ from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.measuring.jax_settings import without_cache
 from benchax.measuring.program import program_of
 from benchax.measuring.timers.base import on_fresh_stack
+from benchax.model import Estimate
 from benchax.numerics import compare
 from benchax.options import resolve
 from benchax.profiling.compiled_modules import programs
@@ -86,7 +87,7 @@ from benchax.program import hlo
 from benchax.program.memory import memory_plan
 from benchax.program.work import collectives, counts
 from benchax.progress import Progress, show_progress
-from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow
+from benchax.results.experiment import Curve, Experiment, Facts, VariantRow, point_at
 from benchax.stats.intervals import median_interval, quantile
 from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say, task
@@ -102,8 +103,8 @@ class DeviceReading:
     """A worker's readings of the function, for one way to use its devices."""
 
     facts: Facts = ()
-    time: tuple[float | None, float | None, float | None] = (None, None, None)
-    """As `time_calls` has it; nothing where the devices are fake."""
+    time: Estimate | None = None
+    """Seconds of a call; None where the devices are fake."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class DeviceSweep:
     def curve(self, name: str, title: str, x_label: str, places: Mapping[str, int]) -> Curve:
         """Over the ways, whose labels and places on the axis these are."""
         each = zip(places.items(), self.readings, strict=True)
-        points = tuple(Point(x, label, *reading.time, facts=reading.facts) for (label, x), reading in each)
+        points = tuple(point_at(x, label, reading.time, reading.facts) for (label, x), reading in each)
         return Curve(name, title, x_label, points, sentence=self.sentence)
 
 
@@ -145,8 +146,8 @@ def with_devices(count: int, flags: str = "") -> Condition:
 
 
 @on_fresh_stack
-def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[float, float | None, float | None]:
-    """Returns (median, low, high) of a call and the wait for its result, in seconds, for any caller
+def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> Estimate:
+    """The median of a call and the wait for its result, in seconds, for any caller
     (`measuring/timers/base.py`).
 
     Args:
@@ -159,7 +160,7 @@ def time_calls(call: Callable[[], Any], enough_s: float = READING_S) -> tuple[fl
         jax.block_until_ready(call())
         readings.append((perf_counter_ns() - begun) / 1e9)
     low, high = median_interval(readings) or (None, None)
-    return quantile(sorted(readings), 0.5), low, high
+    return Estimate(quantile(sorted(readings), 0.5), low, high)
 
 
 # ---- recordings ---------------------------------------------------------------------------------------------------
@@ -646,8 +647,8 @@ class Pipe:
             inputs.append(jax.block_until_ready(jax.device_put(value, device)))
             value = jax.block_until_ready(self.stages[stage](inputs[-1]))
         calls = [lambda s=stage: self.stages[s](inputs[s]) for stage in range(len(inputs))]
-        alone_s = max(time_calls(call, TRIAL_S)[0] for call in calls)
-        return time_calls(lambda: [call() for call in calls], TRIAL_S)[0] / alone_s
+        alone_s = max(time_calls(call, TRIAL_S).value for call in calls)
+        return time_calls(lambda: [call() for call in calls], TRIAL_S).value / alone_s
 
 
 def skip_reason_of(devices: int, cores: int, slowdown: Callable[[], float]) -> str:
@@ -679,7 +680,7 @@ def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool)
     facts = (predicted, *record(lambda: pipe(parts), pipe.devices, IDLE, idle_of), handed)
     time = time_calls(lambda: pipe(parts))
     # A median without its interval is no number to stand behind.
-    return DeviceReading((*facts, UNTIMED)) if time[1] is None else DeviceReading(facts, time)
+    return DeviceReading((*facts, UNTIMED)) if time.low is None else DeviceReading(facts, time)
 
 
 def bubble(stages: int, micro_batches: int) -> float:

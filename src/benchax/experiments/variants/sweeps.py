@@ -72,21 +72,17 @@ from benchax.experiments.variant import (
     wrong_row,
 )
 from benchax.measuring.inputs import make_inputs
-from benchax.model import Comparison
-from benchax.results.experiment import Curve, Facts, Point, VariantRow
+from benchax.model import Comparison, Estimate
+from benchax.results.experiment import Curve, Facts, Point, VariantRow, point_at
 from benchax.stats.intervals import median_interval
-from benchax.units import count, number, percent, plural, rate, seconds
+from benchax.units import count, percent, plural, rate, seconds
 from benchax.units import size as bytes_text
 
 LOOKS = (2, 3)
 """A sweep has many pairs, so each has two processes, or three where they do not settle it."""
 
 
-Reading = tuple[float, "float | None", "float | None"]
-"""Seconds, and the ends of the interval."""
-
-
-def reading(*sides: tuple[Comparison | None, str]) -> Reading | None:
+def reading(*sides: tuple[Comparison | None, str]) -> Estimate | None:
     """Returns the time of one function in these pairs, where it is the "baseline" or the "candidate": the median of the
     medians of its blocks, with the 95 % interval."""
     medians = [
@@ -98,7 +94,7 @@ def reading(*sides: tuple[Comparison | None, str]) -> Reading | None:
     if not medians:
         return None
     low, high = median_interval(medians) or (None, None)
-    return median(medians), low, high
+    return Estimate(median(medians), low, high)
 
 
 def ladder(labels: Sequence[str], cases: Sequence[Case]) -> list[Pair]:
@@ -119,7 +115,7 @@ def points(
         if own is None:
             listed.append(Point(size, label, None, facts=(("not measured:", failure(found.get(label) or above)),)))
         else:
-            listed.append(Point(size, label, *own, facts=facts(size, own[0])))
+            listed.append(point_at(size, label, own, facts(size, own.value)))
     return tuple(listed)
 
 
@@ -133,18 +129,12 @@ def in_words(c: Comparison) -> str:
     """2.10 µs → 1.10 µs: faster, 1.9× (1.8 – 2.0)"""
     if c.failure is not None:
         return f"failed: {c.failure.message}"
-    if c.baseline_value is None or c.candidate_value is None or not c.ratio:
+    if c.baseline_value is None or c.candidate_value is None or c.estimate is None:
         return f"unclear: {c.why}"
     times = f"{seconds(c.baseline_value)} → {seconds(c.candidate_value)}"
     if c.verdict in ("faster", "slower"):
-        return f"{times}: {c.verdict}, {ratio(1 / c.ratio, c.high and 1 / c.high, c.low and 1 / c.low)}"
+        return f"{times}: {c.verdict}, {c.estimate.map(lambda ratio: 1 / ratio).text(unit='×')}"
     return f"{times}: {c.verdict}{f' ({c.why})' if c.why else ''}"
-
-
-def ratio(middle: float, low: float | None, high: float | None) -> str:
-    """1.9× (1.8 – 2.0)"""
-    around = f" ({number(low)} – {number(high)})" if low and high else ""
-    return f"{number(middle)}×{around}"
 
 
 # ---- inputs of other sizes ----------------------------------------------------------------------------------------
@@ -389,17 +379,16 @@ def measure_alignment(asked: Asked) -> Measure:
     return measure
 
 
-def _useful_point(size: int, useful: int, taken: Reading | None, c: Comparison | None, own_size: int) -> Point:
+def _useful_point(size: int, useful: int, taken: Estimate | None, c: Comparison | None, own_size: int) -> Point:
     if taken is None:
         return Point(size, str(size), None, facts=(("not measured:", failure(c)),))
-    each = seconds(taken[0] / useful)
-    if c is not None and c.ratio:
+    each = seconds(taken.value / useful)
+    if c is not None and c.estimate is not None:
         # The paired ratio of the calls, for each entry that is of use.
-        share = own_size / useful
-        around_it = ratio(c.ratio * share, c.low and c.low * share, c.high and c.high * share)
-        each += f", {around_it} of that at {own_size}"
+        share = c.estimate.map(lambda ratio: ratio * own_size / useful)
+        each += f", {share.text(unit='×')} of that at {own_size}"
     label = f"{size} (padded)" if useful != size else str(size)
-    return Point(size, label, *taken, facts=(("per useful entry:", each),))
+    return point_at(size, label, taken, (("per useful entry:", each),))
 
 
 def around(size: int) -> dict[int, int]:
@@ -549,11 +538,11 @@ def _batch_curve(sizes: Sequence[int], labels: Sequence[str], found: Mapping[str
 
     def facts(size: int, seconds: float) -> Facts:
         before, gain = gained.get(size, (0, None))
-        paired = f", {ratio(*gain)} that of {before}, beside it" if gain else ""
+        paired = f", {gain.text(unit='×')} that of {before}, beside it" if gain else ""
         return (("throughput:", rate(size / seconds, "examples") + paired),)
 
     listed = points(sizes, labels, found, facts)
-    at = knee(sizes, [gain[0] if gain else None for gain in gains])
+    at = knee(sizes, [gain.value if gain else None for gain in gains])
     return Curve("vmap", "jit(vmap) by batch size", "batch size", listed, at, _describe_gains(sizes, gains, at))
 
 
@@ -566,14 +555,9 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
 
 
-Gain = tuple[float, float | None, float | None]
-
-
-def step_gain(c: Comparison | None, factor: float) -> Gain | None:
+def step_gain(c: Comparison | None, factor: float) -> Estimate | None:
     """How many times the throughput, with its interval, for `factor` times the batch."""
-    if c is None or not c.ratio:
-        return None
-    return factor / c.ratio, c.high and factor / c.high, c.low and factor / c.low
+    return c.estimate.map(lambda ratio: factor / ratio) if c and c.estimate else None
 
 
 def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
@@ -594,21 +578,16 @@ def knee(sizes: Sequence[int], gains: Sequence[float | None]) -> int | None:
     return None
 
 
-def _describe_gains(sizes: Sequence[int], gains: Sequence[Gain | None], at: int | None) -> str:
+def _describe_gains(sizes: Sequence[int], gains: Sequence[Estimate | None], at: int | None) -> str:
     if not gains:
         return ""
     if None in gains:
         return "a step could not be measured, so there is no knee"
     last = gains[-1]
     if at is None and last is not None:
-        return f"throughput still grew at the last step, by {_gain(last)}: there is no knee up to {sizes[-1]}"
+        more = last.map(lambda gain: gain - 1).text(percent)
+        return f"throughput still grew at the last step, by {more}: there is no knee up to {sizes[-1]}"
     return f"knee at {at}: no larger batch raises the throughput by more than {percent(LEAST_GAIN - 1)}"
-
-
-def _gain(gain: Gain) -> str:
-    middle, low, high = gain
-    around = f" ({percent(low - 1)} – {percent(high - 1)})" if low and high else ""
-    return f"{percent(middle - 1)}{around}"
 
 
 # ---- shared arguments -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from benchax.reporting.history import NAMES, NO_TIMES, commit, document_with_cha
 from benchax.reporting.tables import COMMIT, WHEN, WHERE, TableColumn, describe_date, describe_fact, join_time, one_line
 from benchax.stats.changepoints import LEAST, P
 from benchax.stats.verdicts import Verdict
-from benchax.store.timelines import CaseActivity, TimelineRow
+from benchax.store.comparisons import CaseActivity, TimelineRow
 from benchax.units import percent, plural, seconds, seconds_range
 
 MOST_POINTS = 3000

@@ -35,8 +35,8 @@ from benchax.reporting.site.case_page import (
     version_of_row,
 )
 from benchax.reporting.site.lists import frame
+from benchax.store.comparisons import CaseActivity, TimelineRow, read_comparisons, read_environment, read_timeline
 from benchax.store.database import DatabaseStore
-from benchax.store.timelines import CaseActivity, TimelineRow, read_comparisons, read_environment, read_timeline
 
 SLUG = re.compile("[^a-z0-9]+")
 Entry = tuple[float, ...]

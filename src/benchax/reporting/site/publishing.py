@@ -47,9 +47,9 @@ from benchax.reporting.site.lists import (
     render_index,
 )
 from benchax.reporting.site.processes import Workers, open_workers
+from benchax.store.comparisons import CaseActivity, list_activity
 from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
-from benchax.store.timelines import CaseActivity, list_activity
 
 # The feed of regressions (Atom, RFC 4287), the newest first. Links are relative: the feed does not know its address.
 #
