@@ -28,7 +28,7 @@ from benchax.reporting.document import (
     list_parts,
     tabulate,
 )
-from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, WHEN, describe_date, one_line, truncate
+from benchax.reporting.tables import CASE, COMMIT, REMARKS, VERDICT, date_column, one_line, truncate
 from benchax.stats.changepoints import P
 from benchax.units import count, number, percent, plural
 
@@ -121,10 +121,11 @@ def grid(h: History) -> Table:
     name = "amount" if h.is_counted else "time then"
     older = f"{first} older ones are not listed; --json has them" if first else ""
     rates = list(dict.fromkeys(what for c in h.points for what in c.work)) if h.metric == "run" else []
-    columns = (WHEN, COMMIT, "change", VERDICT, name, *(f"{what}/s then" for what in rates), REMARKS)
+    when, dates = date_column(c.compared_at for _, c in shown)
+    columns = (when, COMMIT, "change", VERDICT, name, *(f"{what}/s then" for what in rates), REMARKS)
     lines = [
         (
-            describe_date(c.compared_at),
+            date,
             commit(c),
             interval(c),
             verdict(c, has_reason=False),
@@ -132,7 +133,7 @@ def grid(h: History) -> Table:
             *(_rate(c, what) for what in rates),
             "; ".join(remarks[i]),
         )
-        for i, c in shown
+        for (i, c), date in zip(shown, dates, strict=True)
     ]
     return tabulate(columns, lines, styles[first:], note=older)
 
@@ -163,7 +164,7 @@ def overview(histories: Sequence[History]) -> Table:
     is_shared = len(baselines) == 1
     newest = f"against {next(iter(baselines))}" if is_shared else "newest"
     columns = (
-        CASE,
+        replace(CASE, least_width=16, is_cut=True),
         TableColumn("baseline", "words", 8, breaks_words=True),
         "history",
         TableColumn(newest, least_width=9),

@@ -528,7 +528,7 @@ def _describe_rank(rank: RankTimes, hosts: int) -> str:
     return last + compiled + (f", on {rank.host}" if hosts > 1 else "")
 
 
-STATISTICS = (TableColumn("timer", "names"), "n", "mean ± std", "min", "25 %", "median", "75 %", "max", "outliers")
+STATISTICS = (TableColumn("timer", "names"), "n", "mean ± std", "min", "25 %", "median", "75 %", "max", "beyond")
 BELOW_ZERO = "not above 0"
 
 
@@ -539,7 +539,7 @@ def document_of_statistics(m: Measurement) -> Document:
     ]
     if not lines:
         return Document((Paragraph(f"{m.case.label} has no samples"),))
-    note = "outliers: readings 1.5 interquartile ranges beyond the quartiles, counted and kept"
+    note = "beyond: readings 1.5 interquartile ranges beyond the quartiles, counted and kept"
     return Document((Paragraph(m.case.label), tabulate(STATISTICS, lines), Paragraph(note)))
 
 

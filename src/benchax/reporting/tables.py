@@ -65,12 +65,12 @@ def name_device(env: Environment) -> str | None:
 
 def stored_grid(rows: Sequence[StoredRow]) -> Table:
     """Rows of the store, one line each. A shared year or timer is in the head of its column."""
-    years, timers = {row.started_at[:4] for row in rows}, {row.timer for row in rows if row.timer}
-    year = next(iter(years)) if len(years) == 1 else ""
+    when, dates = date_column(row.started_at for row in rows)
+    timers = {row.timer for row in rows if row.timer}
     timer = next(iter(timers)) if len(timers) == 1 else ""
     columns = (
         "id",
-        TableColumn(f"{year} (UTC)", "words") if year else WHEN,
+        when,
         replace(CASE, is_cut=True),
         TableColumn("timer", "words"),
         TableColumn(timer or "time", "numbers", ESTIMATE),
@@ -78,8 +78,21 @@ def stored_grid(rows: Sequence[StoredRow]) -> Table:
         COMMIT,
     )
     styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
-    lines = (_stored_line(row, bool(year), bool(timer)) for row in rows)
+    lines = (_stored_line(row, date, bool(timer)) for row, date in zip(rows, dates, strict=True))
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0, 1, 2, 4, 5, 6))
+
+
+def date_column(times: Iterable[str]) -> tuple[TableColumn, list[str]]:
+    """Returns a column of dates, and its texts. A shared year is in the head of the column.
+
+    Args:
+        times: in ISO 8601, as rows have them.
+    """
+    dates = [describe_date(time) for time in times]
+    years = {date[:4] for date in dates}
+    if len(years) != 1:
+        return WHEN, dates
+    return TableColumn(f"{years.pop()} (UTC)", "words"), [date[5:] for date in dates]
 
 
 def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
@@ -88,27 +101,28 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
     Args:
         names: names of baselines, by run id.
     """
+    when, dates = date_column(run.started_at for run in runs)
     columns = (
         "run",
-        WHEN,
-        TableColumn("rows", least_width=7),
-        TableColumn("cases", "names", 12, breaks_words=True),
+        when,
+        "rows",
+        TableColumn("cases", "names", 12, is_cut=True),
         COMMIT,
-        TableColumn("machine", "words", 10, breaks_words=True),
-        TableColumn("name", "names", 8, breaks_words=True),
+        TableColumn("machine", "words", 10, is_cut=True),
+        TableColumn("name", "names", 8, is_cut=True),
     )
     styles: list[Style] = ["bad" if run.failed else "" for run in runs]
-    lines = (_run_line(run, names.get(run.run_id, "")) for run in runs)
+    lines = (_run_line(run, date, names.get(run.run_id, "")) for run, date in zip(runs, dates, strict=True))
     return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
 
 
-def _run_line(run: StoredRun, name: str) -> tuple[str, ...]:
+def _run_line(run: StoredRun, date: str, name: str) -> tuple[str, ...]:
     failed = f", {run.failed} failed" if run.failed else ""
     others = f" and {len(run.cases) - MOST_NAMES} more" if len(run.cases) > MOST_NAMES else ""
     device = run.backend if run.backend == "cpu" else run.device_kind
     return (
         run.run_id[:12],
-        describe_date(run.started_at),
+        date,
         f"{run.rows}{failed}",
         one_line(", ".join(run.cases[:MOST_NAMES]) + others),
         (run.commit or "")[:8] + ("+" if run.is_dirty else ""),
@@ -121,17 +135,15 @@ MOST_NAMES = 3
 """More names of cases are counted."""
 
 
-def _stored_line(row: StoredRow, has_year: bool, has_timer: bool) -> tuple[str, ...]:
-    """Args:
-    has_year: the head of the table has the year. `has_timer`: it has the timer.
-    """
+def _stored_line(row: StoredRow, date: str, has_timer: bool) -> tuple[str, ...]:
+    """`has_timer`: the head of the table has the timer."""
     if row.failure_kind is not None:
         time = row.failure_kind.replace("_", " ")
     else:
         time = "" if row.median_s is None else join_time(row.median_s, row.low_s, row.high_s)
     return (
         str(row.id),
-        describe_date(row.started_at)[5 if has_year else 0 :],
+        date,
         one_line(row.case.label),
         "" if has_timer or row.failure_kind else row.timer or "",
         time,
