@@ -591,7 +591,7 @@ def test_values_that_cannot_be_told_apart_are_refused(values: list[Any], shown: 
 
     assert str(caught.value) == (
         f"two values of parameter 'op' of benchmark 'double' are both stored as {shown}\n"
-        "expected values that can be told apart\n"
+        "expected values that differ in their labels\n"
         "\nhint: give functions a name with def, or list texts and look them up in args="
     )
 

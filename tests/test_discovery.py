@@ -155,9 +155,8 @@ def test_two_benchmarks_of_one_name_in_one_run_are_refused(tmp_path: Path) -> No
         find([tmp_path])
 
     assert str(caught.value) == (
-        f"two benchmarks are called 'same' (in {tmp_path / 'a'} and {tmp_path / 'b'}), and their rows could not "
-        "be told "
-        "apart\nexpected names that differ within one run\n\n"
+        f"two benchmarks are called 'same' (in {tmp_path / 'a'} and {tmp_path / 'b'}), so their rows would "
+        "have the same name\nexpected names that differ within one run\n\n"
         "hint: give one of them a name: @benchax.benchmark(name=...), or choose with --filter"
     )
 
@@ -238,7 +237,7 @@ def test_a_file_of_functions_is_told_how_they_and_the_program_are_measured(tmp_p
 
     assert caught.value.hint == (
         f"a function of it (loss, step) is measured by: benchax run {file}:loss 'f32[8,128]'; "
-        f"where a program spends its time is told by: benchax profile -- python {file}"
+        f"this shows where a program spends its time: benchax profile -- python {file}"
     )
 
 
@@ -733,7 +732,7 @@ def test_of_a_file_without_functions_only_the_program_is_told(tmp_path: Path, co
 
     told = suggest_for_file(tmp_path / "train.py")
 
-    assert told == f"where a program spends its time is told by: benchax profile -- python {tmp_path / 'train.py'}"
+    assert told == f"this shows where a program spends its time: benchax profile -- python {tmp_path / 'train.py'}"
 
 
 def test_a_file_of_tests_is_told_of_the_fixture(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def turn(i, state):
 
 @section("1. Compilation: loops", turn)
 def loops() -> None:
-    """*"Use jax.lax.fori_loop or scan in place of Python loops."*
+    """*Use `jax.lax.fori_loop` or `scan` instead of a Python loop.*
 
     Under `jit`, a Python loop is unrolled, and XLA compiles each iteration. Look at the column *compile*.
     """

@@ -116,7 +116,7 @@ class Case:
         return replace(self, fn=fn, id=replace(self.id, params=(*self.id.params, ("mode", mode))), mode=mode)
 
     def with_mesh(self, given: Any) -> Case:
-        """Returns the same case on that mesh; the mesh becomes a parameter. Returns the case itself if `given` is None.
+        """Returns the same case on that mesh, which becomes a parameter. Without `given`, returns the case itself.
 
         Raises:
             UsageError: it is not a mesh (`specs.read_mesh`), or the benchmark has a parameter of that name.
@@ -179,7 +179,7 @@ def make_case(
 
 
 BENCHMARK_OF = "_benchax_benchmark"
-"""Attribute of a function that comes with inputs of its own, as the workloads do: its `Benchmark`."""
+"""The attribute of a function with its own inputs, such as a workload: its `Benchmark`."""
 
 
 def _own_case(fn: Callable[..., Any]) -> Case | None:
@@ -396,7 +396,7 @@ def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:
         if isinstance(one, Opaque) and one in stored[:i]:
             raise UsageError(
                 f"two values of parameter {name!r} of benchmark {benchmark_name!r} are both stored as {one.text!r}",
-                "values that can be told apart",
+                "values that differ in their labels",
                 "give functions a name with def, or list texts and look them up in args=",
             )
     return values

@@ -135,7 +135,7 @@ def _refuse_twins(cases: Sequence[Case]) -> None:
         if twin is not case:
             places = " and ".join(sorted({str(c.folder) for c in (twin, case) if c.folder}))
             raise UsageError(
-                f"two benchmarks are called {case.id.label!r} (in {places}), and their rows could not be told apart",
+                f"two benchmarks are called {case.id.label!r} (in {places}), so their rows would have the same name",
                 "names that differ within one run",
                 "give one of them a name: @benchax.benchmark(name=...), or choose with --filter",
             )
@@ -321,7 +321,7 @@ def suggest_for_words(words: Sequence[str]) -> str:
 
 def _suggest_for_program(parts: Sequence[str]) -> str:
     program = shlex.join(parts if Path(parts[0]).suffix != ".py" else ["python", *parts])
-    return f"where a program spends its time is told by: benchax profile -- {program}"
+    return f"this shows where a program spends its time: benchax profile -- {program}"
 
 
 def suggest_for_file(file: Path) -> str:

@@ -62,7 +62,7 @@ CONFIG = (
 
 # A repository on a dead network drive must not hold up a benchmark.
 HOST = "BENCHAX_HOST"
-"""A name in place of the host's: hosted CI has a new one for each job, and no two rows would be of one machine."""
+"""A name instead of the host's. Hosted CI has a new host for each job, so no two rows would share a machine."""
 GIT_TIMEOUT_S = 5.0
 # Set inside git's hooks, among others: they would lead git to another repository than that of the folder asked for.
 _GIT_ELSEWHERE = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
@@ -175,7 +175,7 @@ def flags(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean(text: str) -> str:
-    r"""`text` as valid Unicode. Bytes that were none arrive from the system as lone surrogates; they become \udcff."""
+    r"""`text` as valid Unicode. The system passes invalid bytes as lone surrogates; they become \udcff."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

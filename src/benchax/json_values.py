@@ -108,7 +108,7 @@ def converter(hint: Any) -> Converter:
         return _list(arguments[0])
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(arguments[1])
-    raise TypeError(f"benchax.json_values has no rule for the annotation {hint}; write one beside the others")
+    raise TypeError(f"benchax.json_values has no rule for the annotation {hint}; add one to the others")
 
 
 def _dataclass(cls: type) -> Converter:

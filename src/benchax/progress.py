@@ -70,7 +70,7 @@ class ProgressEvent:
     is_lasting: bool = False
     """Is `item` a sentence that stays on the screen, such as that a file cannot be imported?"""
     ended: str = ""
-    """A line about a case that has ended; it stands above a bar until that goes."""
+    """A line about a case that has ended. It stays above the progress bar."""
 
     @property
     def label(self) -> str:

@@ -41,7 +41,7 @@ def broken(at: int, why: str) -> FormatError:
     return FormatError(
         f"not a whole message of protobuf: {why} at byte {at}",
         "a message as it was written, such as a trace in <host>.xplane.pb",
-        "a file may have been cut while it was written or copied; profile again",
+        "perhaps the file was cut while it was written or copied; profile again",
     )
 
 

@@ -257,7 +257,7 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     assert [finding.rule for finding in audit.findings] == ["key-reuse"]
     assert audit.findings[0].seen[-1].startswith("of draw(")
     assert {checked.rule: checked.outcome for checked in audit.checked}["not-jitted"] != "finding"
-    assert any("compiled once more" in remark.message for remark in audit.remarks)
+    assert any("compiled again" in remark.message for remark in audit.remarks)
 
 
 def test_a_program_that_was_ended_is_audited_without_its_functions(run: Any) -> None:

@@ -58,7 +58,7 @@ def test_json_is_one_document(benchax: Benchax, files: Path) -> None:
 def test_a_variant_is_told_what_was_set(benchax: Benchax) -> None:
     done = benchax("experiment", "code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=0", "--json")
 
-    assert ["donated", "x, of which outputs reuse 32 B"] in json.loads(done.out)["rows"][0]["facts"]
+    assert ["donated", "x; outputs reuse 32 B of them"] in json.loads(done.out)["rows"][0]["facts"]
 
 
 def test_the_variants_are_listed(benchax: Benchax) -> None:

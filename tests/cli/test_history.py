@@ -150,7 +150,7 @@ def test_where_nothing_was_compared_yet_it_says_how_to(history: Benchax, project
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "error: no comparisons yet in .benchmarks/benchax.db\n"
-        "expected comparisons with a baseline, of which a history is made\n\n"
+        "expected comparisons with a baseline\n\n"
         "hint: name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit\n"
     )
 

@@ -102,7 +102,7 @@ def test_a_line_says_the_median_its_interval_and_how_many_it_is_of():
         (result([], Status.stopped), "there was no time for a reading that is long enough within 1.00 ms"),
         (
             result([0.005] * 6, Status.ok),
-            "it cannot be told from nothing: less than 10 ns beside the 200 ns that reading the clock takes",
+            "it takes less than 10 ns, and reading the clock takes 200 ns",
         ),
         (result([5] * 6, Status.ok, unproved=("only a half of it",)), "only a half of it"),
     ],

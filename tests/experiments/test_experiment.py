@@ -31,7 +31,7 @@ def test_a_variant_is_looked_at_compared_and_told_in_a_sentence() -> None:
 
     row = found.row("donate")
     assert row.sentence == "saves 1.00 MiB and 5.00 µs (2.00×, 1.98 – 2.02); equal results"
-    assert dict(row.facts)["donated"] == "x, of which outputs reuse 1.00 MiB"
+    assert dict(row.facts)["donated"] == "x; outputs reuse 1.00 MiB of them"
     assert found.signature == "f32[262144]"
 
 

@@ -202,8 +202,8 @@ class TestAdvice:
 
         assert remark.message == (
             "The hypervisor took 4.0 % of the CPU time. Samples stand still for milliseconds, and times change with "
-            "the neighbours. Keep samples short, compare side by side, in one session, or ask for a machine "
-            "with cores of its own."
+            "the neighbours. Keep samples short, compare side by side, in one session, or use a machine "
+            "with dedicated cores."
         )
 
     def test_numbers_are_those_that_were_found(self) -> None:

@@ -195,7 +195,7 @@ def test_dropped_events_are_an_error_beside_the_table() -> None:
 def test_a_trace_without_its_end_is_said_to_be_cut() -> None:
     p = profile_of(space(plane("/host:CPU", {"a": [op("a", 0, 1)]}), host=""))
 
-    assert "may have been cut" in remark(p, "maybe-cut")
+    assert "perhaps it was cut" in remark(p, "maybe-cut")
 
 
 intervals = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=12).map(sorted)

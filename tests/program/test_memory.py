@@ -401,7 +401,7 @@ def test_a_value_that_the_text_does_not_show_is_told() -> None:
     ("old", "new", "why"),
     [
         ("is_scheduled=true", "is_scheduled=false", "not in the order in which its instructions run"),
-        (" fusion(", " fusion-start(", "beside others, and how long its buffers live is not read"),
+        (" fusion(", " fusion-start(", "so the life of its buffers is unknown"),
     ],
 )
 def test_a_text_that_does_not_tell_how_long_values_live_is_refused(old: str, new: str, why: str) -> None:

@@ -117,7 +117,7 @@ def test_names_that_mean_something_else_are_refused(store: DatabaseStore, name: 
 
 def test_a_name_that_is_not_there_cannot_be_removed(store: DatabaseStore) -> None:
     store.append(measured())
-    with pytest.raises(UsageError, match="there is no baseline 'v1'\nexpected a name; there are none"):
+    with pytest.raises(UsageError, match="there is no baseline 'v1'\nexpected a name; the store has no baseline"):
         remove(store, "v1")
 
     set_baseline(store, "v1.2", "run")

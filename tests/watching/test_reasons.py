@@ -143,7 +143,7 @@ def test_a_static_object_without_eq():
     ((kind, text),) = why(lambda: f(X3, n=Config()), lambda: f(X3, n=Config()))
 
     assert kind == "static"
-    assert text.startswith("static n: another instance of Config, which has no __eq__ of its own")
+    assert text.startswith("static n: another instance of Config, which has no __eq__")
 
 
 def test_a_static_object_that_cannot_be_shown_or_compared_does_no_harm():
@@ -167,9 +167,7 @@ def test_a_lambda_made_anew_in_each_turn():
 
     assert kind == "new function"
     assert text.startswith("new function object: <lambda> of ")
-    assert text.endswith(
-        "was made anew, and each is compiled on its own; make it, and jax.jit it, once outside of the loop"
-    )
+    assert text.endswith("was made again, and each one is compiled; make it, and jax.jit it, once outside of the loop")
 
 
 def test_a_partial_made_anew_in_each_turn():

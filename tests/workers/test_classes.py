@@ -175,7 +175,7 @@ def test_a_class_with_a_making_of_its_own_is_refused_where_no_file_has_it() -> N
     sent = python("-c", NOTEBOOK, "modelled")
 
     assert b"TypeError: the class 'Modelled' of '__main__' is made by" in sent.stderr
-    assert b"put it into a file of its own and import it from there" in sent.stderr
+    assert b"put it into a separate file and import it from there" in sent.stderr
 
 
 def test_those_that_were_known_here_stay_what_they_were() -> None:

@@ -66,7 +66,7 @@ def unannotated(argument, say): ...
 
 
 def test_without_an_annotation_nobody_knows_how_an_answer_travels() -> None:
-    with pytest.raises(TypeError, match="unannotated cannot be a task: expected an annotation of what it returns"):
+    with pytest.raises(TypeError, match="unannotated cannot be a task: expected an annotation of its result"):
         task(unannotated)
 
 

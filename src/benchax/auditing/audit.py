@@ -400,7 +400,7 @@ def _remarks(built: Sequence[str], left: Iterable[str], elapsed_s: float) -> Ite
     if built:
         text = (
             f"When the program had ended, {' and '.join(built)} {'was' if len(built) == 1 else 'were'} traced and "
-            f"compiled once more, to look at, and not called ({seconds(elapsed_s, 2)})."
+            f"compiled again to inspect them, and not called ({seconds(elapsed_s, 2)})."
         )
         yield Remark("read", "info", text)
     yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in left)

@@ -5,7 +5,7 @@ A function is read from the whole file. `inspect.getsource` would cut lambdas an
 lines, so that they no longer parse. An unreadable file (no file, no Python, changed since) gives nothing; rules then
 use observations from the run.
 
-Findings name all lines that have to do with a value, and choose none: the text of a file does not tell which one to
+Findings name all lines that have to do with a value, and choose none. The text of a file doesn't show which one to
 change.
 """
 
@@ -46,7 +46,7 @@ NOWHERE: Where = ("", 0)
 
 
 def readable(file: str) -> ast.Module:
-    """The same; an empty file if there is none to read."""
+    """The same, or an empty file if the file can't be read."""
     return tree_of(file) or ast.Module([], [])
 
 

@@ -91,7 +91,7 @@ def _show(found: Bisected, name: Callable[[str], str]) -> int:
     if found.first_bad is not None:
         line(f"{name(found.first_bad)} is the first that is slower")
         return FOUND
-    line(f"one of these {len(found.left)} is the first that is slower; nothing clear can be said of those between:")
+    line(f"one of these {len(found.left)} is the first that is slower; these gave no clear verdict:")
     for one in found.left:
         line(f"  {name(one)}")
     return SEVERAL_LEFT

@@ -76,7 +76,7 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
     if not every:
         raise UsageError(
             f"no comparisons yet in {store.where}",
-            "comparisons with a baseline, of which a history is made",
+            "comparisons with a baseline",
             "name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit",
         )
     found = [series for series in every if series.metric == metric]

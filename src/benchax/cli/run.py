@@ -269,7 +269,7 @@ def _compare_eager(cases: Sequence[Case], rows: Sequence[Measurement], given: Gi
     pairs = find_pairs(cases, rows)
     if not pairs:
         return {}
-    note("comparing eager and jitted calls in turns")
+    note("comparing eager and jitted calls, alternately")
     with show_progress(None) as report:
         return printing_to_stderr(lambda: compare_eager(pairs, resolve(command_line=given), report))
 

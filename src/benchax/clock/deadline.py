@@ -136,7 +136,7 @@ def _static_part(place: int | str, value: Any) -> Static:
     except TypeError:
         raise UsageError(
             f"the static argument {place!r} is {value!r}, a {type(value).__name__}",
-            "something hashable, by which compiled programs can be told apart",
+            "something hashable that identifies the compiled program",
         ) from None
     return Static(value)
 
@@ -260,8 +260,8 @@ def _rewrite(
         if rewriting.is_spread(program):
             if any(map(rewriting.is_checked, every_equation(program))):
                 raise NotAvailable(
-                    "it has loops and runs on several devices: each would stop at a time of its own, and wait for the "
-                    "others for ever",
+                    "it has loops and runs on several devices: each would stop at another time, and wait for the "
+                    "others forever",
                     hint=_ON_ONE_DEVICE,
                 )
             return eval_jaxpr(program.jaxpr, program.consts, *arrays), jnp.bool_(False)
@@ -338,11 +338,11 @@ def _refuse_elsewhere(leaves: list[Any]) -> None:
     if platforms != {"cpu"}:
         raise NotAvailable(
             f"the clock inside compiled code runs on cpu, and this runs on {', '.join(sorted(platforms))}",
-            hint="where there is a CPU too: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
+            hint="if JAX has a CPU, too: with jax.default_device(jax.devices('cpu')[0]), and inputs made there",
         )
     if (devices := max((len(a.devices()) for a in arrays), default=1)) > 1:
         raise NotAvailable(
-            f"an input is spread over {devices} devices: each would stop at a time of its own, and wait for the others",
+            f"an input is spread over {devices} devices: each would stop at another time, and wait for the others",
             hint=_ON_ONE_DEVICE,
         )
 

@@ -57,7 +57,7 @@ MOST_AGENTS = 3
 
 
 class _OnRay:
-    """What all agents on Ray have in common.
+    """The common part of all agents on Ray.
 
     Args:
         ray: connected.

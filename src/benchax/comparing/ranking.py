@@ -20,7 +20,7 @@ STOPPED = "not measured, because all were stopped by a failure that may be that 
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of one version or function; 1 is the fastest. Those that cannot be told apart share a place."""
+    """The place of one version or function; 1 is the fastest. Those without a clear difference share a place."""
 
     place: int
     label: str

@@ -325,7 +325,7 @@ def check_data(x: Any) -> None:
     devices = {device for leaf in placed for device in leaf.devices()}
     if len(devices) > 1:
         raise NotAvailable(
-            f"the data lie on {len(devices)} devices, and a reading of the clock would gather them on one",
+            f"the data are on {len(devices)} devices, and a reading of the clock would gather them on one",
             hint="jax.device_put(x, jax.devices('cpu')[0])",
         )
     # A device, the name of a platform, or None.

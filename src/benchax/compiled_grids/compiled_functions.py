@@ -77,7 +77,7 @@ class Traced:
     unstoppable: tuple[str, ...] = ()
     """Operations that no deadline stops."""
     scope: str = "runs"
-    """The name under which its runs stand in the program."""
+    """The name of its runs in the program."""
 
     @property
     def is_runnable(self) -> bool:

@@ -234,7 +234,9 @@ class CompiledGridResult:
             UsageError: it is asked for while a compiled grid is traced, or there can be no such file.
         """
         if isinstance(self.status, Tracer):
-            raise UsageError("a page was asked for inside a traced function", "it outside, where there are times")
+            raise UsageError(
+                "a page can't be made inside a traced function", "a call outside of it, after the times are known"
+            )
         title = Heading(f"Compiled grid of {plural(len(self.names), 'function')}", 1)
         save_page(file, [Document((title, *self.document().blocks))])
 
@@ -280,10 +282,7 @@ class CompiledGridResult:
         least_s = max(LEAST_SHARE * cost_s, 0.0)
         if summary.median_s >= least_s and (summary.low_s is None or summary.low_s > 0):
             return None
-        return (
-            f"it cannot be told from nothing: less than {seconds(least_s, 2)} beside the {seconds(cost_s, 2)} that "
-            "reading the clock takes"
-        )
+        return f"it takes less than {seconds(least_s, 2)}, and reading the clock takes {seconds(cost_s, 2)}"
 
     def _place(self, k: int | str) -> int:
         if isinstance(k, int | np.integer):

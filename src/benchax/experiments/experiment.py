@@ -202,8 +202,8 @@ def _open_wrapper(case: Case, seed: int) -> tuple[Case, tuple[Remark, ...]]:
     if not wrapper:
         return case, ()
     text = (
-        f"All rows, and the function as it is, are measured under jax.jit, as functions of the arrays that {wrapper} "
-        f"gives to the program: the Python of {wrapper}, which each call of yours takes as well, is in none of them."
+        f"All rows, and the unchanged function, are measured under jax.jit, as functions of the arrays that {wrapper} "
+        f"gives to the program. No row has the Python of {wrapper}, which your own calls need as well."
     )
     return pure, (Remark("without-wrapper", "info", text),)
 
@@ -231,7 +231,7 @@ def _of_nothing(rows: Sequence[VariantRow], left_out: Mapping[str, VariantRow]) 
     reasons = "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
     texts = [f"No variant can be made of this function by itself: {reasons}."] if reasons else []
     if untold:
-        texts.append(f"These have to be told something, see benchax experiment --list: {', '.join(untold)}.")
+        texts.append(f"These need a value, see benchax experiment --list: {', '.join(untold)}.")
     return (Remark("nothing-tried", "warning", " ".join(texts)),)
 
 
@@ -283,8 +283,8 @@ def add_combination(
 
 
 def _choose_candidates(found: Experiment, variants: Mapping[str, Variant]) -> list[Variant]:
-    """Those that change a case, but for what failed, or gave wrong results. Of a family, whose members exclude one
-    another, the first of the fastest ones that are indistinguishable."""
+    """The variants that change a case, without failed and wrong ones. Of a family, it is the first member that no other
+    clearly beats."""
     rows = {row.name: row for row in found.rows}
     bad = {name for name, row in rows.items() if row.status in ("failed", "wrong_result")}
     # The kinds of one variant, as remat:dots_saveable, have rows of their own.

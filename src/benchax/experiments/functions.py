@@ -419,7 +419,7 @@ def _donated_by(wrapper: str, case: Case, call: CallArguments, pure: CallArgumen
     for choice in ((), everything, everything[:1], everything[1:]):
         if sum(sizes[key] for key in choice) == donated:
             return choice
-    raise NotAvailable(f"{wrapper} donates some of its arguments, and which cannot be told")
+    raise NotAvailable(f"{wrapper} donates some of its arguments, and doesn't show which")
 
 
 @dataclass(frozen=True, eq=False)

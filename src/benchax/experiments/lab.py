@@ -87,7 +87,7 @@ LEAST_LEFT_S = 1e-3
 
 
 class Failed(Exception):
-    """What was asked of a process of its own ended with a failure."""
+    """A separate process failed at its task."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)

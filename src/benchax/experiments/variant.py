@@ -96,7 +96,7 @@ class Variant:
     unjitted: str = ""
     """Why it does nothing for a function that is not jitted; empty: it does."""
     family: str = ""
-    """Of a family, only one can be on in a combination."""
+    """A combination has at most one variant of a family."""
     combines: bool = True
     """False: it is never part of a combination."""
     cuts_batch: bool = False
@@ -197,13 +197,13 @@ class Asked:
         return self.numbers((usual,), expected, least, most, several=False)[0]
 
     def words(self, usual: Sequence[Any] | str = ()) -> list[str]:
-        """What is given, cut at commas: a text, a list, or one value. `usual` is for nothing."""
+        """The given text, list, or value, split at commas. Without one, it is `usual`."""
         given = usual if self.given is None else self.given
         listed = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
         return [str(word).strip() for word in listed]
 
     def halves(self) -> tuple[str, Any]:
-        """Returns (arguments, values). Without arguments the first is empty; without values the second one is None.
+        """Returns (arguments, values). The first is empty without arguments, and the second is None without values.
 
         Raises:
             UsageError: a mapping of more or less than one argument.
@@ -304,7 +304,7 @@ class Asked:
 
 
 def row_of_error(name: str, title: str, error: Exception, stage: str) -> VariantRow:
-    """The row of what cannot be had here, or failed."""
+    """The row of a variant that failed, or can't run here."""
     if isinstance(error, NotAvailable | NotMeasured):
         return refused_row(name, title, "not_available", error.problem)
     return failed_row(name, title, error.failure if isinstance(error, Failed) else diagnose(error, stage))
@@ -506,7 +506,7 @@ class VariantGroup(NamedTuple):
     looked: Study
 
     def experiment(self, name: str) -> Experiment:
-        """What was found, as a result to show."""
+        """The findings as a result to show."""
         own = self.looked.seen.get(BASELINE)
         signature, rows = own.signature if own else "", tuple(self.rows.values())
         return Experiment(name, signature, self.baseline, rows, environment=self.looked.environment)

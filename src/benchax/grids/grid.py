@@ -102,7 +102,8 @@ def grid(
         axis: the quantity that the data points vary: the name of the index in frames.
         progress: as for `bench`.
         on: a Ray cluster, whose nodes measure the data points: "ray" starts one on this machine and stops it again;
-            "HOST:PORT" is a running cluster, "ray://HOST:PORT" one that is reached from outside. Default: this machine.
+            "HOST:PORT" is a running cluster, and "ray://HOST:PORT" is one that you reach from outside. The default is
+            this machine.
 
     The output that functions print is not shown. The end of a crashed function's output is in its row
     (`failure.traceback`).

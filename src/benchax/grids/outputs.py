@@ -155,11 +155,11 @@ def stack_columns(
     for name, column in arrays.items():
         if not isinstance(column, np.ndarray) or column.ndim != 1:
             what = f"an array of shape {column.shape}" if isinstance(column, np.ndarray) else type(column).__name__
-            raise UsageError(f"the output of {name!r} is {what}", "arrays of one dimension, to stand side by side")
+            raise UsageError(f"the output of {name!r} is {what}", "arrays of one dimension, to be stacked")
     lengths = {len(column) for column in arrays.values()}
     if len(lengths) != 1:
         found = f"outputs of lengths {sorted(lengths)}" if lengths else "no outputs"
-        raise UsageError(f"{found} of {', '.join(columns)}", "outputs of one length, to stand side by side")
+        raise UsageError(f"{found} of {', '.join(columns)}", "outputs of one length, to be stacked")
     shape = (lengths.pop(), len(columns) + ones)
     values, is_absent = np.ones(shape), np.zeros(shape, dtype=bool)
     for j, name in enumerate(columns):

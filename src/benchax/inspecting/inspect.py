@@ -173,7 +173,7 @@ class _InspectionReader:
             raise BenchaxError(
                 f"it uses {plural(extra, 'value')} that leaked from the tracing of another function",
                 "a function that computes from its arguments and from arrays",
-                "return such values from the function that makes them, in place of storing them outside of it",
+                "return such values from the function that makes them, instead of storing them outside of it",
             )
 
     def inspection(self, warned: tuple[str, ...]) -> Inspection:

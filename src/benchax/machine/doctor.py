@@ -195,7 +195,7 @@ def by_python(d: Diagnosis) -> Iterator[Remark]:
             "threads",
             f"{python.threads} Python threads live in this process.",
             f"While one computes the others wait, up to {seconds(sys.getswitchinterval())} at a time.",
-            "Measure in a process of its own.",
+            "Measure in a separate process.",
         )
 
 
@@ -239,7 +239,7 @@ def by_neighbours(d: Diagnosis) -> Iterator[Remark]:
             "stolen",
             f"The hypervisor took {percent(steal)} of the CPU time.",
             "Samples stand still for milliseconds, and times change with the neighbours.",
-            f"Keep samples short, {SIDE_BY_SIDE}, or ask for a machine with cores of its own.",
+            f"Keep samples short, {SIDE_BY_SIDE}, or use a machine with dedicated cores.",
         )
     if others > BUSY_SHARE:
         yield warning(
@@ -252,7 +252,7 @@ def by_neighbours(d: Diagnosis) -> Iterator[Remark]:
         yield warning(
             "loaded",
             f"The load average of the last minute is {number(load)} on {cores} cores: processes had to queue.",
-            "What was measured in that minute is too long.",
+            "Measurements in that minute are too long.",
             f"Wait until it is over, or {SIDE_BY_SIDE}.",
         )
     if d.gaps.lost_share > LOST_SHARE:
@@ -288,7 +288,7 @@ def by_limits(d: Diagnosis) -> Iterator[Remark]:
             "virtual-machine",
             "This is a virtual machine: clock rate, temperature and neighbours cannot be seen from inside.",
             "They may change from hour to hour.",
-            f"Do not put its times beside those of another day; {SIDE_BY_SIDE}.",
+            f"Do not compare its times with those of another day; {SIDE_BY_SIDE}.",
         )
 
 
@@ -298,7 +298,7 @@ def by_variation(d: Diagnosis) -> Iterator[Remark]:
             "unsteady",
             f"Times of the same piece of Python have quartiles {percent(d.spread.relative_iqr)} apart: the clock rate",
             "changes, or the core is shared.",
-            "Two runs may differ as much without any cause in the code.",
+            "Two runs of the same code can differ this much.",
             f"Do not compare times of two runs; {SIDE_BY_SIDE}.",
         )
     if d.smallest_effect and d.smallest_effect > EFFECT:

@@ -62,8 +62,8 @@ def _judge(error: BaseException) -> tuple[FailureKind, str]:
         return "error", _advise_on_argument(text)
     if "deleted" in text and ("donated" in text or "delete" in text):
         return "error", (
-            "A buffer was used after it had been donated. benchax renews the arguments of a function whose donation it "
-            "can see; a donation inside a plain function it cannot: declare it (donate=...), or pass the jitted "
+            "A buffer was used after it had been donated. benchax renews donated arguments if it sees the donation. It "
+            "doesn't see one inside a plain function: declare it (donate=...), or pass the jitted "
             "function itself."
         )
     if name == "TraceContextError" and "different trace level" in text:
@@ -79,8 +79,8 @@ def _judge(error: BaseException) -> tuple[FailureKind, str]:
     # Raised by the call of the function itself: where the user's own code calls something wrongly, it has a frame.
     if isinstance(error, TypeError) and _MISSING.search(text) and user_line(error) is None:
         return "error", (
-            "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. What cannot "
-            "be written there, such as parameters of a model, is given by a file bench_*.py: "
+            "Inputs follow the function: bench(f, x, y), or on the command line f32[8,128], 3.0 or axis=0. For other "
+            "inputs, such as parameters of a model, use a file bench_*.py: "
             "@benchax.benchmark(args=(x, y))."
         )
     return "error", getattr(error, "hint", "")

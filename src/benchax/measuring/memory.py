@@ -155,13 +155,13 @@ def _glibc() -> Any:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         raise NotMeasured(
             f"the high-water mark of resident memory needs Linux with glibc; this is {platform.system()} with "
-            f"{platform.libc_ver()[0] or 'another C library'}. The compiler's plan stands alone"
+            f"{platform.libc_ver()[0] or 'another C library'}. Only the compiler's plan is known"
         )
     try:
         _CLEAR_REFS.write_text("5")
     except OSError as error:
         raise NotMeasured(
-            f"{_CLEAR_REFS} cannot be written ({error.strerror}). The compiler's plan stands alone"
+            f"{_CLEAR_REFS} cannot be written ({error.strerror}). Only the compiler's plan is known"
         ) from error
     return ctypes.CDLL("libc.so.6")
 
@@ -192,8 +192,8 @@ def _refuse_compiling(compiles: int) -> None:
     """As eager loops over lambdas do in every call."""
     if compiles:
         raise NotMeasured(
-            f"each call compiles ({plural(compiles, 'program')} this time), and the memory of the "
-            "compiler cannot be told from its own"
+            f"each call compiles ({plural(compiles, 'program')} this time), and the compiler's memory "
+            "hides that of the call"
         )
 
 

@@ -98,12 +98,12 @@ class SideFacts:
     returns_nothing: bool = False
     nonfinite: str = ""
     alone_s: float | None = None
-    """Seconds of a call among calls of its own."""
+    """Seconds of a call that follows calls of the same version."""
 
 
 @dataclass(frozen=True)
 class PairedAnswer:
-    """The readings of one process that ran versions side by side, or of two processes that took turns."""
+    """The readings of one process that ran versions side by side, or of two processes that alternated."""
 
     sides: list[SideFacts] = field(default_factory=list[SideFacts])
     iterations: int = 1
@@ -115,7 +115,7 @@ class PairedAnswer:
     signature: str = ""
     noise: Noise = field(default_factory=Noise)
     not_exported: list[str | None] = field(default_factory=list[str | None])
-    """Per side, why it ran as it is beside an exported program."""
+    """For each side, why it ran unchanged next to an exported program."""
     environment: Json = field(default_factory=lambda: Json({}))
     is_same_program: bool = False
     """The sides are one program, and so there are no samples."""

@@ -94,12 +94,12 @@ class Record:
     cost: Cost | None = None
     numerics: Numerics | None = None
     undecided: str = ""
-    """Why it cannot be told whether the compiled result is right."""
+    """Why verification could not decide."""
     program: Program | None = None
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
     """The amounts of the work that one call does, where its author says it."""
     source: str = ""
-    """Digest of what the program is exported from, where there is a store that may have it."""
+    """The digest of the exported program's source, if a store can have it."""
     devices: Devices | None = None
     remarks: tuple[Remark, ...] = ()
     absent: list[Absent] = field(default_factory=list)

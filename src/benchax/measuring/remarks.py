@@ -169,8 +169,7 @@ def _of_inputs(record: Record, subject: Subject) -> Iterator[Remark]:
         yield Remark(
             "no-inputs",
             "warning",
-            "the function takes no arrays, so all that it computes is known when it is compiled and XLA may fold it "
-            "into a constant: pass the data as arguments",
+            "the function takes no arrays, so XLA can compute its result while compiling: pass the data as arguments",
         )
     if not program.was_jitted:
         hidden = [label(path, inputs.labels) for path in find_hidden((inputs.args, inputs.kwargs))]
@@ -266,7 +265,7 @@ def _of_program(record: Record, prepared: Prepared, subject: Subject) -> Iterato
         yield Remark(
             "page-faults",
             "warning",
-            f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted anew in every "
+            f"{what} of {size(biggest)}: arrays from {size(MAPPED_BYTES)} up are mapped and page-faulted in every "
             f"call on CPU, which can be most of the time{advice}",
         )
     if prepared.built.donates and prepared.hlo and not aliased_parameters(prepared.hlo):
@@ -307,7 +306,7 @@ def describe_busy(noise: Noise) -> Remark | None:
     if not parts:
         return None
     return Remark(
-        "busy", "warning", f"the machine was busy meanwhile: {' and '.join(parts)}. benchax doctor says more."
+        "busy", "warning", f"other programs used the machine: {' and '.join(parts)}. benchax doctor says more."
     )
 
 

@@ -79,8 +79,8 @@ def measure_scaling(
     devices = jax.devices()
     fake = is_fake(devices) and max(counts) > 1
     text = (
-        f"{len(devices)} fake devices share {plural(count_cores(), 'core')} of this CPU: what is seen is how well "
-        "these cores are shared out, and says nothing of how the function scales over devices"
+        f"{len(devices)} fake devices share {plural(count_cores(), 'core')} of this CPU: the times show how well "
+        "they share these cores, and not how the function scales over devices"
     )
     remarks = (Remark("fake-devices", "warning", text),) if fake else ()
     return Scaling(_unplaced(case.id), capture(case.folder), axis, fake, curves, remarks)
@@ -177,7 +177,7 @@ def _curve(
             problem = error.problem if isinstance(error, BenchaxError) else diagnose(error, "scaling").message
             points[count] = replace(point, why=problem)
     if running:
-        report(f"{kind}: timing in turns")
+        report(f"{kind}: timing them alternately")
         _sample(running, max_time_s, seed)
     for before, one in zip([None, *running], running, strict=False):
         points[one.point.devices] = _judge(one, running[0], before)

@@ -465,7 +465,7 @@ def _judged(
             return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
         name = names[0]
         what = f"leaf {name}" if name else "the output"
-        raise Undecided(f"it cannot be told whether {what} is right: {verdicts[undecided[0]].why}")
+        raise Undecided(f"benchax can't decide whether {what} is right: {verdicts[undecided[0]].why}")
     return worst_of([leaf for i, leaf in enumerate(leaves) if i not in undecided], against)
 
 

@@ -21,14 +21,14 @@ Method = Literal["one process", "process pairs", "counted", "same program"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number, and the ends of its 95 % interval. They are None if there are too few readings for an interval."""
+    """A number and the ends of its 95 % interval. The ends are None if there are too few readings."""
 
     value: float
     low: float | None = None
     high: float | None = None
 
     def map(self, change: Callable[[float], float]) -> Estimate:
-        """Changes all three numbers; the ends change places if `change` turns their order round."""
+        """Changes all three numbers; the ends change places if `change` reverses their order."""
         low, high = (None if end is None else change(end) for end in (self.low, self.high))
         is_turned = low is not None and high is not None and low > high
         return Estimate(change(self.value), *((high, low) if is_turned else (low, high)))

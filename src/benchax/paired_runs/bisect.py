@@ -70,7 +70,7 @@ def bisect(row: Sequence[str], judge: Judge) -> Bisected:
     if bad < 1 or asked(row[bad]) != "slower":
         found = f": {verdicts[row[bad]]}" if verdicts else ""
         raise UsageError(
-            f"{row[bad]} is not slower than {row[good]}{found}", "two versions, of which the second is slower"
+            f"{row[bad]} is not slower than {row[good]}{found}", "two versions; the second one must be slower"
         )
     while good + 1 < bad:
         near = _from_the_middle(good, bad)[: NEIGHBOURS + 1]

@@ -85,7 +85,7 @@ def alone(run: Comparison, alone_s: Sequence[tuple[float, float]]) -> Remark | N
     return Remark(
         "alone-differs",
         "warning",
-        f"when each is called in a row, {_compare(labels, row_s)}; in turns, which is what is judged, "
+        f"when each is called in a row, {_compare(labels, row_s)}; alternately, which the verdict uses, "
         f"{_compare(labels, turns_s)}. A version leaves caches and memory in another state for the next one than for "
         "itself; believe the figure that is like your program",
     )
@@ -111,7 +111,7 @@ def _of_results(sides: Sequence[tuple[str, SideFacts]]) -> Iterator[Remark | Non
 def _of_functions(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark]:
     for label, why in zip(labels, answer.not_exported, strict=False):
         if why:
-            text = f"{label} ran as it is beside an exported program, because {why}"
+            text = f"{label} ran unchanged next to an exported program, because {why}"
             yield Remark("not-exported", "warning", text)
 
 

@@ -46,7 +46,9 @@ processes.
 UNUSED_ROUNDS = 2
 """The first ones, in which the processes get used to each other."""
 ONE_CORE = Remark(
-    "one-core", "info", "each version ran in processes of its own, on one core: its speed on several was not measured"
+    "one-core",
+    "info",
+    "each version ran in separate processes on one core; its speed on several cores was not measured",
 )
 NOT_PINNED = Remark(
     "not-pinned", "warning", "this system pins no process to a core, so that pairs scatter more and more is unclear"

@@ -122,7 +122,7 @@ def _pair_each(
     candidate: Mapping[CaseId, T],
     pair: Callable[[Measurement, T], PairedRun | Comparison],
 ) -> Pairing:
-    """Pairs the cases that both have; a comparison says why it is none."""
+    """Pairs the cases that both have. A pair that can't be compared gives the reason."""
     made = [pair(baseline[id], one) for id, one in candidate.items() if id in baseline]
     return Pairing(
         [each for each in made if isinstance(each, PairedRun)],

@@ -478,7 +478,9 @@ def remark_communication(found: Operations, said: Exchange, devices: Sequence[De
         text = f"of {lost} asynchronous communications the trace holds the beginning or the end only: "
         yield Remark("half-communications", "warning", text + "communication took at least what is counted here")
     if doubtful := ", ".join(d.name for d in devices if d.communication_s is not None and d.exposed_s is None):
-        text = f"what ran beside the communication of {doubtful} is not known: XLA:CPU says late when an operation of "
+        text = (
+            f"it is not known what ran during the communication of {doubtful}: XLA:CPU says late when an operation of "
+        )
         yield Remark("exposed-unknown", "info", text + "several threads has ended")
 
 

@@ -664,7 +664,7 @@ class Recorder:
         if not self.is_asked:
             return "the program compiled nothing with JAX, so that there was nothing to profile"
         if self.found.stopped_by != "end":
-            return "the program began a trace of its own before ours"
+            return "the program began its own trace first"
         return f"the program ended before the {self.wish.start_after_s:g} s had passed after which to begin"
 
 

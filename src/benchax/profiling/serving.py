@@ -272,8 +272,8 @@ class ProfileServer(contextlib.AbstractContextManager["ProfileServer"]):
             raise NotAvailable("the program is about to end, or has closed its server")
         if not self.is_ready:
             raise NotAvailable(
-                "the program has not compiled anything yet, and recording would start the backend, which it may still "
-                "want to choose; ask again"
+                "the program has not compiled anything yet, and recording would start JAX's backend too early; "
+                "try again later"
             )
         if not self._alone.acquire(blocking=False):
             raise NotAvailable("the program is being recorded for somebody else; ask again when that has ended")
@@ -315,7 +315,7 @@ def _listening(port: int) -> Listener:
     except OSError as error:
         raise UsageError(
             f"cannot listen on port {port} of {HOST}: {error.strerror}",
-            "a port that nobody listens on; 0 chooses a free one",
+            "a free port; 0 chooses one",
         ) from error
 
 

@@ -136,7 +136,7 @@ def about_nvidia(params: str, xla_flags: str, may_administrate: bool) -> list[Re
     """Says what hides kernels.
 
     Args:
-        params: the text of the driver's file; empty where there is none.
+        params: the text of the driver's file; empty without such a file.
         may_administrate: this process has the rights that the driver asks for.
     """
     remarks: list[Remark] = []
@@ -152,8 +152,8 @@ def about_nvidia(params: str, xla_flags: str, may_administrate: bool) -> list[Re
         remarks.append(Remark("no-command-buffers", "info", text))
     else:
         text = (
-            "command buffers (CUDA graphs) are on, and kernels inside them may lack their HLO names; to see each of "
-            f"them: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower"
+            "command buffers (CUDA graphs) are on, and kernels inside them can lack their HLO names. To see each "
+            f"kernel: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower"
         )
         remarks.append(Remark("command-buffers", "warning", text))
     return remarks
@@ -258,9 +258,7 @@ def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> A
                 "jax 0.6.2 or newer",
                 "leave the options out",
             )
-        recording.remarks.append(
-            f"jax {jax.__version__} records every call of Python and cannot be told otherwise, which slows the run"
-        )
+        recording.remarks.append(f"jax {jax.__version__} always records every call of Python, which slows the run")
         return None
     chosen = made()
     for name, value in {**OPTIONS, **(options or {})}.items():
@@ -280,7 +278,7 @@ def _start(place: Path, options: Any) -> None:
             raise _refuse_occupied("nothing has been run") from error
         raise UsageError(
             f"JAX could not start its profiler: {error}",
-            "a profiler that starts; on NVIDIA it needs CUPTI and the right to use it, and no Nsight beside it",
+            "a profiler that starts; on NVIDIA it needs CUPTI, the right to use it, and no running Nsight",
         ) from error
 
 

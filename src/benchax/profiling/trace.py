@@ -271,7 +271,7 @@ def of(
         )
         yield Remark("open-calls", "warning", text + "the mark of the end: they took at least the time that is counted")
     if not space.hosts:
-        text = "the trace does not end with the name of a host, as those of JAX do: it may have been cut"
+        text = "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut"
         yield Remark("maybe-cut", "warning", text)
     if space.n_events >= VIEWER_EVENTS:
         text = f"{space.n_events} events: this table counts all of them, but the files for Perfetto hold about "

@@ -407,7 +407,7 @@ class Schedule:
         for each in computation.instructions:
             if each.opcode.endswith(("-start", "-done")):
                 raise NotAvailable(
-                    f"the program runs {each.name} beside others, and how long its buffers live is not read"
+                    f"the program runs {each.name} at the same time as others, so the life of its buffers is unknown"
                 )
             if each.opcode in ("while", "call", "conditional"):
                 for role, inner in self.module.called_computations(each):
@@ -686,5 +686,5 @@ def _why_not(
         return f"every output of its shape and dtype, {leaf.spec}, takes over another argument: {listed}"
     return (
         f"the compiler did not use it for {_path(outputs, free[0])}, which has its shape and dtype: another layout, "
-        "sharding or kind of memory, or that output is an input or a constant as it stands"
+        "sharding or kind of memory, or that output is an unchanged input or constant"
     )

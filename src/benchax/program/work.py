@@ -485,7 +485,7 @@ def is_opaque(one: Instruction) -> bool:
 def _hole(opaque: Counter[str], work: Work) -> str:
     names = ", ".join(repr(name) for name, _ in _most_first(opaque))
     counted = f"{counted_text(work.flops, 'FLOP')} and {size_text(work.bytes)}"
-    return f"{counted} were counted, but nobody can look into {names}: a sum with a hole in it is no count"
+    return f"{counted} were counted, and {names} can't be inspected, so the total is unknown"
 
 
 def _most_first(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
@@ -547,7 +547,7 @@ def _work_of_each(
 
 MOST_OPERATIONS = 20_000
 BRANCHES = ("branch_computations", "true_computation", "false_computation")
-OPAQUE = "nobody can look into it"
+OPAQUE = "it can't be inspected"
 
 
 def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | None:
@@ -646,7 +646,7 @@ class _OperationLister:
 
 
 def _reads_of(where: Computation) -> dict[str, tuple[str, ...]]:
-    """Names of what each instruction reads, each once, without those that only name and group values."""
+    """The names that each instruction reads, each once. Instructions that only name and group values don't count."""
     reads: dict[str, tuple[str, ...]] = {}
     makers: dict[str, tuple[str, ...]] = {}
     for one in where.instructions:

@@ -174,8 +174,8 @@ def _communication(device: Device) -> list[TextRow]:
         return []
     share = f"{seconds(device.communication_s)}, {percent(device.communication_s / device.busy_s)} of busy"
     if device.exposed_s is None:
-        return [TextRow("communication", share, "what ran beside it is not known")]
-    return [TextRow("communication", share, f"{seconds(device.exposed_s)} of it with nothing else under way")]
+        return [TextRow("communication", share, "what ran at the same time is not known")]
+    return [TextRow("communication", share, f"{seconds(device.exposed_s)} of it while nothing else ran")]
 
 
 def _runs(p: Profile) -> list[TextRow]:
@@ -379,7 +379,7 @@ def _tabulate_groups(
     ]
     rates = ""
     if any(op.flops is not None for ops in groups.values() for op in ops):
-        rates = "; exp, tanh and the like are no FLOP, and no rate is told of what has a custom call in it"
+        rates = "; exp, tanh and the like count no FLOP, and a row with a custom call has no rate"
     columns = (column, "self time", "share", "FLOP/s", "bytes/s", "of roofline", "bound by", "operations")
     note = f"operations that ran at once, on several threads, count in full{rates}{_describe_roofline(p)}"
     return tabulate(columns, rows, note=note).without_empty_columns()

@@ -36,7 +36,7 @@ KINDS: dict[PartKind, str] = {
     "unseen": "Python, not sampled",
 }
 OF_IT, MEANWHILE = "· of it", "· Python meanwhile"
-"""Names of the rows below a part, which are cards of their own where the window is narrow."""
+"""Names of the rows below a part, which become cards in a narrow window."""
 LEAST_SHARE = 0.01
 """Lines with less of a step are in the JSON only."""
 SECOND = 0.25

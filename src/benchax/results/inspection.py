@@ -278,7 +278,7 @@ class HloOperation:
     bytes_accessed: float | None
     """0 inside of a fusion, where values stay in registers."""
     remark: str = ""
-    """What restricts the numbers; of a loop its trip count."""
+    """A restriction of the numbers, such as the trip count of a loop."""
     reads: tuple[int, ...] = ()
     """The places of the operations at the same level whose results it reads."""
 

@@ -258,7 +258,7 @@ class PartLine:
     share: float
     """Of the step."""
     within: str = ""
-    """The innermost function where that is a library's: queue.py:171 get."""
+    """The innermost function if it belongs to a library: queue.py:171 get."""
     samples: int = 0
     """How often the stack was seen there; 0: known from the program, not from samples."""
     on_processor: float | None = None
@@ -523,7 +523,7 @@ class Timeline:
     """Processor time of each reading: what the program's Python lost by it."""
     columns: tuple[Column, ...]
     ended_because: str = ""
-    """Why there were no more readings before the end; empty where nothing went wrong."""
+    """Why readings ended early; empty if nothing went wrong."""
     lines: tuple[LineMemory, ...] = ()
     """By the line that made them, the one that held most first. Empty: this JAX does not tell."""
 

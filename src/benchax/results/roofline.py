@@ -87,7 +87,7 @@ class Peaks:
     measured_at: str = ""
     """UTC."""
     path: str = ""
-    """The file that keeps them; removing it has them measured anew. Empty where they could not be kept."""
+    """The file that keeps them; without it, they are measured again. Empty if they could not be kept."""
     absent: tuple[Absent, ...] = ()
     """Why a rate is not there: of memory_bytes_per_s, cache_bytes_per_s, matmul_flops_per_s.f64."""
 

@@ -64,7 +64,9 @@ def remove(store: DatabaseStore, name: str) -> None:
     """`name` means nothing any more. Raises `UsageError` if it does not now."""
     names = [baseline.name for baseline in list_baselines(store)]
     if name not in names:
-        raise UsageError(f"there is no baseline {name!r}", one_of(names, name) if names else "a name; there are none")
+        raise UsageError(
+            f"there is no baseline {name!r}", one_of(names, name) if names else "a name; the store has no baseline"
+        )
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     store.write(lambda c: c.insert("baselines", [{"name": name, "run_id": REMOVED, "set_at": now}]))
 

@@ -218,7 +218,7 @@ def version(connection: Connection, where: str) -> int:
     if present != _TABLES:
         raise StoreError(
             f"database {where} belongs to something else: its only tables of benchax are {', '.join(sorted(present))}",
-            "a database of benchax, or a place where there is none yet",
+            "a database of benchax, or a new place",
         )
     found = int(connection.scalar("SELECT value FROM meta WHERE name = 'schema'"))
     if found > SCHEMA:

@@ -139,7 +139,7 @@ def _new_object(place: FunctionLocation) -> Reason:
     what = place.name if place.defined is None else f"{place.name} of {place.defined}"
     return Reason(
         "new function",
-        f"new function object: {what} was made anew, and each is compiled on its own; make it, and jax.jit it, once "
+        f"new function object: {what} was made again, and each one is compiled; make it, and jax.jit it, once "
         "outside of the loop",
     )
 

@@ -50,7 +50,7 @@ def _no_difference(was_traced: bool) -> Reason:
     if was_traced:
         return Reason(
             "cleared",
-            "nothing that can be seen has changed, and yet JAX traced it anew: jax.clear_caches() or .clear_cache() "
+            "JAX traced it again without a visible change: jax.clear_caches() or .clear_cache() "
             "was called, or JAX dropped the trace from its cache",
         )
     return Reason("unknown", "not known why: nothing that can be seen has changed")
@@ -59,7 +59,7 @@ def _no_difference(was_traced: bool) -> Reason:
 def _traced_before(now: Signature, was_traced: bool) -> Reason:
     committed = [path for path, leaf in now.leaves.items() if leaf.is_committed]
     here = f" ({_few(committed)} {'is' if len(committed) == 1 else 'are'} committed now)" if committed else ""
-    cleared = "; or JAX's caches were cleared meanwhile" if was_traced else ""
+    cleared = "; or JAX's caches were cleared" if was_traced else ""
     return Reason(
         "unknown",
         "traced before for such arguments, by a call that was not watched, and now compiled for it again: either an "
@@ -130,7 +130,7 @@ def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> It
             kind = type(new.value).__name__
             yield Reason(
                 "static",
-                f"static {name}: another instance of {kind}, which has no __eq__ of its own, so each instance counts "
+                f"static {name}: another instance of {kind}, which has no __eq__, so each instance counts "
                 f"as a new value; give {kind} __eq__ and __hash__, or make it a frozen dataclass",
             )
             continue

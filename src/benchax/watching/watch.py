@@ -324,7 +324,7 @@ def _describe_expected(n: int, seen: Watch, eager: bool) -> str:
     permitted = f"at most {n}" if n else "none"
     if eager:
         return f"{permitted}, eager operations included"
-    others = f", of which there were {len(seen.eager)}" if seen.eager else ""
+    others = f"; there were {len(seen.eager)}" if seen.eager else ""
     return f"{permitted}; eager operations are not counted{others}"
 
 

@@ -246,7 +246,7 @@ class Conversation:
             limit = size(self.job.limits.memory_bytes)
             return "out_of_memory", f"the process ended in {stage}, beyond its {limit} of memory", _SMALLER
         if status < 0:
-            advice = "The kernel may have run out of memory: see dmesg." if status == -signal.SIGKILL else ""
+            advice = "Perhaps the kernel ran out of memory: see dmesg." if status == -signal.SIGKILL else ""
             return "crashed", f"the process was killed by {signal_name(status)} in {stage}", advice
         return "crashed", f"the process ended with exit code {status} in {stage}, without an answer", ""
 

@@ -98,8 +98,8 @@ def pack_argument(argument: Any, name: str) -> list[bytes | pickle.PickleBuffer]
         raise UsageError(
             f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
             "a function and inputs that cloudpickle can pickle",
-            "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself in place of what "
-            "was compiled of it, and open files, locks and connections inside the function",
+            "give inputs as specs (f32[8,128]) or as a function that makes them, the function itself instead of its "
+            "compiled program, and open files, locks and connections inside the function",
         ) from error
 
 
@@ -248,8 +248,8 @@ def check_class(cls: type) -> None:
     """Raises `TypeError` for a class that cannot travel by value: the effects of its metaclass cannot be repeated."""
     if _has_own_making(cls):
         raise TypeError(
-            f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which cannot be "
-            "done again in another process: put it into a file of its own and import it from there"
+            f"the class {cls.__qualname__!r} of {cls.__module__!r} is made by {type(cls).__name__}, which can't be "
+            "repeated in another process: put it into a separate file and import it from there"
         )
 
 

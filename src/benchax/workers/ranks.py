@@ -162,7 +162,7 @@ def _disagreement(answers: Sequence[RankAnswer]) -> Failure | None:
         if odd:
             others = ", ".join(f"rank {rank}" for rank, digest in held.items() if digest == most)
             text = f"{' and '.join(odd)}: {name} differs from that of {others}"
-            return Failure("wrong_output", "first run", text, "What is computed must not depend on the process.")
+            return Failure("wrong_output", "first run", text, "The result must not depend on the process.")
     return None
 
 

@@ -37,7 +37,7 @@ class Task(Generic[A, R]):
         if function.__module__ == "__main__":
             raise TypeError(f"{function.__qualname__} cannot be a task: no other process can import it from a script")
         if "return" not in function.__annotations__:
-            raise TypeError(f"{function.__qualname__} cannot be a task: expected an annotation of what it returns")
+            raise TypeError(f"{function.__qualname__} cannot be a task: expected an annotation of its result")
         self.function = function
         functools.update_wrapper(self, function)
 

@@ -520,8 +520,15 @@ def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dic
     return {name: [row[name] for row in rows] for name in COLUMNS}, damaged
 
 
+_OTHER_BLANK = re.compile(r"[^\S \t\r\n]")
+
+
 def _read_together(lines: Sequence[str]) -> dict[str, Any]:
     """Raises `ValueError` or `DeprecationWarning` where any line is not whole and plain."""
+    text = "".join(lines)
+    # Nearly all files are plain, and the quick questions come first.
+    if not (text.isascii() and text.isprintable()) and _OTHER_BLANK.search(text):
+        raise ValueError("NumPy would split a word at it")
     types = [(name, DTYPES[KINDS.get(name, "text")]) for name in CURRENT]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # "1.0" where an integer should be

@@ -104,7 +104,7 @@ def test_operations_of_a_device_stand_against_what_it_exchanges(curve) -> None:
     [
         (84e6, 2**17, True, "84.0 MFLOP per device for 128 KiB exchanged: 641 FLOP/B"),
         (84e6, None, False, "about 84.0 MFLOP per device"),
-        (None, 4, False, "operations that nobody can count, in custom calls"),
+        (None, 4, False, "operations that benchax can't count, in custom calls"),
     ],
 )
 def test_what_is_not_known_of_work_or_exchange_is_left_out(flops, size_bytes, is_exact: bool, expected: str) -> None:

@@ -191,7 +191,7 @@ def test_exactly_one_argument_can_flow_through_stages(args: tuple[Any, ...], sai
 
 
 def test_untold_it_says_what_it_has_to_be_told() -> None:
-    with pytest.raises(NotMeasured, match=r"told the stages, which are not to be seen .*: pipeline=model\.py:STAGES"):
+    with pytest.raises(NotMeasured, match=r"it needs the stages, .*: pipeline=model\.py:STAGES"):
         VARIANTS["pipeline"].plan(make_case(abs, ("f32[4]",)))
 
 

@@ -72,7 +72,7 @@ def test_known_flags_are_looked_at_and_compared(monkeypatch) -> None:
 
 
 def test_without_flags_there_is_nothing_to_try() -> None:
-    with pytest.raises(NotMeasured, match="has to be told the flags"):
+    with pytest.raises(NotMeasured, match="it needs the flags"):
         VARIANTS["flags"].plan(CASE)
 
 

@@ -164,7 +164,7 @@ def test_time_is_per_entry_that_is_of_use() -> None:
     assert list(points) == ["199", "200", "201", "256 (padded)"]
     assert "25.0 ns, 0.500×" in dict(points["256 (padded)"].facts)["per useful entry:"]
     assert "0.995×" in dict(points["201"].facts)["per useful entry:"]
-    assert curves["alignment"].sentence.startswith("beside 200, padded to 256: faster")
+    assert curves["alignment"].sentence.startswith("next to 200, padded to 256: faster")
     exact, padded = lab.outputs("256")
     assert exact.shape == padded.shape
     assert abs(exact - padded).max() < 1e-3

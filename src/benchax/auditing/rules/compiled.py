@@ -37,8 +37,8 @@ compiling (a random f32[n,32] that is gathered from, jaxlib 0.10.2, CPU)."""
     "does it close over large arrays?",
     "warning",
     advice=(
-        "Pass them as arguments. What is closed over is written into the program each time it is lowered, held "
-        "by each compiled program apart from the array itself, and computed with while compiling."
+        "Pass them as arguments. Each lowering copies a captured array into the program. Each compiled program "
+        "keeps its own copy, and XLA computes with it while compiling."
     ),
 )
 def captured_constants(e: Evidence) -> Iterable[Match]:
@@ -141,8 +141,8 @@ TINY_BYTES = 1 << 10
     "does each donated argument lend its memory to an output?",
     "warning",
     advice=(
-        "Give an output the shape, dtype and sharding of the argument, or do not donate it: the caller loses the "
-        "array either way where a backend frees it, and memory is not saved."
+        "Give an output the shape, dtype and sharding of the argument, or do not donate it. Donation saves no "
+        "memory here, and a backend that frees the array takes it from the caller."
     ),
 )
 def donation_unused(e: Evidence) -> Iterable[Match]:
@@ -211,8 +211,8 @@ def _kept_broadcasts(e: Evidence) -> Iterable[Match]:
     yield Match(
         f"the compiler keeps a broadcast of {size(held[0].size_bytes)} in memory",
         list_some(seen),
-        "What reads it cannot be fused with it: a sort, a scatter, a call of a library, an output. Give that the "
-        "smaller array where it can take one, or return the small array and broadcast where it is used.",
+        "Its reader can't be fused with it: a sort, a scatter, a call of a library, an output. Pass the smaller "
+        "array if the reader takes it, or return the small array and broadcast it later.",
         where=where_of(held[0].source),
     )
 
@@ -309,7 +309,7 @@ FAULTED_SHARE = 0.5
 """The share of the pages of the outputs that must have been faulted in."""
 
 OF_OUTPUTS = (
-    "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible), or return "
+    "Donate an argument of the same shape, so that the output reuses its pages (rule donation-possible). Or return "
     "less: a sum, a slice, a narrower dtype."
 )
 OF_TEMPORARIES = (

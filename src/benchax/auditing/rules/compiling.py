@@ -281,8 +281,8 @@ def _calls_of(e: Evidence | ProgramEvidence, one: Again) -> int:
     "warning",
     of="both",
     advice=(
-        "Make the function once, call jax.jit on it once outside of the loop, and pass what changes as an argument: "
-        "JAX keeps programs by the function object, and a lambda, a partial or an inner def is a new one each time."
+        "Make the function once, call jax.jit on it once outside of the loop, and pass changing values as arguments. "
+        "JAX keeps programs by the function object, and a lambda, a partial or an inner def is a new object."
     ),
 )
 def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
@@ -445,13 +445,13 @@ ADVICE = {
 """By the kind of the reason."""
 OTHERWISE = "Look at the reasons, and make equal what differs between two calls."
 BEGIN = {
-    "weak type": "Begin with an array of its later dtype: jnp.float32(0.0) instead of 0.0, jnp.zeros(shape, dtype) "
-    "instead of what Python numbers make.",
+    "weak type": "Begin with an array of its later dtype: jnp.float32(0.0) instead of 0.0, and jnp.zeros(shape, dtype) "
+    "instead of an array made from Python numbers.",
     "committed": "Place it from the first call on where it will be later, with jax.device_put.",
     "sharding": "Place it with its later sharding from the first call on, with jax.device_put.",
 }
 GROW = (
-    "Every size is a program. Make the array as large as it will be, before the loop, and write into it "
+    "Every size is a program. Before the loop, make the array as large as it will be. Then write into it "
     "(x.at[i].set(value), or jax.lax.dynamic_update_slice) with a mask or a length for what is in use; or double its "
     "size when it is full, so that there are few sizes; or collect in a Python list, and stack once at the end."
 )
@@ -461,12 +461,12 @@ OTHER_SIZES = (
     "nothing."
 )
 OF_PACKAGE = (
-    "{function} belongs to a package, which makes a new {argument} in each call of yours: make one call for all of the "
-    "data, or look in its documentation for how it keeps a program."
+    "{function} belongs to a package, which makes a new {argument} in each call of yours. Make one call for all of the "
+    "data, or look in its documentation for a way to keep a program."
 )
 ONE_FUNCTION = (
-    "Define the function that {argument} is or holds once, not as a lambda or an inner def that is new each time, and "
-    "pass what changes to it as an array."
+    "Define the function in {argument} once, and not as a lambda or an inner def that is new each time. "
+    "Pass changing values to it as arrays."
 )
 AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or Python control flow. If it "

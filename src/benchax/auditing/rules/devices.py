@@ -117,7 +117,7 @@ def _n_axes(*shardings: Any) -> int:
 def _lies_otherwise(line: CallLine, moved: list[tuple[tuple[str, str, str], int]]) -> Match:
     called = where_of(line.where)
     return Match(
-        f"{line.name} gets arguments that do not lie as it wants them",
+        f"{line.name} gets arguments with another sharding than it expects",
         list_some([f"{name}: from {old} to {new}, {count(n)} times" for (name, old, new), n in moved]),
         PLACE_ONCE,
         where=called,
@@ -221,8 +221,8 @@ def _copies(e: Evidence) -> Iterable[Match]:
                 f"{place} {leaf.dtype}{list(leaf.shape)}, {size(leaf.nbytes)} on each of {devices} devices",
                 f"an axis of {fits[0]} divides by {devices}" if fits else f"no axis divides by {devices}",
             ],
-            "Shard it along an axis that divides, if it does not have to be everywhere: weights of data-parallel "
-            "training have to, unless they are gathered when used.",
+            "Shard it along an axis that divides, unless every device needs it. Data-parallel training needs its "
+            "weights everywhere, unless it gathers them for each use.",
             gain=Gain(f"estimated: {size(whole)} of all devices together", bytes=whole) if fits else None,
         )
 
@@ -237,8 +237,8 @@ def _copied_to(leaf: Any) -> int:
 # ---- texts ------------------------------------------------------------------------------------------------------
 
 PLACE_ONCE = (
-    "Place the array once as the function wants it: jax.device_put(x, sharding) before the loop, or give the function "
-    "that makes it out_shardings (or a jax.lax.with_sharding_constraint) so that its result lies there from the start."
+    "Place the array once, before the loop: jax.device_put(x, sharding). Or give out_shardings (or a "
+    "jax.lax.with_sharding_constraint) to the function that makes it."
 )
 INNER = (
     "Place {name} as the function wants it before the calls: jax.device_put with the sharding that it gets there, and "
@@ -340,14 +340,14 @@ def collectives_dominate(e: Evidence) -> Iterable[Match]:
         return
     sent = collectives.bytes_per_call
     if sent is None:
-        raise NotMeasured("some stand in a loop of unknown length")
+        raise NotMeasured("some are in a loop of unknown length")
     touched = e.inspected("counts").bytes_accessed
     if not touched:
         raise NotMeasured("the bytes that the program reads and writes are not known")
     if sent < SENT_SHARE * touched:
         return
     yield Match(
-        f"{size(sent)} per call come from other devices, {percent(sent / touched)} of what is read and written",
+        f"{size(sent)} per call come from other devices, {percent(sent / touched)} of the bytes read and written",
         [*_describe_collectives(collectives), "time in them was not measured: benchax profile shows it"],
     )
 

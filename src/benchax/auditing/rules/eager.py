@@ -169,8 +169,8 @@ def eager_operations(e: ProgramEvidence) -> Iterable[Match]:
         yield Match(
             f"sends operations one at a time: {lines[0][1]} from one line",
             [*seen, *_compiled(e, {line for line, _ in lines})],
-            "Put the line into a function under jax.jit, best the same one that computes what it works on: operations "
-            "then become one program, with one call and no arrays in between.",
+            "Put the line into a function under jax.jit, ideally the one that makes its inputs. The operations then "
+            "become one program, with one call and no arrays in between.",
             where=where_of(lines[0][0]),
             related=[("also here", where_of(line)) for line, _ in lines[1:]],
             severity=severity,
@@ -344,8 +344,8 @@ def call_s() -> float:
     "warning",
     of="program",
     advice=(
-        "Update it in a jitted function that may have its memory, jax.jit(update, donate_argnums=0): then it "
-        "is changed in place. What the host fills row by row can be a NumPy array until it is used."
+        "Update it in a jitted function that gets its memory: jax.jit(update, donate_argnums=0). Then it "
+        "changes in place. An array that the host fills row by row can be a NumPy array at first."
     ),
 )
 def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
@@ -374,8 +374,8 @@ def copied_updates(e: ProgramEvidence) -> Iterable[Match]:
     "warning",
     of="program",
     advice=(
-        "Read the array once, numpy.asarray(x) or jax.device_get(x), and take its elements from that; or keep "
-        "it as one array, and take what is needed of it in a jitted function."
+        "Read the array once, by numpy.asarray(x) or jax.device_get(x), and take its elements from the result. Or "
+        "keep it as one array, and select from it in a jitted function."
     ),
 )
 def element_reads(e: ProgramEvidence) -> Iterable[Match]:
@@ -395,10 +395,10 @@ def element_reads(e: ProgramEvidence) -> Iterable[Match]:
 # ---- texts ------------------------------------------------------------------------------------------------------
 
 APART = (
-    "The calls do not need one another's results: stack what they are called with, and make one call of jax.vmap(f) "
-    "on all of it, or on some hundreds at a time."
+    "No call needs the result of another. Stack their arguments, and call jax.vmap(f) once on all of them, "
+    "or on a few hundred at a time."
 )
 IN_TURN = (
-    "Each call needs the result of one before it: do many of them in one program, with jax.lax.scan or "
+    "Each call needs the result of an earlier one. Do many of them in one program, with jax.lax.scan or "
     "jax.lax.fori_loop, and return to Python only to read or print something."
 )

@@ -295,8 +295,8 @@ LEAST_COLUMNS, FEW = 32, 4
     traced=True,
     of_each_line=False,
     advice=(
-        "Take the product itself: jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, jax.vjp(f, x)[1](v) is v "
-        "times the Jacobian, and jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
+        "Compute the product itself. jax.jvp(f, (x,), (v,))[1] is the Jacobian times v, and jax.vjp(f, x)[1](v) is "
+        "v times the Jacobian. jax.jvp(jax.grad(f), (x,), (v,))[1] is the Hessian times v."
     ),
 )
 def hessian_vector(e: Evidence) -> Iterator[Match]:

@@ -216,13 +216,13 @@ KEEP_WITHIN = {
 DIVISOR = "Keep the divisor from 0: jnp.where(n > 0, total / jnp.where(n > 0, n, 1), 0.0), or jnp.maximum(n, 1)."
 OVERFLOW = "Keep it from overflowing: subtract the largest before exp, as jax.nn.softmax does, or bound it."
 ADVICE = {
-    **{name: f"What it is given must be {what}." for name, what in KEEP_WITHIN.items()},
+    **{name: f"Its argument must be {what}." for name, what in KEEP_WITHIN.items()},
     **dict.fromkeys(("div", "rem"), DIVISOR),
     **dict.fromkeys(("exp", "exp2", "expm1", "cosh", "sinh"), OVERFLOW),
     "cholesky": "The matrix is not positive definite: add a small number to its diagonal, a + 1e-6 * jnp.eye(n), or "
     "compute in float64.",
     "gather": "An index is outside of its axis, and JAX gives NaN there: look at how it is computed.",
-    "derivative": "Give the operation of this line a harmless number where its derivative is infinite, before it: "
+    "derivative": "Before this operation, replace numbers with an infinite derivative by a harmless one: "
     "safe = jnp.where(x > 0, x, 1.0), then jnp.where(x > 0, jnp.sqrt(safe), 0.0); or keep it away from there: "
     "jnp.sqrt(x + 1e-12). A norm is the root of a sum of squares, and has no derivative at 0.",
     "mask": "inf - inf and 0 * inf are NaN: a row in which everything is masked has nothing left. Mask with a large "

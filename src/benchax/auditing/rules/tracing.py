@@ -135,7 +135,7 @@ def leaked_tracer(e: Evidence) -> Iterable[Match]:
     holders = [f"held by {name}" for name in dict.fromkeys(_HOLDER.findall(leak))]
     if values and not holders and all(":JaxprTrace " in value for value in values):
         # jax 0.10.2 says so of each jax.debug.callback in a scan that is differentiated, which keeps nothing.
-        raise NotMeasured("JAX names values of its own, which derivatives are made of, and nothing that keeps them")
+        raise NotMeasured("JAX names values that it makes for derivatives, and nothing that keeps them")
     yield Match(
         "keeps a traced value beyond the trace",
         [
@@ -284,11 +284,8 @@ def _where_named(source: Source | None, name: str) -> Where | None:
 
 CALLBACKS = ("debug_callback", "debug_print", "pure_callback", "io_callback")
 COSTS = "Each call waits for Python, copies its operands to the host, and takes the slow way to start the program. "
-OF_USER = "Take debugging output out of what runs often; write the rest in jax.numpy, or do it outside of jit."
-OF_LIBRARY = (
-    "The package may have a switch for it (checks that can be turned off, verbose=False); the line named here is the "
-    "one of yours that asks for it."
-)
+OF_USER = "Remove debugging output from code that runs often. Write the rest in jax.numpy, or do it outside of jit."
+OF_LIBRARY = "Look for a switch of the package, such as verbose=False. The line named here is your line that causes it."
 
 
 @rule("host-callback", "does compiled code call Python?", "warning", traced=True)

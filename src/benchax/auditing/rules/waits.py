@@ -259,8 +259,8 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     "warning",
     of="program",
     advice=(
-        "Let the host do it while the device computes: prepare the next batch in a thread or in other processes, "
-        "before the result of this one is asked for. Or do it once, before the loop; for all rows at once in NumPy "
+        "Let the host do it while the device computes. Prepare the next batch in a thread or in other processes, "
+        "before you read the result of this one. Or do it once, before the loop; for all rows at once in NumPy "
         "instead of one by one in Python; or inside the compiled function, in jax.numpy. Instead of an optimizer or "
         "solver of SciPy, use one written in JAX (optax.lbfgs, optimistix, diffrax)."
     ),

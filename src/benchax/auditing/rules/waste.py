@@ -641,7 +641,7 @@ TRIVIAL = ("constant", "parameter", "tuple", "copy", "bitcast", "get-tuple-eleme
     "does it compute from arguments?",
     "warning",
     advice=(
-        "Pass the data as arguments. XLA can compute at compile time what depends on no argument: then the time of a "
+        "Pass the data as arguments. XLA can compute values without arguments at compile time. Then the time of a "
         "call says nothing about the computation, and the compiled program holds the result. If you want that, "
         "compute it once and keep the array."
     ),

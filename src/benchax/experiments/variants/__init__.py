@@ -55,21 +55,21 @@ _LISTED = (
         "static",
         "an argument static, or traced, over a list of its values (static=n=1,2,3)",
         measures=sweeps.measure_static,
-        untold="it has to be told which argument, and which values: static=n=1,2,3",
+        untold="it needs an argument and its values: static=n=1,2,3",
         unjitted="only a jitted function has static arguments",
     ),
     Variant(
         "shapes",
         "inputs of many sizes: exact, padded, in buckets (shapes=x.0=100,130,200)",
         measures=sweeps.measure_shapes,
-        untold="it has to be told which axes, and which sizes: shapes=x.0=100,130,200",
+        untold="it needs axes and sizes: shapes=x.0=100,130,200",
         unjitted="only a jitted function is compiled for each shape",
     ),
     Variant(
         "alignment",
         "sizes n-1, n, n+1, padded to 128 and to a power of two (alignment=x.0=1000)",
         measures=sweeps.measure_alignment,
-        untold="it has to be told which axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000",
+        untold="it needs axes: alignment=x.0+w.0, or with a size: alignment=x.0=1000",
     ),
     Variant("unroll", "loops of scan with 4 iterations written out (unroll=8)", changes.unroll),
     Variant(
@@ -88,13 +88,13 @@ _LISTED = (
         "vmap",
         "batches of examples: loop, vmap, jit(vmap), vmap(jit), throughput (vmap=x=1..256)",
         measures=sweeps.measure_vmap,
-        untold="it has to be told the batch sizes: vmap=x=1..256, where x is what gets a batch axis",
+        untold="it needs batch sizes: vmap=x=1..256, where x gets a batch axis",
     ),
     Variant(
         "in_axes",
         "vmap with shared arguments (in_axes=None), or with copies of them (in_axes=x=64)",
         measures=sweeps.measure_in_axes,
-        untold="it has to be told which arguments have a batch axis, and its size: in_axes=x=64",
+        untold="it needs the arguments with a batch axis, and its size: in_axes=x=64",
     ),
     Variant(
         "remat",
@@ -120,14 +120,14 @@ _LISTED = (
         f"{devices.TITLE} (pipeline=model.py:STAGES=1,2,4)",
         measures=devices.measure_pipeline,
         needs=_DEVICES,
-        untold="it has to be told the stages, which are not to be seen from a program: pipeline=model.py:STAGES, "
+        untold="it needs the stages, which a program doesn't show: pipeline=model.py:STAGES, "
         "a list of functions y = stage(x)",
     ),
     Variant(
         "flags",
         "other flags of XLA (flags=--xla_…)",
         measures=process_settings.measure_flags,
-        untold="it has to be told the flags: flags=--xla_cpu_enable_fast_math=true",
+        untold="it needs the flags: flags=--xla_cpu_enable_fast_math=true",
     ),
     Variant(
         "sync",
@@ -138,7 +138,7 @@ _LISTED = (
     ),
     Variant(
         "cache",
-        "a start with a filled persistent compilation cache, beside one with an empty cache",
+        "a start with a filled persistent compilation cache, and one with an empty cache",
         measures=process_settings.measure_cache,
         only_by_name=True,
     ),

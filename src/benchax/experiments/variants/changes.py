@@ -312,7 +312,7 @@ def donate(asked: Asked, held: frozenset[int | str] = frozenset()) -> ChangedCas
     names = ", ".join(argument_name(case.fn, argument) for argument in chosen)
 
     def describe(before: Observation, now: Observation, c: Comparison | None) -> Facts:
-        reused = "" if now.plan.alias_bytes is None else f", of which outputs reuse {size(now.plan.alias_bytes)}"
+        reused = "" if now.plan.alias_bytes is None else f"; outputs reuse {size(now.plan.alias_bytes)} of them"
         return ("donated", names + reused), ("fed", "a copy for each call, made before the clock starts")
 
     return ChangedCase(replace(case, donate=chosen), facts=describe)

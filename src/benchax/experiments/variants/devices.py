@@ -395,7 +395,7 @@ def _collective_facts(hlo_text: str) -> Facts:
 def _work(flops: float | None, exchanged_bytes: int | None, *, is_exact: bool) -> str:
     """84.0 MFLOP per device for 128 KiB exchanged: 641 FLOP/B"""
     if flops is None:
-        return "operations that nobody can count, in custom calls"
+        return "operations that benchax can't count, in custom calls"
     done = f"{'' if is_exact else 'about '}{count(flops, 'FLOP')} per device"
     if not exchanged_bytes:
         return done

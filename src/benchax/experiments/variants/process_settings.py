@@ -114,7 +114,7 @@ def _of_xla(failure: Failure) -> Failure:
 # ---- asynchronous dispatch ------------------------------------------------------------------------------------------
 
 SETTING = "jax_cpu_enable_async_dispatch"
-TIMED = ("timed", "a call and the wait for its result; a caller with other work to do meanwhile could not begin it")
+TIMED = ("timed", "a call and the wait for its result; a caller can't begin other work before it ends")
 ASYNC, SYNC = Condition("asynchronous", {SETTING: True}), Condition("synchronous", {SETTING: False})
 
 
@@ -124,7 +124,7 @@ def measure_sync(asked: Asked) -> Measure:
     def measure(lab: WorkerLab) -> tuple[VariantRow]:
         # Only when a call returns and when its result is there is asked for.
         options = replace(lab.options, memory=False, verify="off", timer="wall")
-        lab.tell("dispatch in processes of their own")
+        lab.tell("dispatch in separate processes")
         found = {condition.label: lab.measure_alone(case, condition, options) for condition in (ASYNC, SYNC)}
         for one in found.values():
             if one.failure is not None:

@@ -121,7 +121,7 @@ def points(
 
 def failure(c: Comparison | None) -> str:
     if c is None:
-        return "there was nothing to measure it beside"
+        return "it had no partner to be measured with"
     return c.failure.message if c.failure else c.why
 
 
@@ -182,7 +182,7 @@ def _batch(leaf: Any, size: int) -> Any:
 
 
 def with_value(case: Case, argument: int | str, value: Any) -> CallArguments:
-    """The inputs, of which one argument has another value."""
+    """The inputs with another value of one argument."""
     args, kwargs = case.inputs()
     if isinstance(argument, str):
         return args, {**kwargs, argument: value}
@@ -373,7 +373,7 @@ def measure_alignment(asked: Asked) -> Measure:
         # Padding is the same work for the user, as the paired comparisons show it.
         padded = ((size, found[str(size)]) for size in targets(own_size))
         said = [f"padded to {size}: {c.verdict}" for size, c in padded if not c.failure]
-        sentence = f"beside {own_size}, {'; '.join(said)}; padding itself is not in the times" if said else ""
+        sentence = f"next to {own_size}, {'; '.join(said)}; padding itself is not in the times" if said else ""
         return (Curve("alignment", f"time around {text}={own_size}", text or "size", points, sentence=sentence),)
 
     return measure
@@ -411,7 +411,7 @@ TITLES = {
     JIT_VMAP: "jit(vmap(f))",
     VMAP_JIT: "vmap(jit(f))",
 }
-ORDER = "vmap(jit) beside jit(vmap)"
+ORDER = "vmap(jit) next to jit(vmap)"
 LEAST_GAIN = 1.1
 
 
@@ -538,7 +538,7 @@ def _batch_curve(sizes: Sequence[int], labels: Sequence[str], found: Mapping[str
 
     def facts(size: int, seconds: float) -> Facts:
         before, gain = gained.get(size, (0, None))
-        paired = f", {gain.text(unit='×')} that of {before}, beside it" if gain else ""
+        paired = f", {gain.text(unit='×')} that of {before}, in pairs" if gain else ""
         return (("throughput:", rate(size / seconds, "examples") + paired),)
 
     listed = points(sizes, labels, found, facts)
@@ -552,7 +552,7 @@ def _judge_batch(name: str, c: Comparison, size: int) -> VariantRow:
     if c.numerics is not None and not c.numerics.agrees:
         return wrong_row(row, f"unlike the loop: {c.numerics.why}")
     row = add_comparison(row, c, VariantRow(LOOP, TITLES[LOOP]))
-    return replace(row, sentence=f"batch {size}, beside the loop: {row.sentence}") if row.status == "ok" else row
+    return replace(row, sentence=f"batch {size}, next to the loop: {row.sentence}") if row.status == "ok" else row
 
 
 def step_gain(c: Comparison | None, factor: float) -> Estimate | None:

@@ -63,9 +63,7 @@ def prepare(subject: Subject) -> PreparedTimer:
     if platform not in ("cpu", "tpu"):
         raise NotMeasured(f"there is no profiler for {platform} that tells the runs apart")
     if not hasattr(jax.profiler, "ProfileOptions"):
-        raise NotMeasured(
-            f"jax {jax.__version__} records every call of Python and cannot be told otherwise; 0.6.2 or newer can"
-        )
+        raise NotMeasured(f"jax {jax.__version__} always records every call of Python; use 0.6.2 or newer")
     return _prepared(subject, EventCost(0.0, 0.0) if platform == "tpu" else event_cost())
 
 
@@ -246,7 +244,7 @@ def _recorded(call: Callable[[], Any], times: int) -> tuple[list[ProgramRun], li
     timed_s: list[float] = []
     runs = _runs(lambda: timed_s.extend(_timed(call) for _ in range(times + 1)))
     if len(runs) != times + 1:
-        raise NotMeasured(f"the profiler recorded {len(runs)} of {times + 1} runs of a program of its own")
+        raise NotMeasured(f"the profiler recorded {len(runs)} of {times + 1} runs of its test program")
     return runs[1:], timed_s[1:]
 
 

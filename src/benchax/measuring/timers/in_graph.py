@@ -81,7 +81,7 @@ def _clock(leaves: Leaves, hlo: str) -> Tier:
     if any(len(leaf.sharding.device_set) > 1 for leaf in leaves if isinstance(leaf, jax.Array)):
         raise NotMeasured("its inputs are sharded over devices, and reading the clock would gather them")
     if (devices := count_devices(hlo)) > 1:
-        raise NotMeasured(f"it runs on {devices} devices, and each reading would be of the clock beside one of them")
+        raise NotMeasured(f"it runs on {devices} devices, and a reading of the clock belongs to one device")
     if jax.default_backend() != "cpu":
         raise NotMeasured(f"there is no clock for compiled code on {jax.default_backend()} yet")
     try:

@@ -44,13 +44,13 @@ elements: a variance that is 0 in some columns belongs to what never changes."""
 
 @rule(
     "cancelling-variance",
-    "are variances taken of what is centered?",
+    "are variances computed from centered values?",
     "warning",
     traced=True,
     pack=PACK,
     advice=(
-        "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums, of batches or "
-        "of a window, take a value of the size of the mean off x before they begin; the variance is the same. "
+        "Subtract first, then square: jnp.var(x), or jnp.mean((x - mean) ** 2). If you keep sums of batches or "
+        "of a window, first subtract a value close to the mean from x; the variance stays the same. "
         "Merge running moments by their centered sums (Chan, Golub and LeVeque, The American Statistician 37, "
         "1983)."
     ),

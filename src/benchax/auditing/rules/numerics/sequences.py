@@ -268,8 +268,8 @@ UPDATES = {"scatter": 2, "dynamic_update_slice": 1}
     traced=True,
     pack=PACK,
     advice=(
-        "Go on from where the loop is: carry the state of a recurrent network, and advance it by one "
-        "step in each iteration; for attention keep keys and values of what is written (a cache), "
+        "Continue from the last step: carry the state of a recurrent network, and advance it by one "
+        "step in each iteration. For attention, keep keys and values of earlier steps (a cache), "
         "and compute only those and the query of the new position; for a product take the row first, "
         "a[i] @ x."
     ),
@@ -360,7 +360,7 @@ def shifted_buffer(e: Evidence) -> Iterator[Match]:
                     "a step writes an eighth of it at most, and reads no more than that at once",
                     f"what else a step does is {count(others)} operations, counted from the shapes",
                 ],
-                f"Keep it as a ring: with i the number of the step, buffer.at[i % {rows}].set(row) writes one row in "
+                f"Keep it as a ring. If i is the number of the step, buffer.at[i % {rows}].set(row) writes one row in "
                 f"place, and buffer[(i - k) % {rows}] is the row of k steps ago. jnp.roll brings it in order once, "
                 "after the loop.",
                 op=own[0],
