@@ -247,7 +247,12 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
     def draw(key):
         return jax.random.normal(key) + jax.random.uniform(key)
 
+    @jax.jit
+    def draw_once(key):
+        return jax.random.normal(key)
+
     with watch("all") as seen:
+        draw_once(jax.random.key(1))
         draw(jax.random.key(0))
     run.end()
     evidence = ProgramEvidence("python train.py", seen, run.log)
@@ -256,8 +261,38 @@ def test_a_program_and_its_functions_are_audited_together(run: Any) -> None:
 
     assert [finding.rule for finding in audit.findings] == ["key-reuse"]
     assert audit.findings[0].seen[-1].startswith("of draw(")
-    assert {checked.rule: checked.outcome for checked in audit.checked}["not-jitted"] != "finding"
+    outcomes = {checked.rule: checked.outcome for checked in audit.checked}
+    assert outcomes["key-reuse"] == "finding"  # of one function, though the other is fine
+    assert outcomes["not-jitted"] != "finding"
     assert any("compiled again" in remark.message for remark in audit.remarks)
+
+
+@pytest.mark.parametrize(("least_work", "found"), [(1.0, ["second-forward"]), (1e9, [])])
+def test_a_second_forward_pass_of_a_program_counts_if_its_work_is_large(
+    run: Any, monkeypatch: pytest.MonkeyPatch, least_work: float, found: list[str]
+) -> None:
+    monkeypatch.setattr("benchax.auditing.rules.gradients.SECOND_WORK", least_work)
+    w, x = jnp.eye(8), jnp.ones((8, 8))
+
+    @jax.jit
+    def loss(w, x):
+        return jnp.mean(jnp.tanh(x @ w @ w) ** 2)
+
+    @jax.jit
+    def update(w, x):
+        return w - 0.1 * jax.grad(loss)(w, x)
+
+    with watch("all") as seen:
+        for _ in range(8):
+            loss(w, x)
+            w = update(w, x)
+    run.end()
+
+    evidence = ProgramEvidence("python train.py", seen, run.log, programs=run.functions.programs)
+
+    audit = audit_run(evidence, run.kept, ["second-forward"], is_read=False)
+
+    assert [finding.rule for finding in audit.findings] == found
 
 
 def test_a_program_that_was_ended_is_audited_without_its_functions(run: Any) -> None:

@@ -20,7 +20,7 @@ from benchax.clock import handlers, tier
 from benchax.errors import NotAvailable, NotMeasured, UsageError
 from benchax.measuring import timers
 from benchax.measuring.sampling import calibrate
-from benchax.measuring.timers import TIMERS, loop, regions
+from benchax.measuring.timers import TIMERS, loop, regions, wall
 from benchax.measuring.timers.base import FED_BACK, FRESH_COPIES, Subject
 from benchax.model import Measurement, Samples
 from benchax.program.census import OperationTally, compare
@@ -229,6 +229,20 @@ def test_the_function_is_called_as_often_as_was_asked(subject):
         prepared.sample(10)
 
         assert len(calls) == 10
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_copies_for_a_function_that_donates_are_made_before_the_clock_starts(subject, monkeypatch):
+    made = subject(lambda x: x[:4] + 1, "f32[64]", donate=[0])  # no output fits, so each call gets a copy
+    prepared = TIMERS["wall"].prepare(made)
+    order = list[str]()
+    calls, clock = Subject.calls, wall.perf_counter_ns
+    monkeypatch.setattr(Subject, "calls", lambda self, n: order.append("copies") or calls(self, n))
+    monkeypatch.setattr(wall, "perf_counter_ns", lambda: order.append("clock") or clock())
+
+    prepared.sample(3)
+
+    assert order == ["copies", "clock", "clock"]
 
 
 @pytest.mark.parametrize("name", ["wall", "pipelined"])
