@@ -15,7 +15,6 @@ from benchax.experiments.experiment import run_experiment
 
 eqx, optax = pytest.importorskip("equinox"), pytest.importorskip("optax")
 
-MODEL = eqx.nn.MLP(16, 4, 64, 2, activation=jax.nn.relu, key=jax.random.key(0))
 OPTIMIZER = optax.adam(1e-3)
 
 
@@ -38,7 +37,8 @@ def train_step(params: Any, state: Any, batch: Any) -> Any:
 @pytest.fixture(scope="module")
 def found(optimized: None) -> Any:
     # A model of equinox holds functions, which are no data: its arrays are the parameters.
-    arrays, static = eqx.partition(MODEL, eqx.is_array)
+    model = eqx.nn.MLP(16, 4, 64, 2, activation=jax.nn.relu, key=jax.random.key(0))
+    arrays, static = eqx.partition(model, eqx.is_array)
 
     def step(arrays: Any, state: Any, batch: Any) -> Any:
         model, state, loss = train_step.__wrapped__(eqx.combine(arrays, static), state, batch)
