@@ -184,6 +184,12 @@ def init(key):
 
 def apply(key):
     return jax.random.normal(key)
+
+traced = []
+
+def remember(x):
+    traced.append(x)
+    return x + 1
 """
 
 
@@ -209,6 +215,18 @@ def test_what_a_package_does_with_one_key_in_one_call_is_its_own(
     use(library, jax.random.key(0))
 
     assert [len(events) for events in keys_used_twice(run.end())] == times
+
+
+def test_a_traced_value_that_a_package_keeps_is_no_fault_of_the_program(run: Any, library: Any) -> None:
+    with watch("all") as seen:
+        jax.jit(library.remember)(jnp.ones(3))
+    run.end()
+
+    audit = audit_run(ProgramEvidence("python train.py", seen, run.log), run.kept, ["leaked-tracer"])
+
+    assert [(checked.outcome, "belongs to a package" in checked.why) for checked in audit.checked] == [
+        ("not applicable", True)
+    ]
 
 
 def test_the_functions_that_took_longest_to_compile_are_kept_with_shapes(run: Any) -> None:

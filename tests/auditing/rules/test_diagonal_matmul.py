@@ -105,3 +105,11 @@ def test_the_trace_of_a_product_is_compared_with_that_of_the_same_factors(ask_ab
 )
 def test_what_needs_the_product_is_fine(ask_about: Any, fn: Any, inputs: Any) -> None:
     assert ask_about(ID, fn, *inputs).outcome == "fine"
+
+
+def test_a_branch_that_only_prints_has_no_diagonal(ask_about: Any) -> None:
+    def fn(x: Any) -> Any:
+        jax.lax.cond(x.sum() > 0, lambda: jax.debug.print("positive"), lambda: None)
+        return x @ x
+
+    assert ask_about(ID, fn, "f32[64,64]").outcome == "fine"

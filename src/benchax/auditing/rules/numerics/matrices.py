@@ -209,7 +209,7 @@ def _diagonals(program: TracedProgram) -> Iterator[tuple[TracedOp, Value, int, b
             if len(contracted) == 1 and contracted[0] in axes and not set(axes) & set(batched):
                 yield op, matrix, matrix.shape[axes[0]], True
     for op in program.find("mul", "select_n", "cond", "gather"):
-        for value, rows in _diagonal_of(op):
+        for value, rows in _diagonal_of(op) if op.makes else ():  # a cond can give nothing, only print or raise
             yield from ((product, product.makes[0], rows, False) for product in _products_behind(value))
 
 
