@@ -43,6 +43,7 @@ def test_all_workloads_are_listed() -> None:
     assert [case.id.label for case in workloads.cases()] == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [

@@ -114,6 +114,7 @@ def test_the_line_that_sends_operations_one_by_one_is_found(training: tuple[Audi
     assert finding.seen[0] == "120 from train.py:13"
 
 
+@pytest.mark.slow
 @shows_calls
 def test_calls_of_the_programs_own_functions_are_told_apart_from_operations(training: tuple[Audited, Path]) -> None:
     (finding,) = findings(training[0], "eager-operations")

@@ -66,6 +66,7 @@ STAYING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", MOVED)
 def test_an_argument_that_is_read_in_another_layout_only_is_found(answers, expression: str) -> None:
     assert answers[expression] == [FOUND]

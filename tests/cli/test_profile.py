@@ -511,6 +511,7 @@ def test_slips_are_told(words: list[str], says: str, benchax: Callable[..., Done
 # ---- the demo ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_demo_says_how_to_open_its_files(benchax: Callable[..., Done], project: Path) -> None:
     done = benchax("demo", "profile")
 

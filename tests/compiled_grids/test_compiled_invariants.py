@@ -75,6 +75,7 @@ def test_a_part_without_inputs_is_in_the_time(function, given):
     assert result.notes == ("",) * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "function"),
     [("sine", encode_positions), ("shift-right-logical", drop_out), ("sine", loop_over_constants)],

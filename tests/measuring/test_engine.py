@@ -186,6 +186,7 @@ def test_every_number_that_is_missing_has_a_reason(bench):
             assert value is not None or m.why_absent(path), (kind, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "args", "of_the_case"),
     [

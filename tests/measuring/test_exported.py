@@ -99,6 +99,7 @@ def assert_same(outputs: Any, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_program_gives_what_the_function_gives(name: str) -> None:
     subject = built(*FUNCTIONS[name])

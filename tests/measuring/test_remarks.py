@@ -556,6 +556,7 @@ def evidence_of(function, *args):
     return Record(quiet, cost=cost(prepared.built.compiled, prepared.hlo)), prepared, prepared.subject, True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DONE)
 def test_a_function_that_does_its_work_is_not_called_folded(name: str, monkeypatch: pytest.MonkeyPatch):
     evidence = evidence_of(*DONE[name])

@@ -43,6 +43,7 @@ def test_sums_that_cancel_are_off_by_what_was_summed(subject: Any) -> None:
     assert 1e-4 < found.std() < 10
 
 
+@pytest.mark.slow
 def test_signs_of_eigenvectors_are_free_and_a_product_that_needs_none_is_not(subject: Any) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 6)), jnp.float32)
 
@@ -117,6 +118,7 @@ def test_independent_elements_are_counted_and_a_common_factor_is_one() -> None:
     assert _independent(together) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_double_precision_draws_the_same_bits_and_keeps_integers(subject: Any) -> None:
     def drawn(key: Any, n: Any) -> Any:
         return jax.random.normal(key, (100,)), jax.random.bits(key, (4,)), n * n, jax.random.split(key)

@@ -152,6 +152,7 @@ def test_the_users_objects_are_as_they_were(given, bench) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(before, values(net, opt, rngs), strict=True))
 
 
+@pytest.mark.slow
 @needs_refs
 @pytest.mark.parametrize("timer", ["in_graph", "wall", "pipelined", "loop", "device"])
 def test_every_call_of_every_timer_starts_from_the_same_state(timer, subject) -> None:

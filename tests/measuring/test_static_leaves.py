@@ -217,6 +217,7 @@ def test_a_function_that_makes_a_model_is_measured(bench: Callable[..., Measurem
     assert m.numerics.agrees
 
 
+@pytest.mark.slow
 def test_a_model_is_inspected_and_changed_by_variants() -> None:
     case = make_case(step, (net(), X, KEY))
     changed = VARIANTS["bf16"].change(case, None, 0)  # pyright: ignore[reportAttributeAccessIssue]

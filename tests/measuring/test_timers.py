@@ -87,6 +87,7 @@ EACH_GIVEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), EACH_GIVEN)
 def test_pytrees_keys_and_scalars_can_be_timed(name, kind, subject):
     prepared = TIMERS[name].prepare(subject(*GIVEN[kind]))
@@ -591,6 +592,7 @@ def _until_small(x: Any) -> Any:
     return jax.lax.while_loop(lambda y: jnp.abs(y).max() > 0.1, lambda y: y / 2, x)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize("name", ["wall", "pipelined", pytest.param("device", marks=tells_runs)])
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def test_where_a_call_has_effects_its_rounding_is_not_known(subject):
     assert not verify(subject(noted(1.1), jnp.arange(1.0, 5.0)), "eager").agrees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [64, 256])
 def test_row_sums_of_a_product_by_ones_are_judged_as_they_are(subject, rows):
     """jaxlib 0.10.2 compiles them wrongly on CPU from 64 rows on."""

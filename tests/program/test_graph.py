@@ -98,6 +98,7 @@ def test_nothing_is_fetched_and_nothing_runs(file: Path) -> None:
     assert not re.search(r"<script|@import|@font-face|url\((?!#)|href=\"(?!#)|<image|<foreignObject| on\w+=", svg)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 30, 300, 2000])
 def test_a_picture_of_any_size_is_drawn_and_small(count: int) -> None:
     """300 operations in at most 500 kB; the predecessor needed 5.6 MB."""

@@ -64,6 +64,7 @@ def test_where_nothing_was_ever_stored_it_is_said(store: DatabaseStore) -> None:
         list_activity(store)
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_store_anew_write_what_one_writes(
     store: DatabaseStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -548,6 +548,7 @@ def test_an_interrupt_leaves_no_process_and_the_pool_works_again() -> None:
         check_that_the_next_job_works(pool)
 
 
+@pytest.mark.slow
 def test_two_pools_at_once_do_not_know_each_other(pool: Pool) -> None:
     import threading
 

@@ -249,6 +249,7 @@ def test_a_further_process_does_not_look_again_for_differences_of_traces(
     assert looked == []
 
 
+@pytest.mark.slow
 def test_where_no_process_can_be_started_the_row_of_the_first_one_is_kept(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_batch_over_four_devices_needs_one_sum_of_one_number(curve) -> None:
     assert found["each device holds"].startswith("35.0 KiB of arguments")
 
 
+@pytest.mark.slow
 def test_matrices_over_the_second_axis_are_held_in_parts(curve) -> None:
     found = facts(curve, "2x2")
 

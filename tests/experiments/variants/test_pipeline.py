@@ -237,6 +237,7 @@ def test_the_formula_stands_beside_it(shared) -> None:
     assert facts(shared, "1")[label] == f"{100 * (COUNT - 1) / COUNT:.0f} %"
 
 
+@pytest.mark.slow
 def test_a_number_that_does_not_divide_the_batch_says_why_and_the_others_go_on(shared) -> None:
     assert facts(shared, "5") == {"not available:": "the 24 rows of x do not divide into 5 micro-batches"}
 
@@ -300,6 +301,7 @@ def test_what_are_no_numbers_of_micro_batches_is_refused(numbers: Any) -> None:
         pipeline([jnp.sin, jnp.cos], "f32[4]", micro_batches=numbers)
 
 
+@pytest.mark.slow
 def test_results_show_themselves_without_the_hub() -> None:
     code = "from benchax.experiments import loops; from benchax.renderers import RENDERERS; print('html' in RENDERERS)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -388,6 +390,7 @@ def test_the_bubble_of_the_paper() -> None:
     assert bubble(4, 4) == 3 / 7
 
 
+@pytest.mark.slow
 def test_each_fake_device_has_one_thread_only() -> None:
     """XLA still knows the flag: it ends a process that has one it does not know."""
     code = "import jax; print(jax.jit(lambda x: x @ x)(jax.numpy.ones((2, 2)))[0, 0])"
