@@ -161,6 +161,7 @@ def make_case(
             "pass the function and its arguments apart: bench(f, x), not bench(f(x))",
         )
     check_kinds(make_case, {"jit": jit})
+    mode = FORWARD if mode is None else mode  # not `or`: it can be anything, also an array
     label = check_text(name_of(fn) if name is None else name, "name")
     case_id = CaseId(label, variant="" if jit else "eager", tag=check_text(tag, "tag"))
     named = {"static": positions(static, "static"), "donate": positions(donate, "donate")}
@@ -171,11 +172,11 @@ def make_case(
         called = own.fn if isinstance(fn, Benchmark) else fn
         static, donate = named["static"] or own.static, named["donate"] or own.donate
         jit = jit and own.jit
-        mesh = mesh or own.mesh
+        mesh = own.mesh if mesh is None else mesh
         own = replace(own, fn=called, id=case_id, static=static, donate=donate, jit=jit, mode=FORWARD, mesh=None)
-        return replace(own, work=check_work(work) or own.work).with_mode(mode or FORWARD).with_mesh(mesh)
+        return replace(own, work=check_work(work) or own.work).with_mode(mode).with_mesh(mesh)
     case = Case(fn, lambda: given, case_id, named["static"], named["donate"], jit, work=check_work(work))
-    return case.with_mode(mode or FORWARD).with_mesh(mesh)
+    return case.with_mode(mode).with_mesh(mesh)
 
 
 BENCHMARK_OF = "_benchax_benchmark"

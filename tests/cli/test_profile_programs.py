@@ -231,7 +231,7 @@ os._exit(9)
 
     assert (found.code, found.documents) == (9, [])
     assert "cannot be read: not a whole message" in found.said
-    assert "a file may have been cut while it was written or copied" in found.said
+    assert "perhaps the file was cut while it was written or copied" in found.said
 
 
 def test_two_programs_and_an_evaluation_now_and_then_are_one_step(profile: Profile) -> None:

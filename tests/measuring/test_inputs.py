@@ -339,7 +339,7 @@ def test_the_clock_beside_one_device_is_not_asked_about_four(timed: Any) -> None
         "its inputs are sharded over devices, and reading the clock would gather them"
     )
     assert timed["mapped"]["absent"]["samples.in_graph"] == (
-        "it runs on 4 devices, and each reading would be of the clock beside one of them"
+        "it runs on 4 devices, and a reading of the clock belongs to one device"
     )
 
 

@@ -160,7 +160,7 @@ def test_a_trace_of_the_programs_own_that_comes_first_is_left_alone(profile, pro
     ended = profile(begin=begin)
 
     assert ended.exit_code == 0
-    assert only(ended)["remarks"] == ["the program began a trace of its own before ours"]
+    assert only(ended)["remarks"] == ["the program began its own trace first"]
     assert len(list(project.rglob("own/plugins/profile/*/*.xplane.pb"))) == 1
 
 

@@ -43,7 +43,7 @@ def comes_out(ratio: float) -> Callable[[str], Comparison]:
         verdict = "faster" if ratio < 0.98 else "slower" if ratio > 1.02 else "same"
         return Comparison(
             CaseId("f"), "run", Version("as it is"), Version(name), verdict,
-            ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, baseline_value=1e-3,
+            ratio=ratio, low=max(ratio - 0.01, ratio / 2), high=ratio + 0.01, baseline_value=1e-3,
         )  # fmt: skip
 
     return compare
