@@ -158,11 +158,12 @@ def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_t
     found = profile(short + BEGIN + loop, options=("--duration", "100ms"))
 
     (document,) = found.documents
-    (part, *_) = document["split"]["parts"]
+    # A call that outlasts the recording would look the same, unless a sample shows Python between two rounds.
+    parts = [part for part in document["split"]["parts"] if part["kind"] in ("python", "unknown")]
     assert found.code == 8
     assert document["split"]["mark"] == "none"
-    assert (part["kind"], part["share"] > 0.8) == ("python", True)
-    assert part["lines"][0]["function"] == "busy"
+    assert sum(part["share"] for part in parts) > 0.8
+    assert {part["lines"][0]["function"] for part in parts} == {"busy"}
     assert document["ops"], "a recording in which something ran is better than one in which nothing did"
     assert "the best of" in remarks(found)
 
