@@ -5,9 +5,11 @@ import jax.numpy as jnp
 
 @jax.jit
 def step(w, settings):
-    return w * (1.0 if settings["rate"] is None else 0.5)
+    for _ in range(20):
+        w = jnp.tanh(w @ w) * (1.0 if settings["rate"] is None else 0.5)
+    return w
 
 
-w = jnp.ones(3)
-for i in range(8):
+w = jnp.eye(3)
+for i in range(20):
     w = step(w, {"rate": None, **({f"extra{i}": 1.0})})  # expect: recompile-hot-spot

@@ -53,9 +53,9 @@ class Chain:
     def run(self, keys, theta):
         lp = log_posterior(theta, self.data)
         thetas, n_accept = [], 0
-        for i, key in enumerate(keys):
+        for i, key in enumerate(keys):  # expect: eager-operations
             cand, cand_lp, take = propose(key, theta, lp, self.chol, self.data)
-            if take:  # expect: implicit-transfers
+            if take:
                 theta, lp = cand, cand_lp
                 n_accept += 1
             if i % self.thin == 0:
