@@ -96,7 +96,7 @@ def test_another_system_is_named(monkeypatch):
     memory._glibc.cache_clear()
 
     with pytest.raises(
-        NotMeasured, match=r"needs Linux with glibc; this is Darwin .* The compiler's plan stands alone"
+        NotMeasured, match=r"needs Linux with glibc; this is Darwin .* Only the compiler's plan is known"
     ):
         observed_rise(lambda: None)
 

@@ -306,7 +306,7 @@ def describe_busy(noise: Noise) -> Remark | None:
     if not parts:
         return None
     return Remark(
-        "busy", "warning", f"other programs used the machine: {' and '.join(parts)}. benchax doctor says more."
+        "busy", "warning", f"the machine was busy: {' and '.join(parts)}. benchax doctor says more."
     )
 
 
