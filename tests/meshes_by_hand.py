@@ -6,6 +6,7 @@ from typing import Any
 
 from benchax.experiments.variants import devices
 from benchax.experiments.variants.devices import DeviceSweep
+from benchax.model import Estimate
 from benchax.workers.task import Say, task
 
 
@@ -13,6 +14,6 @@ from benchax.workers.task import Say, task
 def try_recorded(argument: Any, say: Say) -> DeviceSweep:
     """In the worker."""
     tried = devices._try_mesh
-    devices.time_calls = lambda call: (1.0, 0.5, 2.0)
+    devices.time_calls = lambda call: Estimate(1.0, 0.5, 2.0)
     devices._try_mesh = lambda *given, is_timed: tried(*given, is_timed=True)
     return devices.try_meshes(argument, say)

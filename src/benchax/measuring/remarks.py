@@ -305,9 +305,7 @@ def describe_busy(noise: Noise) -> Remark | None:
     parts += [f"the hypervisor took {percent(steal)}"] if steal > STEAL_SHARE else []
     if not parts:
         return None
-    return Remark(
-        "busy", "warning", f"the machine was busy: {' and '.join(parts)}. benchax doctor says more."
-    )
+    return Remark("busy", "warning", f"the machine was busy: {' and '.join(parts)}. benchax doctor says more.")
 
 
 def _of_times(record: Record, prepared: Prepared, times: CallTimes) -> Iterator[Remark]:
