@@ -21,7 +21,7 @@ class RemarkCode(NamedTuple):
 _RUN = "run, bench, grid"
 
 REMARKS: dict[str, RemarkCode] = {
-    # Of the function and its result.
+    # The function and its result
     "changed-by-tracing": RemarkCode(_RUN, "info",
         "Each trace changes an object of Python, and a compiled call does not. Python does this when the "
         "program is built."),
@@ -73,7 +73,7 @@ REMARKS: dict[str, RemarkCode] = {
         "verified."),
     "wrong-result": RemarkCode(_RUN, "error",
         "The compiled result differs from the reference by more than rounding explains."),
-    # Of times.
+    # Times
     "busy": RemarkCode(f"{_RUN}, doctor", "warning",
         "Other processes used the CPU at the same time. Times come out long, and differ from run to run."),
     "coarse-clock": RemarkCode(_RUN, "warning",
@@ -105,7 +105,7 @@ REMARKS: dict[str, RemarkCode] = {
         "Two timers disagree about the same work. Measure again, and believe what repeats."),
     "uneven-calls": RemarkCode(_RUN, "info",
         "The shortest call takes much less than the mean: some calls wait until a thread of XLA's pool wakes."),
-    # Of several devices and processes.
+    # Several devices and processes
     "fake-devices": RemarkCode(_RUN, "warning",
         "One CPU pretends to be several devices. Counts, bytes, and results are those of real devices, times are "
         "not."),
@@ -115,12 +115,12 @@ REMARKS: dict[str, RemarkCode] = {
         "The processes of the program share cores, and wait for one another."),
     "start-skew": RemarkCode("run", "warning",
         "In some samples the processes began far apart. These samples are marked."),
-    # Of grids.
+    # Grids
     "output-shape": RemarkCode("grid", "info",
         "The structure, shapes, and types of the outputs of this cell."),
     "outputs-differ": RemarkCode("grid, compare", "info, error",
         "Two functions give different results for the same inputs."),
-    # Of comparisons.
+    # Comparisons
     "alone-differs": RemarkCode("compare", "warning",
         "Called in a row, the versions compare differently than called alternately: each leaves caches and memory in "
         "another state. Believe the figure that is like your program."),
@@ -141,7 +141,7 @@ REMARKS: dict[str, RemarkCode] = {
         "The results of the versions were not compared. The remark gives the reason."),
     "random-data": RemarkCode("compare", "info",
         "Both versions ran on random data of the shapes that they take."),
-    # Of experiments.
+    # Experiments
     "advice": RemarkCode("experiment, show", "info",
         "Advice about these results."),
     "chaotic": RemarkCode("experiment", "warning",
@@ -160,7 +160,7 @@ REMARKS: dict[str, RemarkCode] = {
         "takes."),
     "wrapper-stays": RemarkCode("experiment", "warning",
         "The wrapper can't be taken away from the function, so no variant that changes the function is tried."),
-    # Of audits.
+    # Audits
     "calls-window": RemarkCode("audit", "info",
         "Calls and transfers of the program were watched for a limited time. Compilations were watched to the "
         "end."),
@@ -182,10 +182,10 @@ REMARKS: dict[str, RemarkCode] = {
         "Functions of the program were traced and compiled again at its end, and not called."),
     "without-limit": RemarkCode("audit", "warning",
         "The function was called in this process without a limit of time, because it can't go to another process."),
-    # Of inspections.
+    # Inspections
     "warned": RemarkCode("inspect", "warning",
         "JAX gave a warning while it traced or compiled."),
-    # Of watching.
+    # Watching
     "cache-off": RemarkCode("watch", "info",
         "The compilation cache is off, so the next process compiles all of this again. JAX_COMPILATION_CACHE_DIR "
         "switches it on."),
@@ -205,7 +205,7 @@ REMARKS: dict[str, RemarkCode] = {
         "This JAX does not show one direction of transfers, so none is listed."),
     "watch-failed": RemarkCode("watch", "warning",
         "An event could not be read, and is missing."),
-    # Of profiles.
+    # Profiles
     "command-buffers": RemarkCode("profile", "warning",
         "Command buffers (CUDA graphs) are on, and kernels inside them can lack their HLO names."),
     "disk-full": RemarkCode("profile", "error",
@@ -251,7 +251,7 @@ REMARKS: dict[str, RemarkCode] = {
         "benchax reads traces of this device by XLA's source, and was not tried on one."),
     "viewer-cut": RemarkCode("profile", "warning",
         "Viewers show fewer events than the trace has, because JAX cuts them there."),
-    # Of the machine.
+    # The machine
     "clock": RemarkCode("doctor", "warning",
         "The clock has coarse steps or is slow to read, so short samples are inexact."),
     "compile-cache": RemarkCode("doctor", "info",
@@ -296,7 +296,7 @@ REMARKS: dict[str, RemarkCode] = {
         "The same piece of work takes different times. Do not compare times of two runs."),
     "virtual-machine": RemarkCode("doctor", "info",
         "This is a virtual machine, where neighbours and clock rates can't be seen."),
-    # Of imported rows.
+    # Imported rows
     "imported": RemarkCode("import", "info",
         "The row comes from pytest-benchmark. How its calls were waited for is not known."),
     "imported-statistics": RemarkCode("import", "info",
@@ -306,7 +306,7 @@ REMARKS: dict[str, RemarkCode] = {
 FAILURES = {
     "error": "The function raised; `message` has the exception, `advice` what to do, if that is known.",
     "out_of_memory": "It asked for more than the device, or `memory_limit_bytes`, has.",
-    "wrong_output": "Its result is not that of the reference, and the row was asked to fail for that.",
+    "wrong_output": "Its result differs from the reference, and you asked for a failure then.",
     "wrong_shape": "Its outputs do not look like those of the first function of the grid, or `check` refused them.",
     "crashed": "The process died: a signal or an exit code, and the stage in which it was.",
     "timeout": "A stage took longer than its limit; the process was killed.",

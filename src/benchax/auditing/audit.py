@@ -385,7 +385,11 @@ def _line_of(finding: Finding) -> str:
 
 def _answer(of_program: Checked, functions: Sequence[Audit]) -> Checked:
     of_all = [checked for one in functions for checked in one.checked if checked.rule == of_program.rule]
-    answers = of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all]
+    return best_answer(of_all if of_program.outcome == "not applicable" and of_all else [of_program, *of_all])
+
+
+def best_answer(answers: Iterable[Checked]) -> Checked:
+    """Returns the answer that says most: a finding is more than "fine"."""
     return min(answers, key=lambda checked: RANKS.index(checked.outcome))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchax.auditing import audit as audits
-from benchax.auditing.audit import RANKS
+from benchax.auditing.audit import best_answer
 from benchax.auditing.recording import HOOK
 from benchax.auditing.rule import Rule
 from benchax.hooks.command import EndedCommand, Report, run
@@ -72,7 +72,7 @@ def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
     return replace(
         found[0],
         findings=tuple(_with_name(finding, report) for audit, report in named for finding in audit.findings),
-        checked=tuple(_best(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
+        checked=tuple(best_answer(answers) for answers in zip(*(audit.checked for audit in found), strict=True)),
         suppressed=tuple(dict.fromkeys(one for audit in found for one in audit.suppressed)),
         remarks=tuple(dict.fromkeys(remark for audit in found for remark in audit.remarks)),
     )
@@ -80,10 +80,6 @@ def _join(found: Sequence[Audit], reports: Sequence[Report]) -> Audit:
 
 def _with_name(finding: Finding, report: Report) -> Finding:
     return replace(finding, seen=(*finding.seen, f"in process {report.pid}: {shlex.join(report.argv)}"))
-
-
-def _best(answers: Iterable[Checked]) -> Checked:
-    return min(answers, key=lambda checked: RANKS.index(checked.outcome))
 
 
 def _nothing_seen(asked: Mapping[str, Rule], ended: EndedCommand) -> Audit:

@@ -448,7 +448,7 @@ class NodeAgent:
     """
 
     def __init__(self, folders: Sequence[str], jax_config: Mapping[str, Any], sent_from: str) -> None:
-        # Ray sets it for its workers, to the CPUs of the actor. At home nobody does, and rows tell flags apart.
+        # Ray sets it to the CPUs of the actor. On the driver it isn't set, and a row records such flags.
         os.environ.pop(THREADS, None)
         os.environ[SENT_FROM] = sent_from
         ours = [str(Path(folder).resolve()) for folder in folders]

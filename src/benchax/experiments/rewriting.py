@@ -25,7 +25,7 @@ Change = Callable[[Any, list[Any]], list[Any]]
 
 
 def leave_out(names: Collection[str], equation: Any, operands: list[Any]) -> list[Any]:
-    """A change: leaves out the primitives of these names that have no results, as those of debugging callbacks."""
+    """A change: leaves out primitives with these names if they have no results, such as debugging callbacks."""
     return [] if equation.primitive.name in names and not equation.outvars else bind(equation, operands)
 
 

@@ -278,7 +278,7 @@ def smallest_effect(pairs: Sequence[Pair], step_s: float) -> float | None:
 #
 # The pace of this machine, and how far it differs from one moment to the next.
 #
-# A core is slower while its neighbors work, also those of other virtual machines: in steps of 2 to 5 %, each for
+# A core is slower while its neighbors work, even in other virtual machines. It slows by 2 to 5 % at a time, for
 # seconds to minutes. Processes that are measured within seconds share the pace of that moment. A repetition has another
 # pace, and no reading of the function shows the difference. So each run times a fixed piece of work, and the readings
 # of this machine are kept. Intervals between processes are wide enough for the scatter of the pace.

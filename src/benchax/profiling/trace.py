@@ -95,7 +95,7 @@ def place_of(source: str) -> PlaceInFile | None:
             function, loop = getattr(node, "name", "<lambda>"), None
         elif isinstance(node, _LOOPS) and _repeats(node, int(line)):
             loop = node.lineno
-        # Of a function its body, without decorators and defaults.
+        # The body of a function, without decorators and defaults.
         body = node.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ast.iter_child_nodes(node)
         node = next((child for child in body if _holds(child, int(line))), None)
     return PlaceInFile(function, loop)

@@ -464,8 +464,8 @@ class TextDifference:
     """Lines."""
     removed: int = 0
     unified: str = ""
-    """As `diff -u`, of the texts without names and source lines: those of the first are given the names that the
-    second has for the same thing; what the second does not have ends in an apostrophe."""
+    """As `diff -u`, without source lines. The first text takes the second one's names for the same values. A name that
+    the second text lacks ends in an apostrophe."""
 
 
 @dataclass(frozen=True)

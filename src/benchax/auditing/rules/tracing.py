@@ -128,8 +128,8 @@ def leaked_tracer(e: Evidence) -> Iterable[Match]:
         )
         return
     refuse_failed(e.failure)
-    defined = e.recorded.place.defined if e.recorded else None
-    if defined and owner_of(defined.rpartition(":")[0]) == "package":
+    defined = where_of(e.recorded.place.defined) if e.recorded else None
+    if defined is not None and owner_of(defined[0]) == "package":
         raise NotApplicable("it belongs to a package, whose caches can keep traced values on purpose")
     leak = _leak(e)
     if leak is None:
