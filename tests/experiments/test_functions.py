@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -272,17 +273,17 @@ def test_a_pure_step_goes_to_other_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "donated"),
+    ("make_step", "donated"),
     [
-        (equinox_step("all"), (0, 1)),
-        (equinox_step("all-except-first"), (1,)),
-        (equinox_step(), ()),
-        (nnx_step(donate_argnums=(0, 1)), (0,)),
-        (nnx_step(), ()),
+        (lambda: equinox_step("all"), (0, 1)),
+        (lambda: equinox_step("all-except-first"), (1,)),
+        (equinox_step, ()),
+        (lambda: nnx_step(donate_argnums=(0, 1)), (0,)),
+        (nnx_step, ()),
     ],
 )
-def test_what_the_wrapper_donates_stays_donated(case: Case, donated: tuple[int, ...]) -> None:
-    pure, _ = make_pure(case, 0)
+def test_what_the_wrapper_donates_stays_donated(make_step: Callable[[], Case], donated: tuple[int, ...]) -> None:
+    pure, _ = make_pure(make_step(), 0)
 
     assert tuple(i for i in pure.donate if jax.tree.leaves(make_inputs(pure, 0).args[int(i)])) == donated
 

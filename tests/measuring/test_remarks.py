@@ -478,11 +478,11 @@ def test_a_median_without_an_interval_is_remarked(evidence):
 #
 # The remark `folded` over many functions: of none that does its work, and of each that does not.
 
-X = jnp.asarray(np.random.default_rng(0).random((64, 64)), jnp.float32)
+TABLE = np.random.default_rng(0).random((64, 64)).astype(np.float32)
+X = jnp.asarray(TABLE)
 V = jnp.asarray(np.random.default_rng(1).random(4096), jnp.float32)
-IMAGE, KERNEL = X[None, None], X[:3, :3][None, None]
-DEFINITE = X @ X.T + jnp.eye(64)
-TABLE = np.asarray(X)
+IMAGE, KERNEL = jnp.asarray(TABLE[None, None]), jnp.asarray(TABLE[None, None, :3, :3])
+DEFINITE = jnp.asarray(TABLE @ TABLE.T + np.eye(64, dtype=np.float32))
 
 DONE = {
     "cumsum": (jnp.cumsum, V),

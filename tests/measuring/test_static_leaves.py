@@ -248,18 +248,22 @@ def test_a_compiled_grid_takes_a_model() -> None:
 
 @pytest.mark.filterwarnings("ignore:Python iterable type")
 @pytest.mark.parametrize(
-    ("fn", "args", "message"),
+    ("fn", "make_args", "message"),
     [
-        (jax.jit(loss), (net(), X, KEY), "TypeError: jax.jit does not take model.activation, a PjitFunction"),
-        (lambda x, mode: x, (X, "relu"), "TypeError: jax.jit does not take mode, a str"),
-        (lambda x, rows: x + next(rows), (X, iter([1.0])), "TypeError: jax.jit does not take rows, a list_iterator"),
+        (jax.jit(loss), lambda: (net(), X, KEY), "TypeError: jax.jit does not take model.activation, a PjitFunction"),
+        (lambda x, mode: x, lambda: (X, "relu"), "TypeError: jax.jit does not take mode, a str"),
+        (
+            lambda x, rows: x + next(rows),
+            lambda: (X, iter([1.0])),
+            "TypeError: jax.jit does not take rows, a list_iterator",
+        ),
     ],
     ids=["jitted by its author", "text", "iterator"],
 )
 def test_what_cannot_be_jitted_is_named_in_one_sentence(
-    fn: Any, args: Any, message: str, bench: Callable[..., Measurement]
+    fn: Any, make_args: Callable[[], tuple[Any, ...]], message: str, bench: Callable[..., Measurement]
 ) -> None:
-    failure = bench(fn, *args).failure
+    failure = bench(fn, *make_args()).failure
 
     assert failure is not None
     assert failure.message == message

@@ -146,6 +146,26 @@ def test_a_static_object_without_eq():
     assert text.startswith("static n: another instance of Config, which has no __eq__")
 
 
+def test_static_functions_and_objects_are_shown_without_their_addresses_and_are_not_said_to_become_arrays():
+    class Relu:
+        pass
+
+    class Tanh:
+        pass
+
+    f, g = (fresh(static_argnames="n") for _ in range(2))
+    bodies = [jax.jit(make) for make in ((lambda x: x + 1), (lambda x: x + 2), (lambda x: x + 3))]
+
+    ((_, functions),) = why(*(functools.partial(f, X3, n=body) for body in bodies))
+    ((_, objects),) = why(*(functools.partial(g, X3, n=n) for n in (Relu(), Tanh())))
+
+    assert functions.startswith("static n: another function of the same text, <PjitFunction of <function ")
+    assert functions.endswith(" (each function is compiled on its own)")
+    assert " at 0x" not in objects
+    assert "Tanh object" in objects
+    assert objects.endswith(" (each value is compiled on its own)")
+
+
 def test_a_static_object_that_cannot_be_shown_or_compared_does_no_harm():
     class Rude:
         def __repr__(self) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
 from benchax.watching.signatures import LONGEST, ArrayLeaf, Signature, text
@@ -126,7 +128,9 @@ def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> It
         new, old = now.statics[name], then.statics[name]
         if _equal(new.value, old.value):
             continue
-        if new.by_identity and _ADDRESS.sub("", new.text) == _ADDRESS.sub("", old.text):
+        is_function = callable(new.value)
+        shown = [_ADDRESS.sub("", one.text) if is_function or one.by_identity else one.text for one in (old, new)]
+        if new.by_identity and shown[0] == shown[1]:
             kind = type(new.value).__name__
             yield Reason(
                 "static",
@@ -135,16 +139,15 @@ def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> It
             )
             continue
         seen = {s.statics[name].text for s in before if name in s.statics} | {new.text, old.text}
-        many = f"; {len(seen)} values so far: if there will be more, pass it as an array" if len(seen) > 2 else ""
-        yield Reason(
-            "static", f"static {name}: {_change(old.text, new.text)} (each value is compiled on its own{many})"
-        )
+        is_many = len(seen) > 2 and isinstance(new.value, int | float | complex | tuple | np.generic)
+        many = f"; {len(seen)} values so far: if there will be more, pass it as an array" if is_many else ""
+        kind = "function" if is_function else "value"
+        change = f"another {kind} of the same text, {shown[1][:LONGEST]}" if shown[0] == shown[1] else _change(*shown)
+        yield Reason("static", f"static {name}: {change} (each {kind} is compiled on its own{many})")
 
 
 def _change(then: str, now: str) -> str:
     """3 → 4; of long texts, where they differ."""
-    if then == now:
-        return f"another value of the same text, {now[:LONGEST]}"
     return f"{then} → {now}" if max(len(then), len(now)) <= LONGEST else _apart(then, now)
 
 

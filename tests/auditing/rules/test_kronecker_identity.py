@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 ID = "kronecker-identity"
-A, X = jnp.ones((2, 2)), jnp.ones(512)
-EYE = jnp.eye(256)
+A, X = np.ones((2, 2), np.float32), np.ones(512, np.float32)
+EYE = np.eye(256, dtype=np.float32)
 
 
 def gate(a: Any, x: Any) -> Any:

@@ -53,6 +53,7 @@ once each: so this alone is an info."""
 _SPEC = re.compile(r"(\S+): \w+\[([\d,]*)\]")
 _NAMED = re.compile(r"static (.+?): ", re.DOTALL)
 _WHOLE = re.compile(r"static .+?: -?\d+ → -?\d+ \(", re.DOTALL)
+_OBJECT = re.compile(r"static .+?: <", re.DOTALL)
 _FUNCTION = re.compile(r"<(function|bound method|PjitFunction) |functools\.partial\(")
 _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[[^\]]*\])*): ")
 
@@ -99,9 +100,13 @@ class Again:
     @property
     def seen(self) -> list[str]:
         of_run = f" of {seconds(self.of)} ({percent(self.lost_s / self.of)})" if self.of else ""
-        told = [f"{f'{c.where}: ' if c.where else ''}{c.why} ({seconds(c.total_s)})" for c in self.compiles]
         head = f"{plural(len(self.compiles), 'recompile')} took {seconds(self.lost_s)}{of_run}, by JAX's own clock"
-        return [head, *list_some(list(dict.fromkeys(told)))]
+        alike = grouped(self.compiles, lambda c: f"{f'{c.where}: ' if c.where else ''}{c.why}").items()
+        told = [
+            f"{why} ({f'{count(len(same))} times, ' if len(same) > 1 else ''}{seconds(sum(c.total_s for c in same))})"
+            for why, same in alike
+        ]
+        return [head, *list_some(told)]
 
     def match(
         self, title: str, advice: str, *more: str, related: Iterable[Place] | None = None, info: bool = False
@@ -251,11 +256,15 @@ def static_churn(e: Evidence | ProgramEvidence) -> Iterable[Match]:
         is_packages = defined is not None and owner_of(defined[0]) == "package"
         is_function = any(_FUNCTION.search(text) for text in one.texts)
         few = n < MANY_NUMBERS and all(_WHOLE.match(text) for text in one.texts)
+        is_object = not is_function and any(_OBJECT.match(text) for text in one.texts)
         used = _calls_of(e, one) >= OFTEN_USED * n
+        if is_object and used:
+            continue  # several objects with a jitted method, each of them in use
         advice = (
             OF_PACKAGE if is_function and is_packages
             else EQUALITY if any("has no __eq__" in text for text in one.texts)
             else ONE_FUNCTION if is_function
+            else OBJECT if is_object
             else AS_ARRAY
         )  # fmt: skip
         declared = declared_at(defined, one.function, "static_arg")
@@ -471,6 +480,10 @@ ONE_FUNCTION = (
 AS_ARRAY = (
     "Pass {argument} as an array and not as static, unless it decides about shapes or Python control flow. If it "
     "decides, use jax.lax.cond or jax.lax.fori_loop inside, or pad to a few values."
+)
+OBJECT = (
+    "Keep {argument} static if these objects are few and each is called often. Otherwise give {function} the numbers "
+    "in it as arrays, or register its class as a pytree (jax.tree_util.register_dataclass)."
 )
 NO_ARRAY = (
     "Give {argument} as an array, jnp.asarray(…): equinox.filter_jit takes everything else as static, and compiles for "

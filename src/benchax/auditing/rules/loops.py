@@ -128,15 +128,16 @@ class Unrolled:
     def is_uniform(self) -> bool:
         """Returns whether every iteration has the same shapes, as scan and vmap need it. The first and the last can
         differ: the first begins with values that have no batch yet, and the last is not differentiated further."""
+        iterations = self.iterations
         sites: dict[Site, Counter[str]] = {}
         for site, eqn in self.equations:
             sites.setdefault(site, Counter())[str([str(v.aval) for v in eqn.outvars])] += 1
         # What occurs a few times is no part of an iteration: arguments of the call that repeats, on its line.
-        often = [found for found in sites.values() if 2 * found.total() >= self.iterations]
+        often = [found for found in sites.values() if 2 * found.total() >= iterations]
         if self.has_inner:
             # Turns of a loop inside may differ, if they do so in the same way each time.
-            often = [found for found in often if not _is_repeated(found, self.iterations)]
-        return all(_count_odd(found, self.iterations) <= ODD_ITERATIONS for found in often)
+            often = [found for found in often if not _is_repeated(found, iterations)]
+        return all(_count_odd(found, iterations) <= ODD_ITERATIONS for found in often)
 
     @property
     def is_independent(self) -> bool:
@@ -176,12 +177,13 @@ class Unrolled:
     def has_own_arrays(self) -> bool:
         """Returns whether each iteration reads arrays that no other one does, like the layers of a model. One call of
         vmap would need them stacked."""
+        iterations = self.iterations
         made = {id(v) for _, eqn in self.equations for v in eqn.outvars} | set(self.rows)
         reads: Counter[int] = Counter()
         for _, eqn in self.equations:
             given = (v for v in eqn.invars if not hasattr(v, "val") and getattr(v.aval, "ndim", 0))
             reads.update({id(v) for v in given} - made)
-        return sum(n < self.iterations for n in reads.values()) >= self.iterations
+        return sum(n < iterations for n in reads.values()) >= iterations
 
     @property
     def slices(self) -> Slices | None:
