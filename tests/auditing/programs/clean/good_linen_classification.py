@@ -13,7 +13,7 @@ CLASSES = 10
 
 class Mixer(nn.Module):
     width: int
-    blocks: int = 2
+    blocks: int = 1
 
     @nn.compact
     def __call__(self, x):

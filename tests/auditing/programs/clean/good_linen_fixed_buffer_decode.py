@@ -68,10 +68,10 @@ def main():
     data = sample_text(k_data, 1024)
     params = jax.jit(lm.init)(k_init, data[:1])
     opt_state = tx.init(params)
-    for i in range(1, 81):
+    for i in range(1, 41):
         key, sub = jax.random.split(key)
         params, opt_state, loss = train_step(params, opt_state, data, sub)
-        if i % 40 == 0:
+        if i % 20 == 0:
             print(f"step {i} loss {float(loss):.4f}")
     truth = sample_text(k_test, 32)
     out = decode(params, truth[:, :12])

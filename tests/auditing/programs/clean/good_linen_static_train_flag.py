@@ -57,9 +57,9 @@ def main():
     params = jax.jit(functools.partial(net.init, train=False))(k_init, x[:1])
     state = TrainState.create(apply_fn=net.apply, params=params, tx=optax.adamw(1e-3))
     start = time.perf_counter()
-    for i in range(1, 181):
+    for i in range(1, 121):
         state, loss, acc = step(state, x, y, k_run)
-        if i % 60 == 0:
+        if i % 40 == 0:
             val_loss, val_acc = forward(state.params, x_val, y_val, k_eval, train=False)
             print(f"{i} train {float(loss):.3f} val {float(val_loss):.3f} acc {float(val_acc):.3f}")
     jax.block_until_ready(state)

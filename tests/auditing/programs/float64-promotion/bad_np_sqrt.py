@@ -40,7 +40,7 @@ class EventNet(nn.Module):
     @nn.compact
     def __call__(self, kinds, stamps):
         x = nn.Embed(32, DIM, param_dtype=F32)(kinds) + nn.Dense(DIM, param_dtype=F32)(gaps(stamps)[..., None])
-        for _ in range(2):
+        for _ in range(1):
             x = x + Attention(HEADS)(nn.LayerNorm()(x))
             x = x + nn.Dense(DIM)(nn.gelu(nn.Dense(4 * DIM)(nn.LayerNorm()(x))))
         return nn.Dense(1)(x.mean(axis=1))[:, 0]

@@ -20,7 +20,7 @@ def step(net, optimizer, x):
     return loss
 
 rng = np.random.default_rng(0)
-for i in range(60):
+for i in range(150):
     x = jnp.asarray(np.sort(rng.normal(size=(256, 256)).astype("f4"), axis=0))
     loss = step(net, optimizer, x)
     print(f"step {i}: {float(loss):.3f}")  # expect: implicit-transfers
