@@ -28,6 +28,6 @@ def step(params, state, x, at):  # expect: captured-constants
     updates, state = rule.update(grads, state)
     return optax.apply_updates(params, updates), state
 
-for _ in range(50):
+for _ in range(10):
     params, state = step(params, state, x, at)
 print(jax.tree.leaves(params)[0].sum())

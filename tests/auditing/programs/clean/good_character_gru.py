@@ -8,7 +8,7 @@ import optax
 
 TEXT = "the quick brown fox jumps over the lazy dog. pack my box with five dozen jugs. " * 200
 CHARS = sorted(set(TEXT))
-LENGTH, BATCH, STEPS = 48, 32, 300
+LENGTH, BATCH, STEPS = 32, 16, 90
 
 
 class CharRNN(eqx.Module):
@@ -69,9 +69,9 @@ def main():
     opt_state = tx.init(eqx.filter(model, eqx.is_array))
     for i, key in enumerate(jax.random.split(k_loop, STEPS)):
         model, opt_state, loss = train_step(model, opt_state, text, key)
-        if i % 100 == 0:
+        if i % 30 == 0:
             print(f"step {i}: loss {loss:.3f}")
-    drawn = np.asarray(sample(model, k_sample, text[0], 120))
+    drawn = np.asarray(sample(model, k_sample, text[0], 60))
     print("sample:", "".join(CHARS[i] for i in drawn))
 
 

@@ -12,8 +12,8 @@ from jax import lax
 
 @dataclass(frozen=True)
 class Problem:
-    n: int = 512
-    rounds: int = 24
+    n: int = 128
+    rounds: int = 10
     tol: float = 1e-4
     max_cg: int = 400
     weight: float = 0.05

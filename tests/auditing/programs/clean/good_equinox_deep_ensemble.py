@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-MEMBERS, STEPS, BATCH = 8, 1500, 64
+MEMBERS, STEPS, BATCH = 4, 200, 32
 
 
 def make_member(key):

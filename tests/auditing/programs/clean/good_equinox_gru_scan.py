@@ -21,7 +21,7 @@ class Recurrent(eqx.Module):
         return self.head(h)[0]
 
 
-def sequences(key, n, t=32):
+def sequences(key, n, t=16):
     xs = jax.random.normal(key, (n, t, 4))
     return xs, (xs[..., 0].sum(axis=1) > 0).astype(jnp.float32)
 
@@ -55,11 +55,11 @@ def accuracy(model, x, y):
 
 def main():
     k_train, k_test, k_model, key = jax.random.split(jax.random.key(7), 4)
-    x, y = sequences(k_train, 4096)
-    x_test, y_test = sequences(k_test, 1000)
-    model = Recurrent(4, 48, k_model)
+    x, y = sequences(k_train, 1024)
+    x_test, y_test = sequences(k_test, 500)
+    model = Recurrent(4, 24, k_model)
     opt_state = tx.init(eqx.filter(model, eqx.is_inexact_array))
-    for e in range(8):
+    for e in range(4):
         key, sub = jax.random.split(key)
         model, opt_state, loss = epoch(model, opt_state, x, y, sub)
         print(f"epoch {e} loss {float(loss):.4f} acc {float(accuracy(model, x_test, y_test)):.3f}")

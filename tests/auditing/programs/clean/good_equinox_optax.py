@@ -15,6 +15,6 @@ def step(model, state, x, y):
 
 x = jax.random.normal(jax.random.key(1), (128, 32))
 y = x[:, :4]
-for i in range(200):
+for i in range(60):
     model, state, loss = step(model, state, x, y)
 print(loss)

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 class Probe:
     """Largest Hessian eigenvalue by power iteration."""
 
-    def __init__(self, loss, iterations=20):
+    def __init__(self, loss, iterations=10):
         def sharpness(flat, x, y, v):
             grad = jax.grad(loss)
 
@@ -47,9 +47,9 @@ def make_training(loss, tx, steps):
 
 def main():
     k_model, k_x, k_w, k_v = jax.random.split(jax.random.key(40), 4)
-    x = jax.random.normal(k_x, (512, 10))
+    x = jax.random.normal(k_x, (256, 10))
     y = jnp.cos(x @ jax.random.normal(k_w, (10,)))
-    model = eqx.nn.MLP(10, "scalar", 64, 2, activation=jnp.tanh, key=k_model)
+    model = eqx.nn.MLP(10, "scalar", 32, 2, activation=jnp.tanh, key=k_model)
     params, static = eqx.partition(model, eqx.is_inexact_array)
     flat, unravel = ravel_pytree(params)
 
@@ -58,10 +58,10 @@ def main():
         return jnp.mean((jax.vmap(net)(x) - y) ** 2)
 
     tx = optax.sgd(0.05)
-    train, probe = make_training(loss, tx, 200), Probe(loss)
+    train, probe = make_training(loss, tx, 60), Probe(loss)
     opt_state = tx.init(flat)
     v = jax.random.normal(k_v, flat.shape)
-    for epoch in range(10):
+    for epoch in range(5):
         flat, opt_state, value = train(flat, opt_state, x, y)
         top, v = probe(flat, x, y, v)
         print(f"epoch {epoch} loss {float(value):.5f} sharpness {float(top):.3f}")

@@ -10,13 +10,13 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    side: int = 6
+    side: int = 4
     density: float = 0.7
     temperature: float = 1.1
     dt: float = 0.004
     friction: float = 1.0
-    block: int = 100
-    blocks: int = 60
+    block: int = 50
+    blocks: int = 20
 
     @property
     def n(self):

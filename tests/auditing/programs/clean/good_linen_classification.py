@@ -13,7 +13,7 @@ CLASSES = 10
 
 class Mixer(nn.Module):
     width: int
-    blocks: int = 4
+    blocks: int = 1
 
     @nn.compact
     def __call__(self, x):
@@ -62,11 +62,11 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--epochs", type=int, default=4)
     p.add_argument("--batch", type=int, default=128)
-    p.add_argument("--n", type=int, default=4480)
+    p.add_argument("--n", type=int, default=2240)
     args = p.parse_args()
     k_train, k_test, k_init, k_loop = jax.random.split(jax.random.key(0), 4)
     xs, ys = make_data(k_train, args.n)
-    test_x, test_y = make_data(k_test, 1000)
+    test_x, test_y = make_data(k_test, 500)
     model = Mixer(width=48)
     params = model.init(k_init, xs[:1])["params"]
     state = train_state.TrainState.create(apply_fn=model.apply, params=params, tx=optax.adam(1e-3))

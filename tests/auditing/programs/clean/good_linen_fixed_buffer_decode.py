@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-VOCAB, CONTEXT, DIM = 32, 40, 48
+VOCAB, CONTEXT, DIM = 32, 24, 32
 
 
 class Block(nn.Module):
     @nn.compact
     def __call__(self, x, mask):
         h = nn.LayerNorm()(x)
-        x = x + nn.MultiHeadDotProductAttention(num_heads=4)(h, h, mask=mask)
+        x = x + nn.MultiHeadDotProductAttention(num_heads=2)(h, h, mask=mask)
         return x + nn.Dense(DIM)(nn.gelu(nn.Dense(3 * DIM)(nn.LayerNorm()(x))))
 
 
@@ -22,7 +22,7 @@ class LM(nn.Module):
         mask = nn.make_causal_mask(tokens)
         pos = self.param("pos", nn.initializers.normal(0.02), (CONTEXT, DIM))
         x = nn.Embed(VOCAB, DIM)(tokens) + pos[: tokens.shape[1]]
-        for _ in range(2):
+        for _ in range(1):
             x = Block()(x, mask)
         return nn.Dense(VOCAB)(nn.LayerNorm()(x))
 
@@ -65,13 +65,13 @@ def decode(params, prompt):
 
 def main():
     k_data, k_test, k_init, key = jax.random.split(jax.random.key(15), 4)
-    data = sample_text(k_data, 4096)
+    data = sample_text(k_data, 1024)
     params = jax.jit(lm.init)(k_init, data[:1])
     opt_state = tx.init(params)
-    for i in range(1, 251):
+    for i in range(1, 41):
         key, sub = jax.random.split(key)
         params, opt_state, loss = train_step(params, opt_state, data, sub)
-        if i % 125 == 0:
+        if i % 20 == 0:
             print(f"step {i} loss {float(loss):.4f}")
     truth = sample_text(k_test, 32)
     out = decode(params, truth[:, :12])

@@ -26,7 +26,7 @@ def step(params, state, x, y, key):
     return optax.apply_updates(params, updates), state, loss
 
 key = jax.random.key(2)
-for i in range(300):
+for i in range(80):
     params, state, loss = step(params, state, x, y, jax.random.fold_in(key, i))
-    if i % 50 == 0:
+    if i % 20 == 0:
         print(i, float(loss))

@@ -11,12 +11,12 @@ from flax.training.train_state import TrainState
 
 
 class Net(nn.Module):
-    width: int = 256
+    width: int = 128
     classes: int = 10
 
     @nn.compact
     def __call__(self, x, train):
-        for _ in range(3):
+        for _ in range(2):
             x = nn.relu(nn.LayerNorm()(nn.Dense(self.width)(x)))
             x = nn.Dropout(0.1, deterministic=not train)(x)
         return nn.Dense(self.classes)(x)
@@ -52,14 +52,14 @@ def step(state, x, y, key):
 
 def main():
     k_data, k_init, k_run, k_eval = jax.random.split(jax.random.key(0), 4)
-    x, y = make(k_data, 10_000)
-    x_val, y_val, x, y = x[:2000], y[:2000], x[2000:], y[2000:]
+    x, y = make(k_data, 4_000)
+    x_val, y_val, x, y = x[:500], y[:500], x[500:], y[500:]
     params = jax.jit(functools.partial(net.init, train=False))(k_init, x[:1])
     state = TrainState.create(apply_fn=net.apply, params=params, tx=optax.adamw(1e-3))
     start = time.perf_counter()
-    for i in range(1, 601):
+    for i in range(1, 121):
         state, loss, acc = step(state, x, y, k_run)
-        if i % 200 == 0:
+        if i % 40 == 0:
             val_loss, val_acc = forward(state.params, x_val, y_val, k_eval, train=False)
             print(f"{i} train {float(loss):.3f} val {float(val_loss):.3f} acc {float(val_acc):.3f}")
     jax.block_until_ready(state)

@@ -9,7 +9,7 @@ from flax import linen as nn
 
 
 class ConvNet(nn.Module):
-    widths: tuple = (16, 32, 64)
+    widths: tuple = (16, 32)
     classes: int = 10
 
     @nn.compact
@@ -43,7 +43,7 @@ def throughput(params, batches, repeats=5):
 
 def main():
     k_init, k_data = jax.random.split(jax.random.key(0))
-    batches = list(jax.random.normal(k_data, (16, 64, 32, 32, 3)))
+    batches = list(jax.random.normal(k_data, (8, 16, 16, 16, 3)))
     params = jax.jit(net.init)(k_init, batches[0])
     rate, results = throughput(params, batches)
     labels = jnp.concatenate([label for label, _ in results])

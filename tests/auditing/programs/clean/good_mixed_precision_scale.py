@@ -14,7 +14,7 @@ net = Net()
 x = jax.random.normal(jax.random.key(0), (64, 32), jnp.bfloat16)
 y = jnp.arange(64) % 8
 params = net.init(jax.random.key(1), x)
-rule = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1e-3, 200)))
+rule = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1e-3, 60)))
 state = rule.init(params)
 
 @jax.jit
@@ -25,6 +25,6 @@ def step(params, state, x, y):
     updates, state = rule.update(grads, state, params)
     return optax.apply_updates(params, updates), state, loss
 
-for i in range(200):
+for i in range(60):
     params, state, loss = step(params, state, x, y)
 print(loss)

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-DIM, BATCH, STEPS = 64, 256, 600
+DIM, BATCH, STEPS = 64, 64, 150
 
 
 class Autoencoder(nnx.Module):
@@ -63,7 +63,7 @@ def restore(path, like):
 
 def main():
     k_loop, k_test, k_noise = jax.random.split(jax.random.key(5), 3)
-    test = signals(k_test, 1000)
+    test = signals(k_test, 500)
     noisy = test + 0.5 * jax.random.normal(k_noise, test.shape)
     evaluate = jax.jit(loss_fn)
     params, opt_state = initial, tx.init(initial)
@@ -71,7 +71,7 @@ def main():
         path = pathlib.Path(folder) / "last.npz"
         for i, key in enumerate(jax.random.split(k_loop, STEPS), start=1):
             params, opt_state, loss = train_step(params, opt_state, key)
-            if i % 200 == 0:
+            if i % 50 == 0:
                 save(path, params)
                 print(f"step {i}: loss {float(loss):.4f} test {float(evaluate(params, test, noisy)):.4f}")
         again = restore(path, params)

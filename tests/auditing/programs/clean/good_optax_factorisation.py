@@ -10,11 +10,11 @@ import optax
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    users: int = 2000
-    items: int = 1500
+    users: int = 600
+    items: int = 400
     dim: int = 32
-    batch: int = 2048
-    steps_per_epoch: int = 200
+    batch: int = 512
+    steps_per_epoch: int = 80
     epochs: int = 6
     decay: float = 1e-5
 
@@ -74,8 +74,8 @@ def rmse(params, data):
 
 def main():
     k_data, k_init, key = jax.random.split(jax.random.key(10), 3)
-    data = ratings(k_data, 220_000)
-    test, train = (tuple(a[s] for a in data) for s in (slice(0, 20_000), slice(20_000, None)))
+    data = ratings(k_data, 44_000)
+    test, train = (tuple(a[s] for a in data) for s in (slice(0, 4_000), slice(4_000, None)))
     params = init(k_init)
     opt_state = TX.init(params)
     for epoch in range(CFG.epochs):

@@ -54,8 +54,8 @@ def filter_loglik(theta, key, ys, particles):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--particles", type=int, default=512)
-    parser.add_argument("--length", type=int, default=500)
+    parser.add_argument("--particles", type=int, default=256)
+    parser.add_argument("--length", type=int, default=150)
     args = parser.parse_args()
     k_sim, k_filter = jax.random.split(jax.random.key(0))
     ys = simulate(k_sim, Theta(-0.5, 0.95, 0.25), args.length)

@@ -69,8 +69,8 @@ def relative_residual(grid, x, b):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--n", type=int, default=320)
-    ap.add_argument("--sources", type=int, default=10)
+    ap.add_argument("--n", type=int, default=96)
+    ap.add_argument("--sources", type=int, default=6)
     args = ap.parse_args()
     grid = make_grid(0, args.n)
     keys = jax.random.split(jax.random.key(0), args.sources)

@@ -68,7 +68,7 @@ def build(log_density, betas, scale):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--dim", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=10000)
+    parser.add_argument("--steps", type=int, default=1500)
     args = parser.parse_args()
     k_centres, k_init, k_warm, k_run = jax.random.split(jax.random.key(0), 4)
     log_density = make_target(4.0 * jax.random.normal(k_centres, (12, args.dim)))

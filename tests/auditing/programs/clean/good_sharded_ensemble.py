@@ -55,18 +55,18 @@ def main():
     members = 8
     by_member = NamedSharding(Mesh(np.array(jax.devices()), ("member",)), P("member"))
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((8192, 32), dtype=np.float32)
+    x = rng.standard_normal((2048, 32), dtype=np.float32)
     y = np.sin(x[:, 0] + 0.5 * x[:, 1]).astype(np.float32)
-    batches = place_batches(x, y, members, 512, by_member, seed=1)
+    batches = place_batches(x, y, members, 256, by_member, seed=1)
     keys = jax.random.split(jax.random.key(0), members)
     optim = optax.adam(3e-3)
     params = jax.vmap(init, in_axes=(0, None, None))(keys, 32, 64)
     params, opt_state = jax.device_put((params, jax.vmap(optim.init)(params)), by_member)
     step = make_step(optim)
-    for epoch in range(30):
+    for epoch in range(12):
         for batch in batches:
             params, opt_state, losses = step(params, opt_state, batch)
-        if epoch % 10 == 9:
+        if epoch % 4 == 3:
             print(f"epoch {epoch + 1}: losses {np.round(np.asarray(losses), 4)}")
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-SIZE, REPEATS = 2048, 500
+SIZE, REPEATS = 1024, 100
 
 
 def dense(kernel, x):
@@ -49,7 +49,7 @@ def timed(fn, *args):
 def main():
     decay = 0.995
     kernel = decay ** jnp.arange(SIZE, dtype=jnp.float32)
-    x = jax.random.normal(jax.random.key(0), (64, SIZE))
+    x = jax.random.normal(jax.random.key(0), (32, SIZE))
     candidates = {
         "dense": functools.partial(dense, kernel),
         "fourier": functools.partial(fourier, kernel),

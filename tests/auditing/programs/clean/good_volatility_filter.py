@@ -58,7 +58,7 @@ class GridScore:
         return self.score(grid, key, self.y)
 
 
-def main(n_obs=600, n_particles=2500):
+def main(n_obs=200, n_particles=500):
     y = simulate(0, n_obs)
     phi, sigma = np.meshgrid(np.linspace(0.85, 0.99, 6), np.linspace(0.1, 0.5, 5), indexing="ij")
     grid = Params(*(jnp.asarray(a.ravel(), jnp.float32) for a in (np.full_like(phi, -1.0), phi, sigma)))

@@ -26,6 +26,6 @@ def step(state, x):
 params = [jax.random.normal(k, (64, 64)) * 0.1 for k in jax.random.split(jax.random.key(0), 10)]
 state = State(params, rule.init(params), 0.0)
 x = jax.random.normal(jax.random.key(1), (32, 64))
-for i in range(200):
+for i in range(60):
     state = step(state, x)  # expect: compiled-twice
 print(state.running)

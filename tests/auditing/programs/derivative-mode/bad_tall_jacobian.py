@@ -1,5 +1,5 @@
 # runs
-# The tall Jacobian (1600 residuals, 8 parameters) is taken in reverse mode.
+# The tall Jacobian (400 residuals, 8 parameters) is taken in reverse mode.
 """Levenberg-Marquardt fit of a sum of damped oscillations to a long record."""
 import functools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class FitOptions:
-    max_iter: int = 30
+    max_iter: int = 10
     damping0: float = 1e-2
     up: float = 4.0
     down: float = 0.4
@@ -63,7 +63,7 @@ def make_record(seed, n):
     return jnp.asarray(t, jnp.float32), jnp.asarray(y, jnp.float32), truth.ravel()
 
 
-def main(n=1600, n_records=4):
+def main(n=400, n_records=3):
     solver = LeastSquares(signal, FitOptions())
     errors = []
     for seed in range(n_records):

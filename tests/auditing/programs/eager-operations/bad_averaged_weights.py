@@ -23,7 +23,7 @@ x = jax.random.normal(jax.random.key(0), (64, 16))
 y = x.mean(-1)
 state = TrainState.create(apply_fn=net.apply, params=net.init(jax.random.key(1), x), tx=optax.adam(1e-3))
 averaged = state.params
-for i in range(200):
+for i in range(50):
     state = step(state, x, y)
     averaged = average(averaged, state.params)  # expect: eager-operations
 print(jax.tree.leaves(averaged)[0].sum())

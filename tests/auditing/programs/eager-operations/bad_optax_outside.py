@@ -13,10 +13,10 @@ def gradients(params, x):
         return (h**2).mean()
     return jax.value_and_grad(loss)(params)
 
-params = [jnp.eye(64) for _ in range(6)]
+params = [jnp.eye(64) for _ in range(4)]
 state = rule.init(params)
 x = jnp.ones((32, 64))
-for i in range(100):
+for i in range(30):
     loss, grads = gradients(params, x)
     updates, state = rule.update(grads, state)  # expect: eager-operations
     params = optax.apply_updates(params, updates)

@@ -1,5 +1,5 @@
 # runs
-# The accept/reject decision of Metropolis is a Python if on a device value, so the host waits at each of 16000 steps.
+# The accept/reject decision of Metropolis is a Python if on a device value, so the host waits at each of 1600 steps.
 """Random-walk Metropolis for the frailty parameters of a survival model."""
 import math
 from typing import NamedTuple
@@ -69,7 +69,7 @@ class Chain:
         self.chol = jnp.linalg.cholesky(cov) * 2.38 / math.sqrt(dim)
 
 
-def main(n_warm=6000, n_keep=20000):
+def main(n_warm=400, n_keep=1200):
     data = make_data(0)
     dim = data.x.shape[1] + 2
     chain = Chain(data, dim, scale=0.05)

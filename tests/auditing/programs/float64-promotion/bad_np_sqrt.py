@@ -13,7 +13,7 @@ import optax
 from flax import linen as nn
 
 F32 = jnp.float32
-DIM, HEADS, LENGTH, BATCH = 96, 4, 48, 32
+DIM, HEADS, LENGTH, BATCH = 48, 4, 24, 16
 
 
 def gaps(stamps):
@@ -40,7 +40,7 @@ class EventNet(nn.Module):
     @nn.compact
     def __call__(self, kinds, stamps):
         x = nn.Embed(32, DIM, param_dtype=F32)(kinds) + nn.Dense(DIM, param_dtype=F32)(gaps(stamps)[..., None])
-        for _ in range(2):
+        for _ in range(1):
             x = x + Attention(HEADS)(nn.LayerNorm()(x))
             x = x + nn.Dense(DIM)(nn.gelu(nn.Dense(4 * DIM)(nn.LayerNorm()(x))))
         return nn.Dense(1)(x.mean(axis=1))[:, 0]
@@ -79,10 +79,10 @@ def main():
     opt_state = tx.init(params)
     size = sum(math.prod(a.shape) for a in jax.tree.leaves(params))
     print(f"{size} parameters")
-    for i in range(1, 51):
+    for i in range(1, 31):
         key, sub = jax.random.split(key)
         params, opt_state, loss = step(params, opt_state, data, sub)
-        if i % 25 == 0:
+        if i % 15 == 0:
             print(f"step {i} loss {float(loss):.4f}")
 
 

@@ -33,4 +33,4 @@ def generate(model, prompt, length, key):
     return tokens
 
 model = Model(jax.random.key(0))
-print(generate(model, jnp.array([1, 2, 3]), 25, jax.random.key(1)))
+print(generate(model, jnp.array([1, 2, 3]), 9, jax.random.key(1)))

@@ -9,7 +9,7 @@ def loss(w):
 @jax.jit
 def curvature(w, v):
     return v @ (jax.hessian(loss)(w) @ v)  # expect: hessian-vector
-w, v = jax.random.normal(jax.random.key(0), (300,)), jnp.ones(300)
+w, v = jax.random.normal(jax.random.key(0), (100,)), jnp.ones(100)
 for i in range(20):
     v = v / (1 + curvature(w, v) * 1e-6)
 print(v.sum())

@@ -64,20 +64,20 @@ def make_data(rng, n):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--steps", type=int, default=900)
+    ap.add_argument("--steps", type=int, default=150)
     ap.add_argument("--seed", type=int, default=0)
     args = ap.parse_args()
     rng = np.random.default_rng(args.seed)
-    x, y = make_data(rng, 2048)
-    xt, yt = make_data(rng, 1024)
-    trainer = WarmupTrainer(Net(), peak=0.1, warmup=100)
+    x, y = make_data(rng, 512)
+    xt, yt = make_data(rng, 256)
+    trainer = WarmupTrainer(Net(), peak=0.1, warmup=40)
     params, opt_state = trainer.init(jax.random.key(args.seed), x[:1])
     losses = []
     for _ in range(args.steps):
         params, opt_state, loss = trainer.step(params, opt_state, x, y)
         losses.append(loss)
     curve = np.asarray(jax.device_get(losses))
-    for i in range(0, args.steps, 300):
+    for i in range(0, args.steps, 50):
         print(f"step {i}: loss {curve[i]:.4f}")
     print(f"final test loss {float(trainer.evaluate(params, xt, yt)):.5f}")
 

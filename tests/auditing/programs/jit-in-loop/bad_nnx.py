@@ -14,6 +14,6 @@ def train(net, optimizer, x):
         return loss
     return step(net, optimizer, x)  # expect: jit-in-loop
 x = jnp.ones((32, 64))
-for i in range(8):
+for i in range(5):
     loss = train(net, optimizer, x)
 print(loss)

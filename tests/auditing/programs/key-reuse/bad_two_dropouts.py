@@ -34,7 +34,7 @@ def step(net, state, x, y, key):
 x = jax.random.normal(jax.random.key(1), (64, 16))
 y = x.sum(-1)
 key = jax.random.key(2)
-for i in range(100):
+for i in range(20):
     key, mine = jax.random.split(key)
     net, state, loss = step(net, state, x, y, mine)
 print(loss)

@@ -29,6 +29,6 @@ def train_step(model, optimizer, tokens, tags):
 
 tokens = jax.random.randint(jax.random.key(0), (16, 20), 0, 8000)
 tags = tokens % 5
-for i in range(50):
+for i in range(15):
     loss = train_step(model, optimizer, tokens, tags)
 print(loss)

@@ -21,6 +21,6 @@ params = {"users": jax.random.normal(a, (5000, 32)), "items": jax.random.normal(
 state = rule.init(params)
 users, items = jax.random.randint(c, (512,), 0, 5000), jax.random.randint(d, (512,), 0, 2000)
 ratings = jax.random.normal(e, (512,))
-for i in range(60):
+for i in range(15):
     params, state, loss = step(params, state, users, items, ratings)
 print(loss)

@@ -35,7 +35,7 @@ def train_step(state, x, y, prior):
     loss, grads = jax.value_and_grad(loss_fn)(state.params)
     return state.apply_gradients(grads=grads), loss
 
-data = Digits(2560)
+data = Digits(1280)
 for epoch in range(3):
     for x, y, prior in data.batches(64):
         state, loss = train_step(state, x, y, prior)

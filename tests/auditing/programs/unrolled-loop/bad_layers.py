@@ -16,7 +16,7 @@ def forward(layers, x):
 
 key = jax.random.key(0)
 sizes = {"q": (64, 64), "k": (64, 64), "v": (64, 64), "up": (64, 256), "down": (256, 64)}
-layers = [{n: 0.02 * jax.random.normal(jax.random.fold_in(key, i), s) for n, s in sizes.items()} for i in range(24)]
+layers = [{n: 0.02 * jax.random.normal(jax.random.fold_in(key, i), s) for n, s in sizes.items()} for i in range(12)]
 x = jnp.ones((128, 64))
 gradient = jax.jit(jax.grad(forward))
 for i in range(10):

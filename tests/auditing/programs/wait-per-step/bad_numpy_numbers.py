@@ -23,7 +23,7 @@ def train_step(state, batch):
 state = create(jax.random.key(0))
 batch = jax.random.normal(jax.random.key(1), (128, 256))
 history = []
-for i in range(300):
+for i in range(120):
     state, metrics = train_step(state, batch)
     history.append({k: np.asarray(v) for k, v in metrics.items()})  # expect: wait-per-step
 print(np.mean([m["loss"] for m in history[-50:]]))
