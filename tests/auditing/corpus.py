@@ -39,8 +39,6 @@ FOLDER = Path(__file__).parent / "programs"
 CLEAN = "clean"
 LOADED = ("flax.linen", "flax.nnx", "optax", "equinox", "diffrax", "numpyro")
 """Loaded before the forks, where they are installed. None of them starts a backend of JAX, which no fork survives."""
-QUICK_COMPILING = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""For clean programs: XLA's own passes stay, only machine code is slower. Findings about time need the usual code."""
 _MARK = re.compile(r"# expect: ([a-z0-9-]+)(?::(\w+))?")
 _DEVICES = re.compile(r"^# devices: (\d+)", re.MULTILINE)
 _NEEDS = re.compile(r"^# needs: (\w+)", re.MULTILINE)
@@ -153,8 +151,7 @@ def _serve() -> None:
 
 def _audit(program: Program, rules: list[str]) -> dict[str, Any] | str:
     """Its audits by name, or what was raised."""
-    flags = f"--xla_force_host_platform_device_count={program.devices}"
-    os.environ["XLA_FLAGS"] = f"{flags} {QUICK_COMPILING}" if program.rule == CLEAN else flags
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={program.devices}"
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
