@@ -203,14 +203,18 @@ def _of_function(
     enough = math.ceil(LEAST_S / max(unrecorded_s or LEAST_S, 1e-9))
     count = runs or min(MOST_RUNS, max(LEAST_RUNS, enough))
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
-    report(ProgressEvent(name, f"recording {count} runs"))
+    report(ProgressEvent(name, f"recording {'' if runs else 'up to '}{count} runs"))
+    made = 0
     with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
         mark_machine()
-        for number in range(count):
-            with jax.profiler.StepTraceAnnotation(STEP, step_num=number):
+        began = time.perf_counter()
+        # Recording makes calls of many small operations several times as long, and takes a while to write them.
+        while made < count and (runs or made < LEAST_RUNS or time.perf_counter() - began < LEAST_S):
+            with jax.profiler.StepTraceAnnotation(STEP, step_num=made):
                 call()
+            made += 1
     report(ProgressEvent(name, "reading the trace"))
-    read = _read(recorded, f"{name}, {count} runs", options, before, timelines)
+    read = _read(recorded, f"{name}, {made} runs", options, before, timelines)
     cost = recording_cost(read, unrecorded_s, "all calls were recorded", median)  # one late call says nothing of it
     return replace(read, split=None, recording_cost=cost)  # the loop is ours
 
