@@ -259,7 +259,7 @@ print((late[-1] - late[0]) / (len(late) - 1))
 @pytest.mark.serial  # what neighbours take of the recorded part is not taken of the other one
 def test_a_step_is_timed_also_while_nothing_is_recorded(profile, project: Path, capfd) -> None:
     """Recorded, it takes several times as long. In its last half second the program is timed by both."""
-    found = only(profile(begin=SMALL, duration_s=5.0, least_steps=10, samples_stack=True, told_in=str(project)))
+    found = only(profile(begin=SMALL, duration_s=1.5, least_steps=10, samples_stack=True, told_in=str(project)))
 
     truth_s = float(capfd.readouterr().out)
     assert found["why_no_pace"] == ""
