@@ -42,6 +42,10 @@ class Opened:
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
+        self.go(file)
+
+    def go(self, file: Path) -> None:
+        """To another file, in the same window."""
         self.page.goto(file.absolute().as_uri())
 
     def draw_all(self) -> list[str]:

@@ -29,6 +29,10 @@ def triple(x):
 """
 
 
+WITHOUT = [word for plugin in ("hypothesispytest", "syrupy", "jaxtyping") for word in ("-p", f"no:{plugin}")]
+"""Plugins that happen to be installed for our own tests: importing them takes a third of a small session."""
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with tests. `run` is a real session in it."""
@@ -47,7 +51,8 @@ class Project:
         self.pytester.makepyfile(**{name: HEAD + textwrap.dedent(text) for name, text in files.items()})
 
     def run(self, *arguments: str, code: int = 0) -> Session:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp=runpytest-0", *arguments]
+        options = ["-p", "no:cacheprovider", "--basetemp=runpytest-0", *WITHOUT, *arguments]
+        command = [sys.executable, "-m", "pytest", *options]
         paths = os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])
         done = warm_python.run(command, cwd=self.path, env=os.environ | {"PYTHONPATH": paths}, timeout=300)
         text = done.stdout + done.stderr

@@ -240,6 +240,8 @@ def test_a_program_that_has_grown_by_itself_is_recorded_for_the_time_that_was_as
 
 SMALL = """
 import time
+import benchax.profiling.program_recorder as recorder
+recorder.WINDOWS, recorder.MOST_WINDOW_S, recorder.MOST_GROWTH = 1, 1.0, 32 << 20
 import jax, jax.numpy as jnp
 
 @jax.jit
@@ -259,7 +261,7 @@ print((late[-1] - late[0]) / (len(late) - 1))
 @pytest.mark.serial  # what neighbours take of the recorded part is not taken of the other one
 def test_a_step_is_timed_also_while_nothing_is_recorded(profile, project: Path, capfd) -> None:
     """Recorded, it takes several times as long. In its last half second the program is timed by both."""
-    found = only(profile(begin=SMALL, duration_s=5.0, least_steps=10, samples_stack=True, told_in=str(project)))
+    found = only(profile(begin=SMALL, duration_s=1.0, least_steps=10, samples_stack=True, told_in=str(project)))
 
     truth_s = float(capfd.readouterr().out)
     assert found["why_no_pace"] == ""

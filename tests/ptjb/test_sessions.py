@@ -86,19 +86,18 @@ def test_a_run_is_compared_with_the_first_of_its_commit_and_before_that_with_the
     assert [row["commit"] for row in session.rows()] == [first, first, first + "+", second]
     assert [row["commit_run"] for row in session.rows()] == [0, 1, 2, 0]
     assert [row["run_id"] for row in session.rows()] == [0, 1, 2, 3]
-    assert c_run(ptjb.run().line("test_one")) == "0->1"
 
     ptjb.git("tag", "-a", "v1", "-m", "annotated")
     session = ptjb.run()
-    assert c_run(session.line("test_one")) == "0->2"
+    assert c_run(session.line("test_one")) == "0->1"
     assert session.rows()[-1]["commit"] == second
 
-    assert c_run(ptjb.run("--ptjb-pin", first).line("test_one")) == f"{first}:0->3"
-    assert c_run(ptjb.run("--ptjb-pin", f"{first}:1").line("test_one")) == f"{first}:1->4"
-    assert c_run(ptjb.run("--ptjb-pin", ":1").line("test_one")) == "1->5"
-    assert c_run(ptjb.run("--ptjb-no-compare").line("test_one")) == "6"
+    assert c_run(ptjb.run("--ptjb-pin", first).line("test_one")) == f"{first}:0->2"
+    assert c_run(ptjb.run("--ptjb-pin", f"{first}:1").line("test_one")) == f"{first}:1->3"
+    assert c_run(ptjb.run("--ptjb-pin", ":1").line("test_one")) == "1->4"
+    assert c_run(ptjb.run("--ptjb-no-compare").line("test_one")) == "5"
     unknown = ptjb.run("--ptjb-pin", "abcdef0")
-    assert c_run(unknown.line("test_one")) == "7"
+    assert c_run(unknown.line("test_one")) == "6"
     assert "no run abcdef0 to compare with (--ptjb-pin): 1 of 1 measurements" in unknown.text
 
 
@@ -207,14 +206,6 @@ def test_a_failure_is_a_row_and_fails_its_test_alone(ptjb) -> None:
     assert "engine.py" not in session.text.partition("test_forever")[0]
 
 
-def test_nothing_to_compare_with_passes_the_gate_and_is_said(ptjb) -> None:
-    ptjb.write(test_a=ONE)
-
-    session = ptjb.run("--ptjb-fail-slower", "10%")
-
-    assert "nothing to compare with (--ptjb-fail-slower): 1 of 1 measurements" in session.text
-
-
 def test_measurements_are_selected_by_test_and_tag(ptjb) -> None:
     ptjb.write(
         test_s="""
@@ -233,13 +224,28 @@ def test_measurements_are_selected_by_test_and_tag(ptjb) -> None:
     assert len(ptjb.run("--ptjb-disable").rows()) == 3
 
 
-def test_all_results_can_be_written_as_json(ptjb) -> None:
-    ptjb.write(test_a=ONE)
+def test_rows_are_in_the_database_too_and_can_be_written_as_json(ptjb) -> None:
+    import benchax
+
+    ptjb.write(
+        test_a=ONE,
+        test_d="""
+        @pytest.mark.parametrize("n", [7])
+        def test_d(jax_bench, n):
+            jb = jax_bench(jit_rounds=3, eager_rounds=3)
+            jb.measure(double, jax.jit(double), jnp.ones(n), tag="t")
+        """,
+    )
 
     ptjb.run("--ptjb-json", "out/results.json", "-q")
 
+    one, eager, jit = benchax.load(ptjb.output)
+    assert {eager.case.name, jit.case.name} == {"test_d.py::test_d"}
+    assert (eager.case.params, eager.case.tag) == ((("n", 7),), "t")
+    assert (eager.case.variant, jit.case.variant) == ("eager", "")
+    assert one.run_id == eager.run_id == jit.run_id
     document = json.loads((ptjb.path / "out" / "results.json").read_text())
-    (result,) = document["results"]
+    result, _ = document["results"]
     assert document["format"] == "ptjb-json"
     assert result["nodeid"] == "test_a.py::test_one"
     assert result["row"]["jit_median_ms"] > 0
@@ -247,54 +253,38 @@ def test_all_results_can_be_written_as_json(ptjb) -> None:
     assert len(result["measurements"][0]["samples"][0]["elapsed_s"]) == 20
 
 
-def test_the_table_is_alone_with_q_left_out_with_qq_and_explained_with_v(ptjb) -> None:
+def test_the_table_is_alone_with_q_left_out_with_qq_explained_with_v_and_coloured_where_colours_show(
+    ptjb, monkeypatch
+) -> None:
     ptjb.write(test_a=ONE)
-    ptjb.run()
 
-    assert "PTJB" in ptjb.run("-q").text
     assert "PTJB" not in ptjb.run("-qq").text
-    assert "unclear (" not in ptjb.run().text
-    assert "unclear (" in ptjb.run("-v").text
-
-
-def test_colours_are_shown_only_where_the_terminal_shows_any(ptjb, monkeypatch) -> None:
-    ptjb.write(test_a=ONE)
-    ptjb.run()
-
-    assert "\x1b[" in ptjb.run("--color=yes").text
-    assert "\x1b[" not in ptjb.run("--color=no").text
-    assert "\x1b[" not in ptjb.run().text
+    coloured = ptjb.run("-q", "--color=yes")
+    assert "PTJB" in coloured.text
+    assert any("\x1b[" in line for line in coloured.table)
+    plain = ptjb.run()
+    assert "unclear (" not in plain.text
+    assert "\x1b[" not in plain.text
+    explained = ptjb.run("-v", "--color=no")
+    assert "unclear (" in explained.text
+    assert "\x1b[" not in explained.text
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[" not in ptjb.run().text
+    assert "\x1b[" not in ptjb.run("-q").text
 
 
-def test_rows_are_in_the_database_too(ptjb) -> None:
-    import benchax
-
-    ptjb.write(
-        test_d="""
-        @pytest.mark.parametrize("n", [7])
-        def test_d(jax_bench, n):
-            jb = jax_bench(jit_rounds=3, eager_rounds=3)
-            jb.measure(double, jax.jit(double), jnp.ones(n), tag="t")
-        """
-    )
-
-    ptjb.run()
-
-    eager, jit = benchax.load(ptjb.output)
-    assert {eager.case.name, jit.case.name} == {"test_d.py::test_d"}
-    assert (eager.case.params, eager.case.tag) == ((("n", 7),), "t")
-    assert (eager.case.variant, jit.case.variant) == ("eager", "")
-    assert eager.run_id == jit.run_id
-
-
-def test_workers_of_xdist_measure_one_at_a_time_and_the_session_says_so(ptjb) -> None:
+def test_workers_of_xdist_measure_one_at_a_time_and_find_plot_functions_of_markers(ptjb) -> None:
+    pytest.importorskip("matplotlib")
     ptjb.write(
         test_x="""
-        import os, pathlib, time
+        import os, pathlib
 
-        @pytest.mark.parametrize("n", range(4))
+        def draw(data):
+            import matplotlib.pyplot as plt
+            assert list(data["n"]) == [1, 2, 3, 4]
+            return plt.figure()
+
+        @pytest.mark.ptjb(plot_summary=draw)
+        @pytest.mark.parametrize("n", [1, 2, 3, 4])
         def test_x(jax_bench, n):
             inside = pathlib.Path("inside")
             def f(x):  # runs eagerly, under the lock
@@ -302,34 +292,7 @@ def test_workers_of_xdist_measure_one_at_a_time_and_the_session_says_so(ptjb) ->
                 os.rmdir(inside)
                 return x
             jb = jax_bench(eager_rounds=20, eager_warmup=1)
-            jb.measure(fn=f, x=jnp.ones(n + 1))
-        """
-    )
-
-    session = ptjb.run("-n", "2")
-
-    assert "2 workers measured one at a time" in session.text
-    assert len([line for line in session.table if "test_x[" in line]) == 4
-    assert len({row["session"] for row in session.rows()}) == 1
-
-
-def test_plot_functions_of_markers_are_found_with_workers(ptjb) -> None:
-    pytest.importorskip("matplotlib")
-    ptjb.write(
-        test_w="""
-        def draw(data):
-            import matplotlib.pyplot as plt
-            assert list(data["n"]) == [1, 2]
-            return plt.figure()
-
-        def other(data):
-            import matplotlib.pyplot as plt
-            return plt.figure()
-
-        @pytest.mark.ptjb(plot_summary=draw)
-        @pytest.mark.parametrize("n", [1, 2])
-        def test_w(jax_bench, n):
-            jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(n))
+            jb.measure(fn=f, x=jnp.ones(n))
 
         def inside():
             lock = __import__("threading").Lock()
@@ -343,9 +306,12 @@ def test_plot_functions_of_markers_are_found_with_workers(ptjb) -> None:
 
     session = ptjb.run("-n", "2", "--ptjb-plot")
 
-    assert (ptjb.output / "test_w.py--test_w" / "custom.png").exists()
+    assert "2 workers measured one at a time" in session.text
+    assert len([line for line in session.table if "test_x[" in line]) == 4
+    assert len({row["session"] for row in session.rows()}) == 1
+    assert (ptjb.output / "test_x.py--test_x" / "custom.png").exists()
     assert (
-        "test_w.py::test_v: plot was not drawn, because ValueError: it cannot be sent from the process" in session.text
+        "test_x.py::test_v: plot was not drawn, because ValueError: it cannot be sent from the process" in session.text
     )
 
 

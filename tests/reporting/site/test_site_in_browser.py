@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import Opened, start_browser
+from browser_pages import SIZE, Opened, start_browser
 from comparisons_by_hand import CASE, commit_of
 from site_stores import make_store, page_of
 
@@ -74,39 +74,35 @@ NARROW = {"width": 390, "height": 800}
 
 
 @pytest.mark.parametrize("looks", [{}, {"color_scheme": "dark", "viewport": NARROW}], ids=["light", "dark, narrow"])
-def test_every_page_draws_fits_and_leads_to_pages_that_are_there(
+def test_every_page_draws_fits_leads_to_pages_that_are_there_and_keeps_nobody_out(
     open_page: Any, site: Path, looks: dict[str, Any]
 ) -> None:
-    links = set[str]()
-    for file in sorted(site.rglob("*.html")):
-        opened = open_page(file, **looks)
+    """The latter by axe-core, as the pages of single results; with all parts open, and two versions side by side."""
+    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
+    script = (files(axe) / "axe.min.js").read_text(encoding="utf-8")
+    pages, links = sorted(site.rglob("*.html")), set[str]()
+    opened = open_page(pages[0], **looks)
+    for file in pages:
+        opened.go(file)
 
         assert opened.draw_all() == [], file.name
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), file.name
         links |= set(opened.page.eval_on_selector_all("a", "(all) => all.map((one) => one.href.split('#')[0])"))
+        if file.name == "compare.html":
+            opened.page.wait_for_selector("#side-by-side table")
+        opened.page.evaluate(script)
+        for size in (opened.page.viewport_size, SIZE)[: len(looks) or 1]:
+            opened.page.set_viewport_size(size)
+            # It would read the styles as files, which the page's policy forbids.
+            run = "axe.run({ preload: false, resultTypes: ['violations'] }).then((run) => run.violations)"
+            found = opened.page.evaluate(run)
+            told = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+            assert (file.name, size, told) == (file.name, size, [])
+        opened.page.set_viewport_size(looks.get("viewport", SIZE))
 
     there = {file.as_uri() for file in site.rglob("*") if file.is_file()}
     assert links <= there
     assert {file.as_uri() for file in site.rglob("*.html")} <= links
-
-
-@pytest.mark.parametrize("looks", [{}, {"color_scheme": "dark"}, {"viewport": NARROW}], ids=["light", "dark", "narrow"])
-def test_no_page_keeps_anybody_out(open_page: Any, site: Path, looks: dict[str, Any]) -> None:
-    """By axe-core, as the pages of single results; with all parts open, and two versions side by side."""
-    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
-    script = (files(axe) / "axe.min.js").read_text(encoding="utf-8")
-    for file in sorted(site.rglob("*.html")):
-        opened = open_page(file, **looks)
-        opened.draw_all()
-        if file.name == "compare.html":
-            opened.page.wait_for_selector("#side-by-side table")
-        opened.page.evaluate(script)
-
-        # It would read the styles as files, which the page's policy forbids.
-        found = opened.page.evaluate("axe.run({ preload: false }).then((run) => run.violations)")
-
-        told = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
-        assert (file.name, told) == (file.name, [])
 
 
 def test_paper_has_all_of_a_page_on_white_and_no_links_to_others(open_page: Any, site: Path) -> None:
