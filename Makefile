@@ -47,9 +47,12 @@ test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
 	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
 
+# Ray has a cluster for all of its tests, in one process, and mostly waits: so it runs next to the parallel ones.
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow)
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,serial)
+	@log=$$(mktemp); $(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow); code=$$?; \
+	wait $$! || code=1; cat $$log; rm $$log; exit $$code
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) --ignore tests/clusters $(call MARKED,serial)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
