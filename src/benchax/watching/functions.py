@@ -23,8 +23,9 @@ from benchax.watching import frames, reasons, signatures
 from benchax.watching.frames import JaxCall, calling
 from benchax.watching.signatures import Signature
 
-CONTROL_FLOW = ("scan", "while", "cond")
-"""Primitives that, called outside of jit, compile a program for each body function, as `jax.jit` does."""
+CONTROL_FLOW = {"scan": "scan", "while": "while_loop", "cond": "cond"}
+"""Primitives that, called outside of jit, compile a program for each body function, as `jax.jit` does: their functions
+of `jax.lax`."""
 FIRST_BODY = (
     "first call of jax.lax.{name} outside of jit with this body since the watch began; a body that is new in each call "
     "compiles in each call"
@@ -174,7 +175,7 @@ def place_of(call: JaxCall, event_name: str | None) -> FunctionLocation:
     code = getattr(plain, "__code__", None)
     defined = frames.place(code.co_filename, code.co_firstlineno) if code else None
     if is_control_flow(call.fun):
-        return FunctionLocation(call.fun.__name__, call.where, False)
+        return FunctionLocation(CONTROL_FLOW[call.fun.__name__], call.where, False)
     if call.user is None and frames.is_of_jax(call.fun):
         return FunctionLocation(program_name(event_name) or name, None, True)
     if call.user is None and hasattr(call.fun, "lower"):  # jax.jit of what is jitted already

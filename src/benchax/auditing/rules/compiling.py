@@ -28,6 +28,7 @@ from benchax.results.audit import Where
 from benchax.results.watch import CachedProgram, Compile, FunctionCount
 from benchax.source_files import owner_of
 from benchax.units import count, percent, plural, seconds
+from benchax.watching.functions import CONTROL_FLOW
 
 BEGINNINGS = frozenset({"weak type", "committed", "sharding"})
 """How an argument can differ between the first call and the next one, with the same shape and dtype."""
@@ -299,7 +300,7 @@ def jit_in_loop(e: Evidence | ProgramEvidence) -> Iterable[Match]:
     told = set[Where | None]()
     try:
         for one in compiled_again(e, "jit-in-loop"):
-            is_control = one.function in CONTROL_FLOW
+            is_control = one.function in CONTROL_FLOW.values()
             if len(one.compiles) < 2 and not is_control:
                 continue
             last = one.compiles[-1]
@@ -435,7 +436,6 @@ def _slowest(programs: list[CachedProgram]) -> list[str]:
 
 # ---- texts ------------------------------------------------------------------------------------------------------
 
-CONTROL_FLOW = ("scan", "while", "cond", "switch", "map", "custom_jvp_call", "custom_vjp_call")
 ADVICE = {
     "shape": "Pad what varies to a few sizes (buckets), or mask: every new shape is a new program.",
     "dtype": "Convert to one dtype before the call.",
