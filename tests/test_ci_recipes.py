@@ -107,7 +107,6 @@ def test_both_recipes_of_a_site_run_the_same_commands_and_keep_rows_and_pages() 
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_the_commands_of_a_site_publish_what_was_compared(project: Path) -> None:
     script = yaml.safe_load(GITLAB_PAGES.read_text(encoding="utf-8"))["pages"]["script"]
 
@@ -149,7 +148,6 @@ def test_the_steps_of_github_fail_the_job_and_still_write_the_summary(project: P
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_the_commands_of_gitlab_pass_where_nothing_is_slower(project: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(project), "clone")
 

@@ -136,7 +136,6 @@ def test_another_python_has_another_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_real_environment_has_its_own_jax_and_our_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made by venv and pip, about 10 s; a process there takes its turns with JAX 0.9.2 and this benchax."""
     only = tmp_path / "only"

@@ -119,7 +119,6 @@ def test_two_stored_versions_run_on_random_data_and_without_a_limit_none_fails(p
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: Project) -> None:
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef gone(x):\n    return x\n')
     project.baseline()
@@ -140,7 +139,6 @@ def test_new_missing_and_failing_cases_are_told_and_fail_as_configured(project: 
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
     project.baseline()
     path = project.folder / "bench_work.py"
@@ -156,7 +154,6 @@ def test_a_candidate_that_no_longer_runs_ends_with_2(project: Project) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     callback = "\n    return jax.pure_callback(lambda v: v, x, x)\n"
     project.write(more='\n@benchax.benchmark(args=("f32[2]",))\ndef calls_back(x):' + callback)

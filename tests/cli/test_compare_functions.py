@@ -70,7 +70,6 @@ def test_the_fastest_right_one_wins_and_a_failure_ends_with_2(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_functions_of_one_name_take_any_inputs_and_are_drawn(tmp_path: Path) -> None:
     """Also inputs that have the names of our own options."""
     inputs = ("f32[8]", "'a:b'", "seed=3", "baseline=this")

@@ -56,6 +56,7 @@ def show(project: Path) -> Iterator[Show]:
         deadline = time.monotonic() + 120
         while done not in (shown := tmux("capture-pane", "-p", "-J", "-S", "-")):
             assert time.monotonic() < deadline, shown
+            time.sleep(0.05)
         tmux("kill-server")
         return shown.split(done)[0].splitlines()
 

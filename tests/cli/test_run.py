@@ -670,7 +670,6 @@ def survives(x):
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_readings_of_several_processes_have_an_interval_between_them(tmp_path: Path) -> None:
     write(
         tmp_path / "bench_square.py",

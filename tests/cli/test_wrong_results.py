@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BENCH = """
 import benchax, jax, jax.numpy as jnp

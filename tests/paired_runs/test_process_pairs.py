@@ -20,7 +20,7 @@ from benchax.model import Comparison, Version
 from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, run_pairs
 from benchax.progress import ProgressEvent
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TWO_PAIRS = Effort((2,), alpha=0.01)
 CASES = """
@@ -53,7 +53,7 @@ def crashes(x):
     return work.crash(x)
 
 
-@benchax.benchmark(args=("f32[8]",), options={"timeout_s": 2.0})
+@benchax.benchmark(args=("f32[8]",), options={"timeout_s": 1.0})
 def hangs(x):
     work.wait()
     return x
@@ -123,6 +123,7 @@ def judged(pairs: list[Comparison]) -> Callable[[str], dict[str, Comparison]]:
     return lambda name: {c.metric: c for c in pairs if c.case.name == name}
 
 
+@pytest.mark.serial
 def test_python_code_that_makes_more_work_is_slower(judged) -> None:
     found = judged("depends")["run"]
 
@@ -132,6 +133,7 @@ def test_python_code_that_makes_more_work_is_slower(judged) -> None:
     assert found.ratio > 2
 
 
+@pytest.mark.serial
 def test_compile_times_and_counts_are_compared_too(judged) -> None:
     found = judged("depends")
 
@@ -139,17 +141,20 @@ def test_compile_times_and_counts_are_compared_too(judged) -> None:
     assert [found["compile"].pairs, found["compile"].processes] == [2, 2]
 
 
+@pytest.mark.serial
 def test_a_result_says_that_one_core_is_all_it_speaks_of(judged) -> None:
     pinned = hasattr(os, "sched_getaffinity")
 
     assert (ONE_CORE if pinned else NOT_PINNED) in judged("depends")["run"].remarks
 
 
+@pytest.mark.serial
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no process to a core")
 def test_a_result_says_of_what_inputs_it_speaks(judged) -> None:
     assert (judged("depends")["run"].signature, judged("differs")["run"].signature) == ("f32[1000]", "f32[8]")
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("pairs")
 def test_the_two_of_a_pair_share_one_core(folder: Path) -> None:
     lines = (folder / "cores").read_text().splitlines()
@@ -160,6 +165,7 @@ def test_the_two_of_a_pair_share_one_core(folder: Path) -> None:
     assert all("," not in core for core in cores)
 
 
+@pytest.mark.serial
 def test_outputs_that_differ_are_told(judged) -> None:
     found = judged("differs")["run"]
 
@@ -168,12 +174,13 @@ def test_outputs_that_differ_are_told(judged) -> None:
     assert "outputs-differ" in [remark.code for remark in found.remarks]
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     ("case", "kind", "stage", "message"),
     [
         ("breaks", "error", "build of new", "not in this version"),
         ("crashes", "crashed", "build of new", "exit code 7"),
-        ("hangs", "timeout", "build of new", "no end within 2 s"),
+        ("hangs", "timeout", "build of new", "no end within 1 s"),
         ("new", "not_run", "import of old", "old has no such case"),
     ],
 )
@@ -185,6 +192,7 @@ def test_a_case_that_fails_on_one_side_says_so_and_the_others_go_on(judged, case
     assert judged("differs")["run"].pairs > 0
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("pairs")
 def test_no_process_is_left() -> None:
     assert len({event.item.partition(":")[0] for event in EVENTS if event.item.startswith("process ")}) == 4

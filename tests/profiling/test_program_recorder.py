@@ -85,13 +85,6 @@ def test_it_stops_by_itself_and_what_is_written_outlives_sigkill(profile, projec
     assert len(list(project.rglob("profile/plugins/profile/*/*.xplane.pb"))) == 1
 
 
-def test_a_limit_of_time_is_said(profile) -> None:
-    found = only(profile("until(traces)", duration_s=0.05))
-
-    assert found["stopped_by"] == "duration"
-    assert found["recorded_s"] >= 0.05
-
-
 def test_a_compilation_does_not_use_up_the_time(profile) -> None:
     """Else a program that compiles for a minute would never be seen running."""
     compiling = """
@@ -117,10 +110,17 @@ def test_a_program_that_compiles_for_ever_is_recorded_for_a_limited_time(profile
     assert found["recorded_s"] >= 0.1 * MOST_TIMES
 
 
-def test_it_can_begin_later(profile) -> None:
-    found = only(profile("until(traces)", start_after_s=0.5, duration_s=0.05))
+def test_it_can_begin_later_ends_when_its_time_is_over_and_who_waits_is_told(profile, project: Path) -> None:
+    told = "''.join(file.read_text() for file in pathlib.Path().glob('*.txt'))"
+    loop = f"import pathlib\nwhile 'enough is recorded' not in {told}: f(x).block_until_ready()"
+
+    found = only(profile(loop, start_after_s=0.5, duration_s=0.2, told_in=str(project)))
 
     assert found["began_s"] >= 0.5
+    assert found["stopped_by"] == "duration"
+    assert found["recorded_s"] >= 0.2
+    (file,) = project.glob("*.txt")
+    assert file.read_text() == "enough is recorded; the report comes when the program ends"
 
 
 def test_a_program_that_ends_before_the_beginning_is_told_so(profile, project: Path) -> None:
@@ -194,17 +194,6 @@ def test_one_recording_is_enough_where_it_holds_the_loop(profile) -> None:
     found = only(profile("until(traces)", duration_s=0.3, least_steps=5))
 
     assert (found["attempts"], found["first_xplane"]) == (1, None)
-
-
-def test_who_waits_is_told_when_enough_is_recorded(profile, project: Path) -> None:
-    told = "''.join(file.read_text() for file in pathlib.Path().glob('*.txt'))"
-    loop = f"import pathlib\nwhile 'enough is recorded' not in {told}: f(x).block_until_ready()"
-
-    found = only(profile(loop, duration_s=0.2, told_in=str(project)))
-
-    assert found["stopped_by"] == "duration"
-    (file,) = project.glob("*.txt")
-    assert file.read_text() == "enough is recorded; the report comes when the program ends"
 
 
 FULL = """

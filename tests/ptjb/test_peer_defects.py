@@ -1,7 +1,7 @@
 """What was wrong with pytest-jax-bench 0.5.0, defect by defect, and is not to be wrong here.
 
-Numbers are those of the review. Elsewhere: 1, 10, 15, 20, 21, 23, 24 (test_sessions.py), 8, 17 (test_plots.py), 16, 18
-(test_readme.py), 19 (also test_options.py); files and texts in test_data.py and tests/store as well.
+Numbers are those of the review. Elsewhere: 1, 10, 15, 20, 21, 23, 24 (test_sessions.py), 8, 17 (test_plots.py), 11, 16,
+18 (test_readme.py), 19 (also test_options.py); files and texts in test_data.py and tests/store as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from csv_rows_by_hand import a_record, a_row
-from pytest_sessions import rows_in
+from pytest_sessions import WITHOUT, rows_in
 
 from benchax.watching.compiles import watch_compiles
 from pytest_jax_bench import JaxBench, table
@@ -135,41 +135,17 @@ def test_two_sessions_at_once_are_two_runs(ptjb) -> None:
                 jax_bench(jit_rounds=1).measure(fn_jit=double, x=jnp.ones(3), tag=str(i))
         """
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WITHOUT]
 
-    running = [subprocess.Popen([*command, f"--basetemp=tmp{i}"], cwd=ptjb.path) for i in range(3)]
-    assert [process.wait(120) for process in running] == [0, 0, 0]
+    running = [subprocess.Popen([*command, f"--basetemp=tmp{i}"], cwd=ptjb.path) for i in range(2)]
+    assert [process.wait(120) for process in running] == [0, 0]
 
     (file,) = ptjb.output.rglob("*.csv")
     rows = rows_in(file)
     runs = {(row["run_id"], row["session"]) for row in rows}
-    assert len(rows) == 15
-    assert sorted(run for run, _ in runs) == [0, 1, 2]
-    assert len({session for _, session in runs}) == 3
-
-
-def test_one_changed_operation_of_forty_is_a_new_graph(ptjb, monkeypatch) -> None:
-    """11: a change of one in forty was called the same, and a graph that failed cost the row."""
-    ptjb.write(
-        test_c="""
-        import os
-
-        def chain(x):
-            for i in range(40):
-                x = (jnp.tanh if i == int(os.environ["CHANGED"]) else jnp.sin)(x)
-            return x
-
-        def test_c(jax_bench):
-            jax_bench(jit_rounds=1, save_graph=True).measure(fn_jit=chain, x=jnp.ones(4))
-        """
-    )
-
-    for changed, saved in ((-1, 1), (-1, 1), (17, 2)):
-        monkeypatch.setenv("CHANGED", str(changed))
-        ptjb.run()
-        graphs = list(ptjb.output.rglob("*.svg"))
-        assert len(graphs) == saved
-    assert all("http" not in svg.read_text().replace("http://www.w3.org/", "") for svg in graphs)
+    assert len(rows) == 10
+    assert sorted(run for run, _ in runs) == [0, 1]
+    assert len({session for _, session in runs}) == 2
 
 
 def test_a_graph_that_cannot_be_drawn_costs_neither_the_row_nor_the_test(project, monkeypatch) -> None:
