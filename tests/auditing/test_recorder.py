@@ -148,6 +148,16 @@ def test_a_jitted_function_under_a_transformation_is_seen(run: Any, transform: A
     assert "test_recorder.py:" in events[0].where
 
 
+def test_of_programs_that_are_compiled_by_hand_the_longest_to_compile_is_kept(run: Any) -> None:
+    step = jitted(lambda x: x + 1)
+    for n in (3, 4):
+        step.lower(jnp.ones(n)).compile()
+
+    run.end()
+
+    assert [one.compile_s > 0 for one in run.kept] == [True]
+
+
 def test_what_a_window_does_not_see_is_no_pair(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "ENOUGH", {"call": 0})
     log = Log()

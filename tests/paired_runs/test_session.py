@@ -97,6 +97,7 @@ def test_versions_that_differ_otherwise_in_a_row_than_in_turns_show_both(
     ((run, *_),) = session.compare_runs([paired_run("fused")], Effort(), start=workers.start)
     told = {r.code: r.message for r in run.remarks}
 
+    assert run.baseline_value == pytest.approx(10e-6)  # 100 µs for 10 calls
     assert ("alone-differs" in told) == is_said
     if is_said:
         assert told["alone-differs"].startswith(
