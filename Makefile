@@ -34,7 +34,7 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 
 # Files with tests that have a mark. Collecting all of them would take a quarter of a minute. In tests/ptjb the fixture
 # `ptjb` marks what uses it as slow.
-MARKED = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
+MARKED = $$(grep -rl --include='test_*.py' $(2) 'mark\.$(1)' tests)
 
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
 UNOPTIMIZED := $(if $(TEST_ON_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
@@ -52,7 +52,7 @@ test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions 
 	@log=$$(mktemp); $(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
 	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow); code=$$?; \
 	wait $$! || code=1; cat $$log; rm $$log; exit $$code
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) --ignore tests/clusters $(call MARKED,serial)
+	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store
