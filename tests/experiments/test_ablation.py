@@ -34,6 +34,9 @@ def train_step(params: Any, state: Any, batch: Any) -> Any:
     return eqx.apply_updates(params, updates), state, loss
 
 
+pytestmark = pytest.mark.slow  # four variants are built, and each is compiled
+
+
 @pytest.fixture(scope="module")
 def found(optimized: None) -> Any:
     # A model of equinox holds functions, which are no data: its arrays are the parameters.
