@@ -162,7 +162,7 @@ def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_t
     parts = [part for part in document["split"]["parts"] if part["kind"] in ("python", "unknown")]
     assert found.code == 8
     assert document["split"]["mark"] == "none"
-    assert sum(part["share"] for part in parts) > 0.8
+    assert sum(part["share"] for part in parts) > 0.5, "a neighbor takes some of it"
     assert {part["lines"][0]["function"] for part in parts} == {"busy"}
     assert document["ops"], "a recording in which something ran is better than one in which nothing did"
     assert "the best of" in remarks(found)
