@@ -56,6 +56,7 @@ _NAME = re.compile(r"%?([\w.\-]+)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN_BRACKET = re.compile(r"\([^(){}]*\)")
+_OPENING, _CLOSING = frozenset("({["), frozenset(")}]")
 _STOPS = re.compile(_QUOTED.pattern + r"|[(){}\[\],]")
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
@@ -228,11 +229,12 @@ def split_entries(text: str) -> list[tuple[str, str]]:
 def _end_of_value(text: str, start: int) -> int:
     depth = 0
     for stop in _STOPS.finditer(text, start):
-        if stop[0] in tuple("({["):
+        found = stop[0]
+        if found in _OPENING:
             depth += 1
-        elif stop[0] in tuple(")}]"):
+        elif found in _CLOSING:
             depth -= 1
-        elif stop[0] == "," and depth <= 0:
+        elif found == "," and depth <= 0:
             return stop.start()
     return len(text)
 
