@@ -155,7 +155,8 @@ def _evaluate(
         return [made for _, _, made in _run(part, known, len(points))][-1]
 
     value, pull = jax.vjp(compute, *given)
-    is_nan = np.any([np.isnan(np.asarray(g, float)) for g in pull(jnp.ones_like(value))], axis=0)
+    # That of another input, such as a factor in front of it, can be NaN where nothing asks for it.
+    is_nan = np.isnan(np.asarray(pull(jnp.ones_like(value))[part.floats.index(varied)], float))
     return np.asarray(value, float), np.isfinite(np.asarray(value, float)) & is_nan
 
 
