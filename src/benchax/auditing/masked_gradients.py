@@ -145,18 +145,14 @@ def _evaluate(
     """(the result at each point of one input, is it finite while a derivative is NaN?). The other inputs are 1, or
     different numbers if they `are_apart`."""
     others = [APART[0] + APART[1] * i if are_apart else 1.0 for i in range(len(part.floats))]
-    given = [
-        jnp.asarray(points if root is varied else np.full(len(points), other), root.dtype)
-        for root, other in zip(part.floats, others, strict=True)
-    ]
+    known = {root: jnp.full(len(points), other, root.dtype) for root, other in zip(part.floats, others, strict=True)}
 
-    def compute(*values: jax.Array) -> jax.Array:
-        known = dict(zip(part.floats, values, strict=True))
-        return [made for _, _, made in _run(part, known, len(points))][-1]
+    # The gradient of another input, such as a factor in front, can be NaN where nothing asks for it.
+    def compute(x: jax.Array) -> jax.Array:
+        return [made for _, _, made in _run(part, known | {varied: x}, len(points))][-1]
 
-    value, pull = jax.vjp(compute, *given)
-    # That of another input, such as a factor in front of it, can be NaN where nothing asks for it.
-    is_nan = np.isnan(np.asarray(pull(jnp.ones_like(value))[part.floats.index(varied)], float))
+    value, pull = jax.vjp(compute, jnp.asarray(points, varied.dtype))
+    is_nan = np.isnan(np.asarray(pull(jnp.ones_like(value))[0], float))
     return np.asarray(value, float), np.isfinite(np.asarray(value, float)) & is_nan
 
 
