@@ -32,8 +32,8 @@ RERUNS := --reruns 2 -rR
 # worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-# Files with tests that have a mark. Collecting all of them would take a quarter of a minute. In tests/ptjb the fixture
-# `ptjb` marks what uses it as slow.
+# Files with tests that have a mark. Collecting all of them would take a quarter of a minute. $(2): options of
+# grep. In tests/ptjb the fixture `ptjb` marks what uses it as slow.
 MARKED = $$(grep -rl --include='test_*.py' $(2) 'mark\.$(1)' tests)
 
 # A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.

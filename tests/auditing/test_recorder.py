@@ -148,7 +148,7 @@ def test_a_jitted_function_under_a_transformation_is_seen(run: Any, transform: A
     assert "test_recorder.py:" in events[0].where
 
 
-def test_of_programs_that_are_compiled_by_hand_the_longest_to_compile_is_kept(run: Any) -> None:
+def test_of_programs_that_are_compiled_by_hand_one_is_kept_with_its_compile_time(run: Any) -> None:
     step = jitted(lambda x: x + 1)
     for n in (3, 4):
         step.lower(jnp.ones(n)).compile()

@@ -146,6 +146,7 @@ def test_steps_of_microseconds_are_counted_one_by_one(profile: Profile) -> None:
     assert found.steps[0] > 2000
 
 
+@pytest.mark.serial  # what a neighbor takes is not Python
 def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_their_time(
     profile: Profile,
 ) -> None:
@@ -162,7 +163,7 @@ def test_of_steps_that_are_longer_than_a_recording_it_is_said_where_they_spend_t
     parts = [part for part in document["split"]["parts"] if part["kind"] in ("python", "unknown")]
     assert found.code == 8
     assert document["split"]["mark"] == "none"
-    assert sum(part["share"] for part in parts) > 0.5, "a neighbor takes some of it"
+    assert sum(part["share"] for part in parts) > 0.8
     assert {part["lines"][0]["function"] for part in parts} == {"busy"}
     assert document["ops"], "a recording in which something ran is better than one in which nothing did"
     assert "the best of" in remarks(found)

@@ -15,6 +15,8 @@ from benchax.experiments.experiment import run_experiment
 
 eqx, optax = pytest.importorskip("equinox"), pytest.importorskip("optax")
 
+pytestmark = pytest.mark.slow  # four variants are built, and each is compiled
+
 OPTIMIZER = optax.adam(1e-3)
 
 
@@ -32,9 +34,6 @@ def train_step(params: Any, state: Any, batch: Any) -> Any:
     loss, grads = eqx.filter_value_and_grad(loss_fn)(params)
     updates, state = OPTIMIZER.update(grads, state)
     return eqx.apply_updates(params, updates), state, loss
-
-
-pytestmark = pytest.mark.slow  # four variants are built, and each is compiled
 
 
 @pytest.fixture(scope="module")
