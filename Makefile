@@ -5,8 +5,8 @@
 VENV := .venv
 BENCH_VENV := .venv-bench
 PEERS_VENV := .venv-peers
-# One more than the cores of small machines: tests wait for the processes that they start.
-WORKERS ?= 3
+# Twice the cores of small machines: tests wait for the processes that they start.
+WORKERS ?= 4
 BASE ?= main
 
 .PHONY: help demo quick test test-slow test-postgres test-all goldens goldens-compare lint prose docs pictures charts dist matrix bench verify-gpu clean
@@ -25,8 +25,9 @@ demo: $(VENV)/.base ## measure a small model and compare two functions, in some 
 quick: $(VENV)/.test $(VENV)/.lint ## ruff, and the tests of the folders that changed since BASE=main, but slow and serial ones
 	@$(UNOPTIMIZED) $(VENV)/bin/python tests/quick.py --base $(BASE) --workers $(WORKERS)
 
-# The tests marked `serial` run apart: what they observe is disturbed by a neighbour. Machines are shared all the same:
-# a test that fails is run again, and the summary (-rR) says which.
+# The tests marked `serial` observe durations: they run apart, two at a time, so that each has a core. Machines are shared
+# all the same: a test that fails is run again, and the summary (-rR) says which.
+SERIAL := -n 2 --dist loadfile
 RERUNS := --reruns 2 -rR
 
 # worksteal: each process has tests that stand together, and so few files whose fixtures are made twice.
@@ -36,23 +37,24 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 # grep. In tests/ptjb the fixture `ptjb` marks what uses it as slow.
 MARKED = $$(grep -rl --include='test_*.py' $(2) 'mark\.$(1)' tests)
 
-# A fifth of the time goes into making programs fast that run once. Serial and slow tests run what users run.
+# A fifth of the time goes into making programs fast that run once. Serial tests run what users run, and so do those that
+# ask for the fixture `optimized`.
 UNOPTIMIZED := $(if $(TEST_ON_GPU),,JAX_DISABLE_MOST_OPTIMIZATIONS=1)
 
 PRINT_VERSIONS := import platform; from importlib.metadata import version; \
 	print(f'Python {platform.python_version()}, JAX {version(\"jax\")}, jaxlib {version(\"jaxlib\")}', flush=True)
 
-test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=3 processes)
+test: $(VENV)/.test ## run the tests but those marked slow, on the CPU (WORKERS=4 processes)
 	@$(VENV)/bin/python -c "$(PRINT_VERSIONS)"
 	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "not slow and not serial" $(RERUNS)
-	$(VENV)/bin/python -m pytest -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
+	$(VENV)/bin/python -m pytest $(SERIAL) -m "not slow and serial" $(RERUNS) $(call MARKED,serial)
 
 # Ray has a cluster for all of its tests, in one process, and mostly waits: so it runs next to the parallel ones.
 test-slow: $(VENV)/.test ## run the tests marked slow: whole programs, sessions of pytest, environments
 	@log=$$(mktemp); $(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) tests/clusters > $$log 2>&1 & \
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow); code=$$?; \
+	$(UNOPTIMIZED) $(VENV)/bin/python -m pytest $(PARALLEL) -m "slow and not serial" $(RERUNS) tests/ptjb $(call MARKED,slow); code=$$?; \
 	wait $$! || code=1; cat $$log; rm $$log; exit $$code
-	$(VENV)/bin/python -m pytest -m "slow and serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
+	$(VENV)/bin/python -m pytest $(SERIAL) -m "slow and serial" $(RERUNS) $(call MARKED,serial,--exclude-dir=clusters)
 
 test-postgres: $(VENV)/.test ## run the tests of stores on the PostgreSQL server that is installed here; skipped, with the reason, without one
 	BENCHAX_TEST_POSTGRES=$${BENCHAX_TEST_POSTGRES:-start} $(VENV)/bin/python -m pytest -k postgres $(RERUNS) tests/store

@@ -11,7 +11,8 @@ from programs_to_verify import HONEST, WRONG
 
 from benchax.measuring.verification import Undecided, verify
 
-pytestmark = pytest.mark.slow  # 230 programs, each compiled in several ways
+# 230 programs, each compiled in several ways, one of them as users compile it
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized")]
 
 UNDECIDED = {
     "svd_of_low_rank",
