@@ -26,7 +26,7 @@ from benchax.model import Comparison, Measurement, Metric
 from benchax.paired_runs import session
 from benchax.paired_runs.paired_run import PairedRun
 from benchax.paired_runs.versions import pair_with_rows
-from benchax.reporting.comparisons import interval, verdict
+from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.stats.verdicts import Verdict
 from pytest_jax_bench import side_by_side
 from pytest_jax_bench.baseline import Row, has
@@ -76,7 +76,7 @@ def check(old: Row, new: Row, measured: Measurement | None, case: Case | None, l
         return _refuse(labels[0], run.why, limits)
     of_limits = gate.Gate(limits)
     alarms = tuple(gate.describe_alarm(c, limit) for c, limit in of_limits.alarms(found))
-    text = f"{interval(run)} {verdict(run)}".strip()
+    text = f"{interval(run)} {verdict_with_reason(run)}".strip()
     notes = tuple(remark.message for remark in run.remarks)
     change = "" if run.ratio is None else units.change(run.ratio)
     return GateResult(labels[0], run.verdict, text, alarms, notes, change, tuple(of_limits.unjudged(found)))

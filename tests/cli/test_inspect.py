@@ -47,7 +47,7 @@ def test_the_overview_counts_loops_with_their_turns_and_runs_nothing(benchax: Be
     done = benchax("inspect", "bench_mine.py:loop", "f32[8,8]")
 
     assert done.code == 0
-    assert done.out.startswith("loop(f32[8,8])\n")
+    assert done.out.startswith("loop(f32[8,8]): 10.3 kFLOP, ")
     # Ten times 2·8³, and the counting of the loop.
     assert "10.3 kFLOP  on one device; bodies of loops × trip counts" in done.out
     assert "bench_mine.py:10" in done.out
@@ -71,8 +71,8 @@ def test_several_cases_are_shown_one_after_the_other_and_one_that_fails_is_told(
 
     assert done.code == 2
     assert [line for line in done.out.splitlines() if line.startswith("good")] == [
-        "good[n=4](f32[4])",
-        "good[n=8](f32[8])",
+        "good[n=4](f32[4]): 4 FLOP, 32 B accessed, 36 B planned peak",
+        "good[n=8](f32[8]): 8 FLOP, 64 B accessed, 68 B planned peak",
     ]
     assert "error: bad does not trace: TracerBoolConversionError" in done.err
     assert "hint: The value of the argument x is not known while tracing" in done.err

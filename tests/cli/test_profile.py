@@ -87,7 +87,7 @@ def test_a_function_is_a_table_of_operations_and_files(benchax: Callable[..., Do
 
     assert done.code == 0, done.err
     assert done.err == "profiling product\n"
-    assert done.out.startswith("product, 7 runs\n")
+    assert done.out.startswith("product, 7 runs: ")
     assert "prodükt/dot_general" in done.out
     (trace,) = traces(project / ".benchmarks" / "profiles")
     assert {file.name for file in trace.parent.iterdir()} == {

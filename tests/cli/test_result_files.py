@@ -45,7 +45,7 @@ def test_several_are_parts_of_one_page(project: Path, benchax: Benchax) -> None:
 
     text = (project / "report.html").read_text(encoding="utf-8")
     assert "<h1>2 results of r.jsonl</h1>" in text
-    assert "<h2>two</h2>" in text
+    assert "<h2>two: 1 finding" in text
 
 
 def test_what_would_lose_something_is_refused_with_what_can_be_read(project: Path, benchax: Benchax) -> None:

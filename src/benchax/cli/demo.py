@@ -56,7 +56,7 @@ def demo(
     code = measure([examples.mlp_case()], given, is_brief=True)
     note(f"\n$ benchax compare {' '.join(examples.PRODUCT)}")
     found = compare_functions(examples.PRODUCT, {"store": store})
-    show(Document((function_grid(found), Paragraph(summary(found)))))
+    show(Document((Paragraph(summary(found)), function_grid(found))))
     note("\nThese are the answers. The commands add stages, memory, and remarks.")
     raise typer.Exit(code or (2 if any(c.failure for c in found) else 0))
 

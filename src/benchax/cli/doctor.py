@@ -48,14 +48,14 @@ def doctor(
 
 def _examine(duration_s: float, as_json: bool) -> None:
     from benchax.machine.doctor import examine
-    from benchax.reporting.document import Document, Facts, list_remarks
+    from benchax.reporting.document import Document, Facts, Paragraph, list_remarks
 
     note(f"looking at this machine for {duration_s:g} s …")
     found = examine(duration_s)
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
         return
-    show(Document((Facts((_section(found),)), *list_remarks(found.advice))))
+    show(Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice))))
 
 
 # ---- --aa -------------------------------------------------------------------------------------------------------
@@ -106,6 +106,15 @@ def _compiled_clock(found: Diagnosis) -> TextRow:
     )
 
 
+def _answer(found: Diagnosis) -> str:
+    from benchax.units import percent
+
+    if found.smallest_effect is None:
+        return "The smallest slowdown that this machine shows was not measured: its clock is too coarse."
+    effect = percent(found.smallest_effect)
+    return f"This machine shows a slowdown of {effect} in 150 paired samples of fixed work; real code needs more."
+
+
 def _section(found: Diagnosis) -> Section:
     from benchax.reporting.document import Section, TextRow
     from benchax.units import percent, seconds
@@ -136,9 +145,6 @@ def _section(found: Diagnosis) -> Section:
         slowest = f"{spread.p99_over_median:.2f} ×"
         detail = f"of {seconds(spread.median_s)} of fixed work; the slowest of a hundred takes {slowest}"
         rows.append(TextRow("spread", percent(spread.relative_iqr), detail))
-    if found.smallest_effect is not None:
-        detail = "the least slowdown that 150 paired samples of this fixed work would show; real code needs more"
-        rows.append(TextRow("smallest effect", percent(found.smallest_effect), detail))
     return Section("this machine, now", tuple(rows))
 
 

@@ -27,7 +27,7 @@ from benchax.model import Comparison, Version
 from benchax.options import DEFAULTS
 from benchax.paired_runs.paired_run import PairedRun, PairedSamples
 from benchax.progress import Listener, ProgressEvent, quiet
-from benchax.reporting.comparisons import interval, verdict
+from benchax.reporting.comparisons import interval, verdict_with_reason
 from benchax.workers.pool import Pool
 
 PATIENCE = 3
@@ -168,7 +168,7 @@ def report_ended(report: Listener, tests: Sequence[SequentialTest[PairedSamples]
         if test.has_ended and i not in told:
             told.add(i)
             found = next(c for c in test.comparisons() if c.metric == "run")
-            words = (found.case.label, interval(found), verdict(found))
+            words = (found.case.label, interval(found), verdict_with_reason(found))
             report(ProgressEvent(found.case.label, ended="  ".join(filter(None, words))))
 
 

@@ -50,15 +50,14 @@ from benchax.units import plural, seconds
 
 STYLES: dict[Severity, Style] = {"error": "bad", "warning": "warning", "info": "info"}
 UNSEEN: tuple[Outcome, ...] = ("not applicable", "not checked")
-MORE = "(-v lists them)"
+LEFT_OUT = "Rules without a finding are left out (-v lists them)."
 NEIGHBOURS = 2
 """Lines of source that are quoted on both sides of the one that a finding is about."""
 
 
 def document(a: Audit, is_full: bool = False) -> Document:
     """`is_full`: also the rules that are fine or do not apply, and remarks that only inform."""
-    more = "" if is_full or not a.checked else f" {MORE}"
-    blocks: list[Block] = [Heading(one_line(a.name), 1, (heading(a),)), Paragraph(verdict(a) + more)]
+    blocks: list[Block] = [Heading(f"{one_line(a.name)}: {verdict(a)}", 1, (heading(a),))]
     for finding in a.findings:
         place = describe_place(finding.where) if finding.where else ""
         title = f"{finding.severity}  {one_line(finding.title)}"
@@ -69,6 +68,7 @@ def document(a: Audit, is_full: bool = False) -> Document:
     if looked := checks(a, is_full):
         blocks.append(_list_facts("looked at" if is_full else "", looked))
     if not is_full:
+        blocks += [Paragraph(LEFT_OUT, "faint")] if a.checked else []
         blocks += [Paragraph(remark.message) for remark in a.remarks if remark.code == PACK_OFF]
     return Document((*blocks, *list_remarks(r for r in a.remarks if is_full or r.severity != "info")))
 

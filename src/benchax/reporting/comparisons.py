@@ -50,6 +50,8 @@ OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "
 """Remarks that are about one case."""
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
+MOST_NAMED = 2
+"""A reason that holds for more cases than this is told with their number."""
 COLUMNS: tuple[Metric, ...] = ("run", "compile", "peak")
 """Metrics that have columns, where functions are compared; the others have sentences."""
 NAMES: dict[Metric, str] = {
@@ -64,12 +66,10 @@ COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "uncle
 
 def document(found: Comparisons, has_asides: bool = True) -> Document:
     """`has_asides`: also what is about no comparison, which a command line has said before."""
-    blocks: list[Block] = [Paragraph(heading(found), "faint")] if heading(found) else []
-    blocks += grids(found)
-    if said := summary(found):
-        blocks.append(Paragraph(said))
-    blocks += list_lines((line for line in (sight(found), blind_spot(found)) if line), "faint")
-    blocks += [*list_lines(others(found)), *list_remarks(remarks(found))]
+    blocks: list[Block] = [Paragraph(said)] if (said := describe(found)) else []
+    blocks += [*grids(found), *list_lines([*reasons(found), *others(found)])]
+    details = (*heading(found).split("\n"), sight(found), blind_spot(found))
+    blocks += [*list_lines((line for line in details if line), "faint"), *list_remarks(remarks(found))]
     return Document((*blocks, *list_lines(found.asides if has_asides else ())))
 
 
@@ -115,9 +115,7 @@ def function_grid(found: Comparisons) -> Table:
         CASE,
         "time",
         f"against {truncate(baseline, COLUMN)}",
-        "result",
-        "compile",
-        "peak",
+        *(TableColumn(name, is_optional=True) for name in ("result", "compile", "peak")),
         VERDICT,
     )
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
@@ -141,8 +139,7 @@ def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
     of = {c.metric: c for c in found if c.candidate.label == label}
     run, *others = [_describe_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
     against = of["run"]
-    why = verdict(against) if against.failure is None else found.unranked[label]
-    return (label, run, interval(against), _result(against), *others, why)
+    return (label, run, interval(against), _result(against), *others, sure_verdict(against))
 
 
 def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
@@ -184,13 +181,13 @@ def case_grid(found: Comparisons) -> Table:
             "" if c.baseline_value is None else amount(c.baseline_value, c.metric),
             "" if c.candidate_value is None else amount(c.candidate_value, c.metric),
             interval(c),
-            verdict(c),
+            sure_verdict(c),
         )
         for c in runs
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
-    inputs = TableColumn("inputs", "words", 10)
+    inputs = TableColumn("inputs", "words", 10, is_optional=True)
     columns = (CASE, inputs, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
     table = tabulate(columns, lines, [style(c) for c in runs])
     return table.without_empty_columns(kept=set(range(len(columns))) - {columns.index(inputs)})
@@ -205,16 +202,37 @@ def interval(c: Comparison) -> str:
     return f"{change(c.ratio)} ({change(c.low).removesuffix(' %')} to {change(c.high)})"
 
 
-def verdict(c: Comparison, has_reason: bool = True) -> str:
-    """The result comes first, if it differs: what a time is worth depends on it.
-
-    Args:
-        has_reason: False gives the verdict in as few words as possible.
-    """
+def verdict(c: Comparison) -> str:
+    """In a word or two. The result comes first, if it differs: what a time is worth depends on it."""
+    if c.failure is not None:
+        return c.failure.kind.replace("_", " ")
     said = COUNTED[c.verdict] if is_counted(c.metric) else c.verdict
-    if has_reason:
-        said += (", confirmed" if c.confirmed else "") + (f": {c.why}" if c.why else "")
     return f"result differs ({said})" if c.differs and c.metric == "run" else said
+
+
+def sure_verdict(c: Comparison) -> str:
+    """slower, confirmed: a second measurement says so too."""
+    return f"{verdict(c)}, confirmed" if c.confirmed and not c.differs else verdict(c)
+
+
+def verdict_with_reason(c: Comparison) -> str:
+    """same: within 5.0 %"""
+    return f"{sure_verdict(c)}: {c.why}" if c.why else sure_verdict(c)
+
+
+def reasons(found: Comparisons) -> list[str]:
+    """Why verdicts are what they are, each reason once: third and 2 more: within 5.0 %."""
+    told: dict[str, list[str]] = {}
+    for c in found.of("run"):
+        name = c.candidate.label if found.labels else c.case.label
+        if why := found.unranked.get(name, c.why) if c.failure and not found.is_at_fault(c) else c.why:
+            told.setdefault(why, []).append(name)
+    return [f"{_join_few(names)}: {why}" for why, names in told.items()]
+
+
+def _join_few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return _join_names(names) if more <= 1 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
 
 
 def others(found: Comparisons) -> list[str]:
@@ -241,7 +259,7 @@ def sentence(c: Comparison) -> str:
     if c.method == "counted" and c.baseline_value is not None and c.candidate_value is not None:
         before, after = (amount(v, c.metric) for v in (c.baseline_value, c.candidate_value))
         return f"{what}: {after} in {c.candidate.label}, {before} in {c.baseline.label}"
-    return f"{what}: {c.candidate.label} {verdict(c)}, {interval(c)}"
+    return f"{what}: {c.candidate.label} {verdict_with_reason(c)}, {interval(c)}"
 
 
 def summary(found: Comparisons) -> str:
@@ -250,9 +268,14 @@ def summary(found: Comparisons) -> str:
 
 
 def describe(found: Comparisons) -> str:
-    """In one line: who is fastest, or how many cases have each verdict: 3 same, 1 slower"""
-    counted = Counter(c.verdict for c in found.of("run"))
-    return summary(found) or ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
+    """In one line: who is fastest, the verdict of the only case, or how many cases have each: 3 same, 1 slower"""
+    runs = found.of("run")
+    if said := summary(found):
+        return said
+    if len(runs) == 1:
+        name = runs[0].candidate.label if found.labels else runs[0].case.label
+        return ", ".join(part for part in (f"{name}: {sure_verdict(runs[0])}", interval(runs[0])) if part)
+    return ", ".join(f"{n} {verdict}" for verdict, n in Counter(map(verdict, runs)).items())
 
 
 def _places(ranking: Sequence[Rank]) -> str:
@@ -433,7 +456,7 @@ def names(runs: Sequence[Comparison]) -> list[str]:
 
 def words(c: Comparison) -> str:
     """slower  +3.2 % (+2.1 to +4.4 %); from a factor of 2 on: result differs (faster)  × 0.062 (0.058 – 0.067)"""
-    said = verdict(c, has_reason=False)
+    said = verdict(c)
     if c.estimate is None or 0.5 < c.estimate.value < 2:
         return f"{said}  {interval(c)}".rstrip()
     return f"{said}  × {c.estimate.text()}"

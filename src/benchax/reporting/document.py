@@ -61,6 +61,8 @@ class TableColumn:
     """There a word that is wider than that goes on in the next line; else it makes the table fall apart into lines."""
     is_cut: bool = False
     """There a text that is wider than that is cut in its middle: a row stays one line."""
+    is_optional: bool = False
+    """A narrow window leaves this column out and names it below the table; the last one first."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,13 @@ class Table:
 
     def without_empty_columns(self, kept: Iterable[int] = ()) -> Table:
         """Columns that no row fills say nothing; those at the places `kept` stay anyway."""
-        places = {*kept, *(i for row in self.rows for i, cell in enumerate(row) if cell.text)}
-        chosen = sorted(places)
-        rows = tuple(tuple(row[i] for i in chosen) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[i] for i in chosen), rows=rows)
+        return self.with_columns({*kept, *(i for row in self.rows for i, cell in enumerate(row) if cell.text)})
+
+    def with_columns(self, places: Collection[int]) -> Table:
+        """Only the columns at these places, in the order of the table."""
+        columns = tuple(column for i, column in enumerate(self.columns) if i in places)
+        rows = tuple(tuple(cell for i, cell in enumerate(row) if i in places) for row in self.rows)
+        return replace(self, columns=columns, rows=rows)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
-from benchax.model import Estimate, Remark
+from benchax.model import Comparison, Estimate, Remark
 from benchax.reporting.document import (
     Block,
     Document,
@@ -20,6 +21,7 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.tables import (
+    CASE,
     REMARKS,
     VERDICT,
     VERDICT_STYLES,
@@ -38,19 +40,16 @@ SPECS = ("inputs", "outputs")
 """Facts that have a part for each array: hundreds for a model. All of it is in the JSON."""
 LONGEST_SPECS = 120
 COLUMNS = (
-    TableColumn("variant", "names", least_width=12, breaks_words=True),
-    TableColumn("time per call", least_width=9),
-    TableColumn("speedup", least_width=15),
-    "peak",
-    "compile",
-    TableColumn("error", least_width=7),
-    replace(VERDICT, least_width=10),
+    replace(CASE, name="variant"),
+    "time per call",
+    "speedup",
+    *(TableColumn(name, is_optional=True) for name in ("peak", "compile", "error")),
+    VERDICT,
 )
-"""At 80 columns times, speedups and verdicts take two lines."""
 
 
 def document(e: Experiment) -> Document:
-    blocks: list[Block] = [Heading(e.name, 1, (heading(e),)), table(e)]
+    blocks: list[Block] = [Heading(f"{e.name}: {answer(e)}", 1, (heading(e),)), table(e)]
     if findings(e).rows:
         blocks.append(Facts((findings(e),), "words"))
     for curve in e.curves:
@@ -69,6 +68,16 @@ def document(e: Experiment) -> Document:
             )
         )
     return Document((*blocks, *list_remarks(remarks(e))))
+
+
+def answer(e: Experiment) -> str:
+    """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
+    timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
+    faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
+    if not faster:
+        return "no variant is faster" if timed else "no variant was timed"
+    best = min(faster, key=lambda row: cast("Comparison", row.comparison).ratio or 1.0)
+    return f"{best.name} is fastest, {speedup(best)}"
 
 
 def heading(e: Experiment) -> str:

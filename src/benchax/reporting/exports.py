@@ -39,7 +39,7 @@ from benchax.codec import encode_comparison, to_document
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Comparison, Failure, Measurement, Opaque, Samples
 from benchax.printable import spell_for_xml
-from benchax.reporting.comparisons import interval, sentence, verdict
+from benchax.reporting.comparisons import interval, sentence, verdict_with_reason
 from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, tabulate
 from benchax.reporting.markdown import render
 from benchax.reporting.measurement import describe_devices
@@ -559,7 +559,7 @@ def _line(entry: ExportedCase) -> tuple[str, ...]:
         _size(entry, "observed_peak_bytes"),
         _size(entry, "predicted_peak_bytes"),
         interval(entry.run) if entry.run else "",
-        verdict(entry.run) if entry.run else "",
+        verdict_with_reason(entry.run) if entry.run else "",
     )
 
 

@@ -128,7 +128,7 @@ def grid(h: History) -> Table:
             date,
             commit(c),
             interval(c),
-            verdict(c, has_reason=False),
+            verdict(c),
             "" if c.candidate_value is None else amount(c.candidate_value, h.metric),
             *(_rate(c, what) for what in rates),
             "; ".join(remarks[i]),
@@ -164,7 +164,7 @@ def overview(histories: Sequence[History]) -> Table:
     is_shared = len(baselines) == 1
     newest = f"against {next(iter(baselines))}" if is_shared else "newest"
     columns = (
-        replace(CASE, least_width=16, is_cut=True),
+        CASE,
         TableColumn("baseline", "words", 8, breaks_words=True),
         "history",
         TableColumn(newest, least_width=9),
@@ -185,7 +185,7 @@ def _overview_line(h: History, is_shared: bool) -> tuple[str, ...]:
         "" if is_shared else one_line(h.baseline),
         sparkline(h, BARS if is_shared else BARS_BESIDE_BASELINES),
         interval(newest) if not h.is_counted else "" if value is None else amount(value, h.metric),
-        verdict(newest, has_reason=False),
+        verdict(newest),
         commit(newest),
         f"{size_of(h.changes[-1], h)} from {commit(h.points[h.changes[-1].at])} on" if h.changes else "",
     )

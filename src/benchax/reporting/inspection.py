@@ -146,7 +146,7 @@ def document(
     if len(show) == 1 and (alone := _text(found, show[0])) is not None:
         return Document((program_text(_stage(show[0]), alone, full),))
     title, where = heading(found)
-    blocks: list[Block] = [Heading(title, 1, (where,))]
+    blocks: list[Block] = [Heading(f"{title}: {answer(found)}", 1, (where,))]
     for part in show:
         if part in TEXTS:
             blocks += _program(found, part, full)
@@ -283,6 +283,19 @@ def heading(found: Inspection) -> tuple[str, str]:
     devices = None if place.device_count is None else plural(place.device_count, "device")
     parts = [place.device_kind or place.backend, devices, f"jax {place.jax}" if place.jax else None]
     return f"{found.name}({found.signature})", " · ".join(part for part in parts if part)
+
+
+def answer(found: Inspection) -> str:
+    """64 FLOP, 512 B accessed, 1.00 KiB planned peak"""
+    counts, plan = found.counts, found.memory
+    flops = counts and counts.flops
+    accessed, peak = counts and counts.bytes_accessed, plan and plan.predicted_peak_bytes
+    parts = (
+        "" if flops is None else count(flops, "FLOP"),
+        "" if accessed is None else f"{size(accessed)} accessed",
+        "" if peak is None else f"{size(peak)} planned peak",
+    )
+    return ", ".join(part for part in parts if part) or "work and memory are not known"
 
 
 def overview(found: Inspection, roof: Roofline | None = None) -> list[Section]:

@@ -54,8 +54,8 @@ _COLUMNS = (
 
 
 def blocks(split: StepSplit, cost: RecordingCost | None = None) -> tuple[Block, ...]:
-    """Returns the blocks at the top of a profile."""
-    lines = [Paragraph(sentence(split)), Paragraph(_describe_length(split), "faint")]
+    """Returns the blocks at the top of a profile, below the sentence that is its title."""
+    lines = [Paragraph(_describe_length(split), "faint")]
     if cost is not None:
         lines.append(Paragraph(describe_recording_cost(cost, "a step")))
     return (*lines, tabulate_parts(split), *_facts(split))

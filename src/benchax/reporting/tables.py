@@ -20,7 +20,7 @@ from benchax.units import plural, rate, seconds, seconds_around, seconds_range, 
 if TYPE_CHECKING:
     from benchax.store.base import StoredRun
 
-CASE = TableColumn("case", "names", 12, breaks_words=True)
+CASE = TableColumn("case", "names", 16, is_cut=True)
 COMMIT = TableColumn("commit", "words", 8, breaks_words=True)
 LINE = TableColumn("line", "words", 16, breaks_words=True)
 LINE_NAMES = TableColumn("line", "names", 16, breaks_words=True)
@@ -71,7 +71,7 @@ def stored_grid(rows: Sequence[StoredRow]) -> Table:
     columns = (
         "id",
         when,
-        replace(CASE, is_cut=True),
+        CASE,
         TableColumn("timer", "words"),
         TableColumn(timer or "time", "numbers", ESTIMATE),
         "compile",

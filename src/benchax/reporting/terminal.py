@@ -92,6 +92,8 @@ LEAST_WIDTH_BESIDE = 10
 """The least width of a text next to its label."""
 GAP = 2
 """Between the columns of a table."""
+LONGEST_NAME = 40
+"""A table leaves columns out before it cuts a name of up to this width."""
 LEAST_WIDTH = 100
 """The width of text that goes into a pipe."""
 Shown = Heading | Paragraph | List | Table | Facts | Remarks | Code | Sparkline | Chart
@@ -318,10 +320,10 @@ class _Labelled:
 
 
 class _TableLayout:
-    """Lays a table out by the width of the console: as columns, some of which can fold, or row by row."""
+    """Lays a table out by the width of the console: as columns, of which some fold or are left out, or row by row."""
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
+    def __init__(self, table: Table, left_out: Sequence[str] = ()) -> None:
+        self.table, self.left_out = table, left_out
         columns = zip(table.names, *table.lines, strict=True)
         texts = list(columns)
         self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
@@ -338,11 +340,23 @@ class _TableLayout:
     def least_width(self) -> int:
         return sum(self.least_widths) + GAP * (len(self.widths) - 1)
 
+    @property
+    def readable_width(self) -> int:
+        """Where nothing folds, and only very long names are cut."""
+        columns = zip(self.table.columns, self.widths, strict=True)
+        widths = [min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns]
+        return sum(widths) + GAP * (len(widths) - 1)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        optional = [i for i, column in enumerate(self.table.columns) if column.is_optional]
+        if optional and self.readable_width > options.max_width:
+            fewer = self.table.with_columns(set(range(len(self.table.columns))) - {optional[-1]})
+            yield _TableLayout(fewer, (self.table.names[optional[-1]], *self.left_out))
+            return
         fits = self.least_width <= options.max_width
         yield self.render_wide(self.fit(options.max_width)) if fits else self.render_narrow()
-        if self.table.note:
-            yield Folded(Text(self.table.note, style="dim"))
+        notes = [self.table.note, f"A wider window also shows: {', '.join(self.left_out)}." if self.left_out else ""]
+        yield from (Folded(Text(note, style="dim")) for note in notes if note)
 
     def fit(self, room: int) -> list[int]:
         """Widths that fill the room: what can be cut gives way first, then the widest columns fold."""
@@ -387,11 +401,19 @@ def _longest(column: TableColumn, texts: Sequence[str]) -> int:
 
 
 def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
-    if column.is_cut and text.cell_len > width:
-        half = (width - 1) // 2
-        text = Text(set_cell_size(text.plain, width - half - 1) + "…" + text.plain[-half:], text.style)
+    if column.is_cut:
+        yield from (_cut_middle(line, width) for line in text.split(allow_blank=True))
+        return
     for line in break_lines(text, width):
         yield from break_word(line, width) if column.breaks_words else (line,)
+
+
+def _cut_middle(line: Text, width: int) -> Text:
+    """Both ends stay: parameters at the end of a name tell cases apart."""
+    if line.cell_len <= width:
+        return line
+    half = (width - 1) // 2
+    return Text(set_cell_size(line.plain, width - half - 1) + "…" + line.plain[-half:], line.style)
 
 
 # Lines break between words only: a path, a name or a number with its unit stays in one piece.

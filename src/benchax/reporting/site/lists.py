@@ -208,7 +208,7 @@ def _case_line(case: CaseSummary, environments: Sequence[str]) -> tuple[TableCel
 
 
 def _judge(c: Comparison) -> TableCell:
-    return TableCell(verdict(c, has_reason=False), style(c))
+    return TableCell(verdict(c), style(c))
 
 
 INDEX = "index.js"
