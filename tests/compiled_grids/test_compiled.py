@@ -101,8 +101,8 @@ def test_a_time_is_net_of_the_stamps_cost_which_was_measured_beside_it():
 def test_it_says_of_what_and_where_but_inside_a_jit_where_that_is_not_known():
     h = compiled_grid({"relu": jax.nn.relu}, repeats=5)
 
-    assert str(h((X,))).startswith("f32[64] · cpu · ")
-    assert f"· jax {jax.__version__}\n" in str(h(X))
+    assert "\nf32[64] · cpu · " in str(h((X,)))
+    assert f"· jax {jax.__version__}" in str(h(X))
     assert jax.jit(h)(X).circumstances is None
 
 

@@ -39,10 +39,9 @@ def test_both_ways_are_timed_and_each_says_what_a_run_takes():
     assert found.compiled.first_s > min(found.compiled.took_s)
     assert median(found.ratios) > 1  # a neighbour may disturb one of the rounds
     text = str(found)
-    assert "times as much in the Python loop as in the compiled one" in text
     assert f"The comparison took {found.elapsed_s:.2f} seconds." in text
-    assert "\n64: f32[64]\n8 × 8: f32[8,8]\n" in text
-    assert text.startswith("cpu · ")
+    assert "\n64: f32[64]\n8 × 8: f32[8,8]" in text
+    assert text.startswith("A run costs ")
 
 
 def test_what_never_ends_is_left_out_of_the_python_loop_with_its_reason():

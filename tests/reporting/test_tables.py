@@ -231,15 +231,24 @@ def test_stored_rows_show_what_was_measured_where_and_failures_their_kind(snapsh
     assert [row[0].style for row in grid.rows] == ["", "bad"]
 
 
-def test_a_stored_row_is_one_line_at_80_columns_and_a_long_name_is_cut_in_its_middle() -> None:
+def test_a_stored_row_is_one_line_at_80_columns_with_its_whole_name() -> None:
     row = replace(measured("benchmark_matrix_multiplication_of_large"), started_at="2025-11-21T01:35:59+00:00")
 
     lines = terminal.to_text(Document((stored_grid([row_of(row, 123456)]),)), 80).splitlines()
 
-    assert len(lines) == 2
-    assert lines[1].startswith("123456  11-21 01:35  benchmark_m")
-    assert "…" in lines[1]
-    assert max(map(len, lines)) <= 80
+    assert lines[1:] == [
+        "123456  11-21 01:35  benchmark_matrix_multiplication_of_large  2.00 s",
+        "A wider window also shows: commit.",
+    ]
+
+
+def test_a_name_that_is_cut_keeps_its_parameters() -> None:
+    name = "benchmark_matrix_multiplication_of_large_matrices"
+    row = replace(measured(name), case=CaseId(name, (("n", 512), ("dtype", "bf16"))))
+
+    line = terminal.to_text(Document((stored_grid([row_of(row, 1)]),)), 80).splitlines()[1]
+
+    assert "benchmark_matrix_multip…ces[n=512, dtype=bf16]" in line
 
 
 def test_the_environment_says_what_is_unknown_and_ends_with_what_makes_rows_comparable(snapshot: Any) -> None:

@@ -243,9 +243,16 @@ class CompiledGridResult:
     def document(self) -> Document:
         lines = map(self._line, range(len(self.names)))
         where = self.circumstances
-        above = [Paragraph(str(where), "faint")] if where else []
+        below = [Paragraph(self._footer()), *([Paragraph(str(where), "faint")] if where else [])]
         busy = [where.busy] if where and where.busy else []
-        return Document((*above, tabulate(COLUMNS, lines), Paragraph(self._footer()), *list_remarks(busy)))
+        return Document((Paragraph(self._answer()), tabulate(COLUMNS, lines), *below, *list_remarks(busy)))
+
+    def _answer(self) -> str:
+        medians = {name: s.median_s for k, name in enumerate(self.names) if (s := self.summary(k))}
+        if not medians:
+            return "no function was measured: the table says why"
+        least = min(medians, key=medians.__getitem__)
+        return f"{least} has the least median, {seconds(medians[least])}; {len(medians)} of {len(self.names)} measured"
 
     def __repr__(self) -> str:
         return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"

@@ -85,15 +85,14 @@ class LoopComparison:
         inputs = [f"{label}: {each.inputs}" for label, each in self.circumstances.items() if each.inputs != label]
         where = [*dict.fromkeys(each.machine for each in self.circumstances.values()), *inputs]
         tables = [tabulate(columns, lines), tabulate(_TOTALS, [_totals(way) for way in ways])]
-        blocks = [*list_lines(where, "faint"), *tables]
-        texts = [*(f"{function}, {data}: left out, because {why}" for (function, data), why in self.left_out.items())]
         low, high = min(self.ratios), max(self.ratios)
-        texts.append(
+        answer = (
             f"A run costs {median(self.ratios):.3g} times as much in the Python loop as in the compiled one "
             f"({low:.3g} – {high:.3g} in {len(self.ratios)} rounds)."
         )
+        texts = [*(f"{function}, {data}: left out, because {why}" for (function, data), why in self.left_out.items())]
         texts.append(f"The comparison took {self.elapsed_s:.2f} seconds.")
-        return Document((*blocks, *map(Paragraph, texts)))
+        return Document((Paragraph(answer), *tables, *map(Paragraph, texts), *list_lines(where, "faint")))
 
 
 _TOTALS = (TableColumn("", "words"), "a round took", "runs in it", "per run", "first round")

@@ -19,7 +19,7 @@ from benchax.reporting import figures, terminal
 from benchax.reporting import html as page
 from benchax.reporting.chart import Axis, AxisTick, Chart, Line, Mark, Points, ReferenceLine, Square, chart_heat_map
 from benchax.reporting.document import Document, Heading, Paragraph, Style, Table, TableCell, TableColumn, tabulate
-from benchax.reporting.tables import describe_machine, estimate, one_line, truncate
+from benchax.reporting.tables import ESTIMATE, describe_machine, estimate, one_line, truncate
 from benchax.stats.verdicts import grade
 from benchax.units import number, percent, plural, seconds
 
@@ -77,7 +77,9 @@ def html(g: GridResult) -> str:
 
 def document(g: GridResult) -> Document:
     nodes = (tabulate_shares(g.nodes),) if g.nodes else ()
-    return Document((Paragraph(_about(g)), table(g), *nodes, *map(Paragraph, remarks(g))))
+    answer = _ranking(g) or total(g)
+    more = [Paragraph(remark) for remark in remarks(g) if remark != answer]
+    return Document((Paragraph(answer), table(g), *nodes, *more, Paragraph(_about(g), "faint")))
 
 
 def table(g: GridResult) -> Table:
@@ -94,8 +96,8 @@ def table(g: GridResult) -> Table:
         )
         for d in labels
     ]
-    columns = (g.axis, *(["inputs"] if is_shown else []), *map(one_line, functions))
-    return Table(tuple(map(TableColumn, columns)), tuple(rows))
+    before = (TableColumn(g.axis), *([TableColumn("inputs", is_optional=True)] if is_shown else []))
+    return Table((*before, *(TableColumn(one_line(f), least_width=ESTIMATE) for f in functions)), tuple(rows))
 
 
 def table_so_far(

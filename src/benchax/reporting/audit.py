@@ -193,7 +193,8 @@ def document_of_checklist(c: Checklist) -> Document:
     for section in dict.fromkeys(tick.section for tick in c.ticks):
         rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
         rows += [_list_cells(tick) for tick in c.ticks if tick.section == section]
-    return Document((Heading(one_line(c.name), 1, (checklist_heading(c),)), Table(CHECKLIST, tuple(rows))))
+    title = f"{one_line(c.name)}: {count_ticks(c)}"
+    return Document((Heading(title, 1, (checklist_heading(c),)), Table(CHECKLIST, tuple(rows))))
 
 
 def _list_cells(tick: Tick) -> tuple[TableCell, ...]:
@@ -201,13 +202,17 @@ def _list_cells(tick: Tick) -> tuple[TableCell, ...]:
     return TableCell(mark, style), TableCell(tick.text), TableCell(describe_tick(tick), "faint")
 
 
-def checklist_heading(c: Checklist) -> str:
-    """f32[8] · cpu · 12 ✓, 2 ✗, 8 not applicable, 1 not checked · 41.0 s"""
+def count_ticks(c: Checklist) -> str:
+    """12 ✓, 2 ✗, 8 not applicable, 1 not checked"""
     counts = {answer: sum(tick.answer == answer for tick in c.ticks) for answer in ANSWERS}
     words = {"yes": "✓", "no": "✗"}
-    counted = ", ".join(f"{n} {words.get(answer, answer)}" for answer, n in counts.items() if n)
+    return ", ".join(f"{n} {words.get(answer, answer)}" for answer, n in counts.items() if n)
+
+
+def checklist_heading(c: Checklist) -> str:
+    """f32[8] · cpu · 41.0 s"""
     backend = c.environment.backend if c.environment else ""
-    return " · ".join(part for part in (c.signature, backend, counted, seconds(c.elapsed_s)) if part)
+    return " · ".join(part for part in (c.signature, backend, seconds(c.elapsed_s)) if part)
 
 
 def describe_tick(tick: Tick) -> str:

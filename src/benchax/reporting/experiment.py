@@ -181,10 +181,10 @@ TITLES = {
 
 
 def document_of_scaling(found: Scaling) -> Document:
-    blocks: list[Block] = [Heading(found.case.label, 1, (describe_machine(found.environment),))]
+    answers = "; ".join(_answer(curve, found.is_fake) for curve in found.curves)
+    blocks: list[Block] = [Heading(f"{found.case.label}: {answers}", 1, (describe_machine(found.environment),))]
     for curve in found.curves:
         blocks += [Heading(TITLES[curve.kind].format(axis=found.axis)), _tabulate_curve(curve, found.is_fake)]
-        blocks.append(Paragraph(_sentence(curve, found.is_fake)))
     return Document((*blocks, *list_remarks(found.remarks)))
 
 
@@ -222,11 +222,12 @@ def _times_factor(gain: Estimate | None) -> str:
     return gain.text("{:.2f}".format, "×") if gain else ""
 
 
-def _sentence(curve: ScalingCurve, is_fake: bool) -> str:
+def _answer(curve: ScalingCurve, is_fake: bool) -> str:
+    """strong scaling pays up to 4 devices, the most that were tried"""
     what = "fake devices" if is_fake else "devices"
-    first = curve.first_that_does_not_pay
-    if curve.last_that_pays is None:
-        return "From how many devices on it does not pay is not known: fewer than two counts could be measured."
+    first, last = curve.first_that_does_not_pay, curve.last_that_pays
+    if last is None:
+        return f"whether {curve.kind} scaling pays is not known, because fewer than two counts could be measured"
     if first is None:
-        return f"It pays up to {curve.last_that_pays} {what}, the most that were tried."
-    return f"{first} {what} are the first that do not clearly get more done in a second than {curve.last_that_pays}."
+        return f"{curve.kind} scaling pays up to {last} {what}, the most that were tried"
+    return f"{curve.kind} scaling pays up to {last} {what}: {first} don't clearly get more done in a second"

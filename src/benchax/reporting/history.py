@@ -60,9 +60,10 @@ NO_TIMES = "times are those of their own session: not to be compared with one an
 
 def document(h: History) -> Document:
     values, breaks = _newest(h, LONGEST_LINE)
-    sentences = [Paragraph(sentence, style) for sentence, style in describe_changes(h)]
+    *older, (newest, _) = describe_changes(h)
+    sentences = [Paragraph(sentence, style) for sentence, style in older]
     sentences += [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
-    title = Heading(one_line(h.case.label), 1, (heading(h),))
+    title = Heading(f"{one_line(h.case.label)}: {newest}", 1, (heading(h),))
     return Document((title, Sparkline(values, span(h), breaks), grid(h), List(tuple(sentences))))
 
 

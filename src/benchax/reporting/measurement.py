@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from statistics import median
 
@@ -162,8 +162,14 @@ def overview(measurements: Sequence[Measurement]) -> Table:
     universal = share_grave_remarks(listed).universal
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
     timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
-    times = (TableColumn(timer, "numbers", ESTIMATE) for timer in timers)
-    columns = (CASE, *times, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory", REMARKS)
+    first, *others = timers
+    optional = [*others, *(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory"]
+    columns = (
+        CASE,
+        TableColumn(first, "numbers", ESTIMATE),
+        *(TableColumn(name, "numbers", ESTIMATE, is_optional=True) for name in optional),
+        replace(REMARKS, is_optional=True),
+    )
     styles: list[Style] = [
         "bad" if m.failure or any(remark.severity == "error" for remark in m.remarks) else "" for m in listed
     ]

@@ -74,8 +74,8 @@ def stored_grid(rows: Sequence[StoredRow]) -> Table:
         CASE,
         TableColumn("timer", "words"),
         TableColumn(timer or "time", "numbers", ESTIMATE),
-        "compile",
-        COMMIT,
+        TableColumn("compile", is_optional=True),
+        replace(COMMIT, is_optional=True),
     )
     styles: list[Style] = ["bad" if row.failure_kind else "" for row in rows]
     lines = (_stored_line(row, date, bool(timer)) for row, date in zip(rows, dates, strict=True))

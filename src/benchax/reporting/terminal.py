@@ -92,6 +92,9 @@ LEAST_WIDTH_BESIDE = 10
 """The least width of a text next to its label."""
 GAP = 2
 """Between the columns of a table."""
+LEAST_BEGIN = 4
+"""Characters that are left of the begin of a name that is cut."""
+_PARAMETERS = re.compile(r"\[[^\[]*\]$")
 LONGEST_NAME = 40
 """A table leaves columns out before it cuts a name of up to this width."""
 LEAST_WIDTH = 100
@@ -409,11 +412,12 @@ def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
 
 
 def _cut_middle(line: Text, width: int) -> Text:
-    """Both ends stay: parameters at the end of a name tell cases apart."""
+    """Both ends stay, and as much as there is room for of the parameters at the end: they tell cases apart."""
     if line.cell_len <= width:
         return line
-    half = (width - 1) // 2
-    return Text(set_cell_size(line.plain, width - half - 1) + "…" + line.plain[-half:], line.style)
+    parameters = _PARAMETERS.search(line.plain)
+    end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
+    return Text(set_cell_size(line.plain, width - end - 1) + "…" + line.plain[-end:], line.style)
 
 
 # Lines break between words only: a path, a name or a number with its unit stays in one piece.
