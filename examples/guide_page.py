@@ -16,7 +16,7 @@ from typing import Any
 
 from benchax import workloads
 
-TIME_S = 20.0
+TIME_S = 40.0
 """Of each experiment: no further process is begun after this long."""
 
 

@@ -51,7 +51,7 @@ OF_A_CASE = ("outputs-differ", "nonfinite-result", "no-outputs", "recompiled", "
 COLUMN = 24
 """Longest name of a column, which is never folded: a long one would leave no room for the numbers."""
 MOST_NAMED = 2
-"""A reason that holds for more cases than this is told with their number."""
+"""A reason that holds for more cases than this names some, and counts the others."""
 COLUMNS: tuple[Metric, ...] = ("run", "compile", "peak")
 """Metrics that have columns, where functions are compared; the others have sentences."""
 NAMES: dict[Metric, str] = {

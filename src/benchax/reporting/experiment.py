@@ -74,6 +74,8 @@ def answer(e: Experiment) -> str:
     """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
     timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
     faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
+    if not timed and len(e.rows) == 1 and e.rows[0].sentence:  # some compare times to build, or count
+        return truncate(f"{e.rows[0].name}: {e.rows[0].sentence}", LONGEST_SPECS)
     if not faster:
         return "no variant is faster" if timed else "no variant was timed"
     best = min(faster, key=lambda row: cast("Comparison", row.comparison).ratio or 1.0)

@@ -323,7 +323,7 @@ class _Labelled:
 
 
 class _TableLayout:
-    """Lays a table out by the width of the console: as columns, of which some fold or are left out, or row by row."""
+    """Lays a table out by the width of the console: as columns that can fold or be left out, or row by row."""
 
     def __init__(self, table: Table, left_out: Sequence[str] = ()) -> None:
         self.table, self.left_out = table, left_out
@@ -345,7 +345,7 @@ class _TableLayout:
 
     @property
     def readable_width(self) -> int:
-        """Where nothing folds, and only very long names are cut."""
+        """Nothing folds at this width, and only very long names are cut."""
         columns = zip(self.table.columns, self.widths, strict=True)
         widths = [min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns]
         return sum(widths) + GAP * (len(widths) - 1)
@@ -417,7 +417,8 @@ def _cut_middle(line: Text, width: int) -> Text:
         return line
     parameters = _PARAMETERS.search(line.plain)
     end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
-    return Text(set_cell_size(line.plain, width - end - 1) + "…" + line.plain[-end:], line.style)
+    ending = set_cell_size(line.plain[::-1], end)[::-1]
+    return Text(f"{set_cell_size(line.plain, width - end - 1)}…{ending}", line.style)
 
 
 # Lines break between words only: a path, a name or a number with its unit stays in one piece.
