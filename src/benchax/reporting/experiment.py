@@ -74,10 +74,12 @@ def answer(e: Experiment) -> str:
     """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
     timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
     faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
-    if not timed and len(e.rows) == 1 and e.rows[0].sentence:  # some compare times to build, or count
-        return truncate(f"{e.rows[0].name}: {e.rows[0].sentence}", LONGEST_SPECS)
+    if not timed:  # some compare times to build, others count, or are measured at many points
+        said = [curve.sentence or curve.title for curve in e.curves]
+        said += [f"{row.name}: {row.sentence}" for row in e.rows if row.sentence]
+        return truncate(said[0], LONGEST_SPECS) if said else "no variant was timed"
     if not faster:
-        return "no variant is faster" if timed else "no variant was timed"
+        return "no variant is faster"
     best = min(faster, key=lambda row: cast("Comparison", row.comparison).ratio or 1.0)
     return f"{best.name} is fastest, {speedup(best)}"
 
