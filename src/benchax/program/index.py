@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -157,23 +157,17 @@ class Value:
             is_crossed = value.maker is not None and (through is None or value.maker.name in through)
             return value.maker.reads if value.maker is not None and is_crossed else ()
 
-        return _reach(self, before)
+        return _reach([self], before)
 
     @property
     def roots(self) -> set[Value]:
         """Returns the original values that it depends on, outside loops and branches. They are inputs, arrays of the
         program, and values that differ in each iteration."""
-
-        def before(value: Value) -> Sequence[Value]:
-            if value.maker is not None:
-                return value.maker.reads
-            return (value.outer,) if value.outer is not None else ()
-
-        return {one for one in _reach(self, before) if not (one.maker or one.outer) and one.literal is None}
+        return {one for one in list_behind([self]) if not (one.maker or one.outer) and one.literal is None}
 
     def ahead(self) -> set[Value]:
         """It and what is made of it in its body."""
-        return set(_reach(self, lambda value: [one for op in value.readers for one in op.makes]))
+        return set(_reach([self], lambda value: [one for op in value.readers for one in op.makes]))
 
     def view(self, *, scaled: bool = False, out: bool = False) -> View:
         """It as a view of the value behind it; `scaled` also through products with numbers, signs, quotients, and
@@ -197,9 +191,20 @@ class Value:
         return _varying(self, MOST_DEPTH)
 
 
-def _reach(start: Value, following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
-    """A value and all that follow it, each once."""
-    seen, waiting = set[Value](), [start]
+def list_behind(values: Iterable[Value]) -> set[Value]:
+    """These values and all that they depend on, also outside of their loops and branches."""
+
+    def before(value: Value) -> Sequence[Value]:
+        if value.maker is not None:
+            return value.maker.reads
+        return (value.outer,) if value.outer is not None else ()
+
+    return set(_reach(values, before))
+
+
+def _reach(starts: Iterable[Value], following: Callable[[Value], Sequence[Value]]) -> Iterator[Value]:
+    """These values and all that follow them, each once."""
+    seen, waiting = set[Value](), [*starts]
     while waiting:
         value = waiting.pop()
         if value not in seen:

@@ -16,7 +16,7 @@ from benchax.auditing.rule import Match, NotApplicable, name_inputs, rule
 from benchax.auditing.syntax import calls_on, tree_of, where_of
 from benchax.errors import NotMeasured
 from benchax.program.evaluate import bind, evaluate, look_up
-from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value
+from benchax.program.index import ELEMENTWISE, KEEPS, Body, TracedOp, TracedProgram, Value, list_behind
 from benchax.source_files import owner_of
 from benchax.specs import is_spec
 
@@ -380,6 +380,7 @@ class KnownIndices:
         self.accesses: list[IndexAccess] = []
         self.comparisons: list[IndexComparison] = []
         self._counts = 0
+        self._needed = _find_needed(program)
         self._known: dict[Value, KnownIndex | None] = {}
         for i, (value, given) in enumerate(zip((*program.consts, *program.inputs), inputs, strict=True)):
             if given is not None and value.is_of(jnp.integer) and np.size(given) <= MOST_ELEMENTS:
@@ -432,7 +433,7 @@ class KnownIndices:
             carries = op.bodies[0].carries
             made = [self.of(start) if returned is taken else None for start, taken, returned in carries]
             self._known.update(zip(op.makes, made, strict=False))
-        elif len(op.makes) == 1 and not op.bodies:
+        elif len(op.makes) == 1 and not op.bodies and op.makes[0] in self._needed:
             self._known[op.makes[0]] = self._make(op, reads)
 
     def _compare(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> None:
@@ -483,6 +484,14 @@ class KnownIndices:
         if n > 1 and maker is not None and maker.name == "concatenate" and len(maker.reads) == n:
             return [self.of(one) for one in maker.reads]
         return [whole] if n == 1 else [None] * n
+
+
+def _find_needed(program: TracedProgram) -> set[Value]:
+    """What indices and compared values are computed from. Any other operation would be compiled alone for nothing."""
+    ops = [op for body in program.bodies for op in body.ops]
+    names = {*COMPARES, *SELECTS, "dynamic_update_slice"}
+    asked = [op for op in ops if op.bodies or op.name in names or op.name.startswith("scatter")]
+    return list_behind(value for op in asked for value in op.reads)
 
 
 def _windows(scatter: TracedOp) -> list[int]:
