@@ -73,6 +73,12 @@ PART_OF_WHOLE = 16
 """The part is at most so small a share of the whole."""
 
 
+def _refuse_little(donatable_bytes: int) -> None:
+    if donatable_bytes < LARGE_BYTES:
+        found = f"{size(donatable_bytes)} is all that could be"
+        raise NotApplicable(f"nothing is donated, and {found}: too little to speak of")
+
+
 @rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
 def donation_possible(e: Evidence) -> Iterable[Match]:
     """Finds arguments that could be donated: an output has their shape, dtype and sharding."""
@@ -81,6 +87,9 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
         raise NotApplicable("it donates arguments as it is")
     if e.case.donate:  # equinox.filter_jit marks an argument for what it is told to donate, which can be nothing
         raise NotMeasured("the arguments that it is to donate hold no array, and others are not looked at")
+    plan = e.inspection.memory
+    if plan is not None and plan.argument_bytes is not None and plan.output_bytes is not None:
+        _refuse_little(min(plan.argument_bytes, plan.output_bytes))  # without another build
     held = e.recorded.arguments_of(e.use.held) if e.recorded else frozenset[int | str]()
     try:
         chosen = replace(VARIANTS["donate"], changes=partial(donate, held=held))
@@ -92,8 +101,7 @@ def donation_possible(e: Evidence) -> Iterable[Match]:
         raise NotMeasured("it is not told which donated arguments would be used")
     taken = sorted((a for a in donation.arguments if a.is_aliased), key=lambda a: -a.size_bytes)
     saved = sum(a.size_bytes for a in taken)
-    if saved < LARGE_BYTES:
-        raise NotApplicable(f"nothing is donated, and {size(saved)} is all that could be: too little to speak of")
+    _refuse_little(saved)
     seen = list_some([f"{a.path} {a.spec} → {a.output or 'an output'}, {size(a.size_bytes)}" for a in taken])
     result = try_variant(e, "donated", variant)
     # It happens: donating saved an FFT 2 MiB, and its calls were slower (docs/about/field-notes.md).
