@@ -487,7 +487,7 @@ class KnownIndices:
 
 
 def _find_needed(program: TracedProgram) -> set[Value]:
-    """What indices and compared values are computed from. Any other operation would be compiled alone for nothing."""
+    """The values behind indices and comparisons. Any other operation would be compiled alone for nothing."""
     ops = [op for body in program.bodies for op in body.ops]
     names = {*COMPARES, *SELECTS, "dynamic_update_slice"}
     asked = [op for op in ops if op.bodies or op.name in names or op.name.startswith("scatter")]
