@@ -516,7 +516,7 @@ def test_the_demo_says_how_to_open_its_files(benchax: Callable[..., Done], proje
     done = benchax("demo", "profile")
 
     assert done.code == 0
-    assert done.out.startswith("mlp, 500 runs\n")
+    assert done.out.startswith("mlp, 500 runs: ")
     assert "dot_general" in done.out
     folder = done.err.split("--logdir ")[1].strip()
     assert len(traces(project / folder)) == 1
