@@ -188,4 +188,4 @@ def test_what_does_not_trace_is_a_finding_and_an_error_of_the_command(
 
     assert done.code == 2
     assert f"rule  {rule}" in done.out
-    assert "1 finding: 1 error" in done.out
+    assert "1 finding (1 error)" in done.out

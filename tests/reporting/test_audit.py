@@ -36,7 +36,7 @@ def test_findings_come_with_place_evidence_gain_and_advice_and_the_rest_is_behin
 def test_where_nothing_is_found_it_says_what_was_looked_for(project: Path) -> None:
     assert verdict(made.clean()) == "nothing found: 1 rule fine, 1 not applicable"
     assert verdict(made.audit(project)) == (
-        "2 findings: 1 error, 1 warning; 1 rule fine, 2 not applicable, 1 not checked"
+        "2 findings (1 error, 1 warning); 1 rule fine, 2 not applicable, 1 not checked"
     )
 
 

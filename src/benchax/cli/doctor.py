@@ -111,8 +111,9 @@ def _answer(found: Diagnosis) -> str:
 
     if found.smallest_effect is None:
         return "The smallest slowdown that this machine shows was not measured: its clock is too coarse."
-    effect = percent(found.smallest_effect)
-    return f"This machine shows a slowdown of {effect} in 150 paired samples of fixed work; real code needs more."
+    effect, others = percent(found.smallest_effect), found.noise.others_share
+    busy = f" Other processes use {percent(others)} of it now." if others else ""
+    return f"On this machine, 150 pairs of a fixed piece of work show slowdowns from {effect} on.{busy}"
 
 
 def _section(found: Diagnosis) -> Section:

@@ -28,7 +28,7 @@ from benchax.model import Remark
 from benchax.reporting import html, terminal
 from benchax.reporting.document import Document, Heading, Paragraph, TableColumn, list_remarks, tabulate
 from benchax.reporting.pages.page import save_page
-from benchax.reporting.tables import describe_machine
+from benchax.reporting.tables import CASE, describe_machine
 from benchax.stats.summary import Summary, summarize
 from benchax.units import plural, seconds, seconds_range
 
@@ -75,9 +75,10 @@ class Status(enum.IntEnum):
 
 
 COLUMNS = (
-    TableColumn("function", "names"),
+    replace(CASE, name="function"),
     TableColumn("status", "words"),
-    *("median", "95 % interval", "n", "took"),
+    "median",
+    *(TableColumn(name, is_optional=True) for name in ("95 % interval", "n", "took")),
     TableColumn("", "words", 20),
 )
 LEAST_SHARE = 0.05
@@ -252,7 +253,8 @@ class CompiledGridResult:
         if not medians:
             return "no function was measured: the table says why"
         least = min(medians, key=medians.__getitem__)
-        return f"{least} has the least median, {seconds(medians[least])}; {len(medians)} of {len(self.names)} measured"
+        many = f"{len(medians)} of {len(self.names)} measured, results not compared"
+        return f"{least} has the least median, {seconds(medians[least])} ({many})"
 
     def __repr__(self) -> str:
         return f"<compiled grid of {len(self.names)} functions × {self.stamps.shape[1]}>"

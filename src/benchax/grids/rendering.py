@@ -79,7 +79,7 @@ def document(g: GridResult) -> Document:
     nodes = (tabulate_shares(g.nodes),) if g.nodes else ()
     answer = _ranking(g) or total(g)
     more = [Paragraph(remark) for remark in remarks(g) if remark != answer]
-    return Document((Paragraph(answer), table(g), *nodes, *more, Paragraph(_about(g), "faint")))
+    return Document((Paragraph(answer), table(g), Paragraph(_about(g), "faint"), *nodes, *more))
 
 
 def table(g: GridResult) -> Table:

@@ -125,7 +125,7 @@ def heading(a: Audit) -> str:
 
 
 def verdict(a: Audit) -> str:
-    """2 findings: 1 warning, 1 info; or nothing found: 12 rules fine, 1 not checked; or nothing is known: 35 not
+    """2 findings (1 warning, 1 info); or nothing found: 12 rules fine, 1 not checked; or nothing is known: 35 not
     checked."""
     counts = [(outcome, len(a.outcomes(outcome))) for outcome in ("fine", *UNSEEN)]
     looked = ", ".join(f"{plural(n, 'rule') if outcome == 'fine' else n} {outcome}" for outcome, n in counts if n)
@@ -136,7 +136,7 @@ def verdict(a: Audit) -> str:
         return f"nothing {'found' if is_answered else 'is known'}{f': {looked}' if looked else ''}"
     graded = [(s, sum(f.severity == s for f in a.findings)) for s in reversed(SEVERITIES)]
     kinds = ", ".join(f"{n} {severity}" for severity, n in graded if n)
-    return f"{plural(len(a.findings), 'finding')}: {kinds}" + (f"; {looked}" if looked else "")
+    return f"{plural(len(a.findings), 'finding')} ({kinds})" + (f"; {looked}" if looked else "")
 
 
 def lines(finding: Finding) -> list[tuple[str, str]]:

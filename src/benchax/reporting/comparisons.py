@@ -237,10 +237,16 @@ def _join_few(names: Sequence[str]) -> str:
 
 def others(found: Comparisons) -> list[str]:
     """Returns the changes that have no column."""
-    changed = [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster")]
+    changed = [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster") and _reads_apart(c)]
     if not found.labels:
         return [sentence(c) for c in changed]
     return [_of_functions(found, metric) for metric in NAMES if metric in {c.metric for c in changed} - set(COLUMNS)]
+
+
+def _reads_apart(c: Comparison) -> bool:
+    """Not 240 KiB and 240 KiB: a few bytes more are no change to read about."""
+    known = [amount(value, c.metric) for value in (c.baseline_value, c.candidate_value) if value is not None]
+    return c.method != "counted" or len(set(known)) != 1
 
 
 def _of_functions(found: Comparisons, metric: Metric) -> str:
@@ -297,14 +303,18 @@ def _without_place(found: Comparisons) -> str:
     failed = [c.candidate.label for c in without if found.is_at_fault(c)]
     wrong = [c.candidate.label for c in without if c.failure is None and c.ratio is not None]
     parts = [_other_result(found, wrong)] if wrong else []
-    return " ".join([*parts, *([f"No place for {_join_names(failed)}: failed."] if failed else [])])
+    return " ".join([*parts, *([f"{_join_names(failed)} failed and {_have(failed)} no place."] if failed else [])])
 
 
 def _other_result(found: Comparisons, wrong: Sequence[str]) -> str:
     baseline = found.labels[0]
-    said = f"No place for {_join_names(wrong)}: another result than {baseline}."
+    said = f"{_join_names(wrong)} {_have(wrong)} no place: another result than {baseline}."
     is_alone = len(found.ranking) == 1
     return said + (f" If {baseline} is the one that is wrong, make another the baseline." if is_alone else "")
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -72,6 +72,10 @@ def document(e: Experiment) -> Document:
 
 def answer(e: Experiment) -> str:
     """fused is fastest, 1.31× (1.28 – 1.35); or no variant is faster."""
+    if e.baseline.status != "ok":
+        return (
+            f"the baseline is no reference: {STATUS[e.baseline.status]}, {truncate(e.baseline.reason, LONGEST_SPECS)}"
+        )
     timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
     faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
     if not timed:  # some compare times to build, others count, or are measured at many points

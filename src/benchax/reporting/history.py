@@ -166,12 +166,12 @@ def overview(histories: Sequence[History]) -> Table:
     newest = f"against {next(iter(baselines))}" if is_shared else "newest"
     columns = (
         CASE,
-        TableColumn("baseline", "words", 8, breaks_words=True),
+        TableColumn("baseline", "words", 8, is_cut=True),
         "history",
-        TableColumn(newest, least_width=9),
+        newest,
         VERDICT,
-        COMMIT,
-        REMARKS,
+        replace(COMMIT, is_optional=True),
+        replace(REMARKS, is_optional=True),
     )
     lines = (_overview_line(h, is_shared) for h in histories)
     table = tabulate(columns, lines, [style(h.points[-1]) for h in histories])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchax.store.base import StoredRun
 
 CASE = TableColumn("case", "names", 16, is_cut=True)
-COMMIT = TableColumn("commit", "words", 8, breaks_words=True)
+COMMIT = TableColumn("commit", "words", 9, breaks_words=True)
 LINE = TableColumn("line", "words", 16, breaks_words=True)
 LINE_NAMES = TableColumn("line", "names", 16, breaks_words=True)
 SCOPE_NAMES = TableColumn("scope", "names", 16, breaks_words=True)
@@ -108,7 +108,7 @@ def run_grid(runs: Sequence[StoredRun], names: Mapping[str, str]) -> Table:
         "rows",
         TableColumn("cases", "names", 12, is_cut=True),
         COMMIT,
-        TableColumn("machine", "words", 10, is_cut=True),
+        TableColumn("machine", "words", 10, is_cut=True, is_optional=True),
         TableColumn("name", "names", 8, is_cut=True),
     )
     styles: list[Style] = ["bad" if run.failed else "" for run in runs]

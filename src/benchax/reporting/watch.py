@@ -36,7 +36,7 @@ from benchax.results.watch import (
 from benchax.source_files import below_packages
 from benchax.units import percent, plural, seconds, size
 
-FUNCTION = TableColumn("function", "names", 16, breaks_words=True)
+FUNCTION = TableColumn("function", "names", 16, is_cut=True)
 MOST_FUNCTIONS = 20
 MOST_STEPS = 8
 """Stretches of steps that are listed."""

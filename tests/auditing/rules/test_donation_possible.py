@@ -47,7 +47,7 @@ def test_small_arrays_are_not_worth_a_word(ask_about: Any) -> None:
     answered = ask_about(ID, lambda a: a + 1, "f32[256]")
 
     assert answered.outcome == "not applicable"
-    assert answered.why == "nothing is donated, and 1.00 KiB is all that could be: too little to speak of"
+    assert answered.why == "1.00 KiB is all that could be donated, which is too little to matter"
 
 
 def test_a_sum_can_take_over_nothing(ask_about: Any) -> None:

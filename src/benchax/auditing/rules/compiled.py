@@ -75,8 +75,7 @@ PART_OF_WHOLE = 16
 
 def _refuse_little(donatable_bytes: int) -> None:
     if donatable_bytes < LARGE_BYTES:
-        found = f"{size(donatable_bytes)} is all that could be"
-        raise NotApplicable(f"nothing is donated, and {found}: too little to speak of")
+        raise NotApplicable(f"{size(donatable_bytes)} is all that could be donated, which is too little to matter")
 
 
 @rule("donation-possible", "could outputs reuse the memory of arguments?", "info")
