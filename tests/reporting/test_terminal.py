@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,18 @@ def test_in_a_pipe_each_row_is_one_line_however_long_its_name() -> None:
 
     assert len(text.splitlines()) == 3
     assert line_with("f" * 300, text).endswith("1.00 s  busy")
+
+
+def test_what_is_printed_in_a_terminal_is_as_wide_as_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Window(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Window())
+    monkeypatch.setenv("COLUMNS", "40")
+
+    assert terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines()[1].startswith("ffffff")
+    assert max(map(len, terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines())) == 40
 
 
 def test_in_a_narrow_window_names_are_cut_in_their_middle_and_numbers_are_not() -> None:

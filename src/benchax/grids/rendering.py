@@ -127,9 +127,7 @@ def cell_text(cell: Cell, timer: str | None) -> str:
     if summary is None and cell.status == "ok":
         return "not measured"
     if summary is None:
-        failure = cell.measurement.failure
-        in_stage = f" in {failure.stage}" if failure and cell.status in ("timeout", "crashed", "out_of_memory") else ""
-        return cell.status.replace("_", " ") + in_stage
+        return cell.status.replace("_", " ")  # its message is below the table
     return estimate(summary)
 
 

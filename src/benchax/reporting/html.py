@@ -118,7 +118,7 @@ def begin(tag: str, css_class: str = "", **attributes: str) -> Markup:
 def fragment(document: Document) -> str:
     """For a notebook. Inherits the font and the colours of the page around it."""
     blocks = BlockWriter(is_page=False, level=2).render(document.blocks)
-    return element("div", blocks, style="overflow-wrap:anywhere;", css_class="benchax")
+    return element("div", blocks, style="overflow-wrap:break-word;", css_class="benchax")
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ MOST_NAMED = 8
 MOST_ROWS = 15
 """The most rows of a table, unless it is wanted in full."""
 
-OPERATION = TableColumn("operation", "names", 16, breaks_words=True)
+OPERATION = TableColumn("operation", "names", 16, is_cut=True)
 WHAT = TableColumn("what", "names", 20, breaks_words=True)
 
 Line = tuple[str, ...]

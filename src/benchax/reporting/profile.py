@@ -48,7 +48,7 @@ from benchax.source_files import NOT_YOURS, without_folders
 from benchax.units import count, percent, plural, rate, seconds, size
 
 COLUMNS = (
-    TableColumn("operation", "names", 20, breaks_words=True),
+    TableColumn("operation", "names", 20, is_cut=True),
     *map(TableColumn, ("self time", "share", "calls", "a call")),
     WHERE,
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import chain, pairwise, product
@@ -114,8 +116,14 @@ def render(document: Document) -> RenderableType:
 
 
 def to_text(document: Document, width: int | None = None) -> str:
-    """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
+    """Plain text without colours.
+
+    Args:
+        width: None is the width of the terminal; elsewhere it's 100, or that of the widest table.
+    """
     blocks = _prepare(document)
+    if width is None and sys.stdout is not None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
     tables = [_TableLayout(block).width for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
     placed = _place_blocks(blocks)
