@@ -79,7 +79,12 @@ def answer(e: Experiment) -> str:
     timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
     faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
     if not timed:  # some compare times to build, others count, or are measured at many points
-        said = [curve.sentence or curve.title for curve in e.curves]
+        said = [
+            curve.sentence or curve.title
+            if any(point.seconds for point in curve.points)
+            else f"{curve.title}, counted and not timed"
+            for curve in e.curves
+        ]
         said += [f"{row.name}: {row.sentence}" for row in e.rows if row.sentence]
         return truncate(said[0], LONGEST_SPECS) if said else "no variant was timed"
     if not faster:

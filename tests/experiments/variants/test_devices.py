@@ -157,9 +157,9 @@ def test_the_curve_says_what_was_cut_and_that_it_was_guessed() -> None:
     (told,) = DEVICES.plan(case, "2", batch="x")(ScriptedLab())
 
     assert guessed.sentence.startswith(
-        "cut are the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"
+        "the batch is the 4 rows of x, guessed: the outputs grow with them (else: batch=NAME)"
     )
-    assert told.sentence.startswith("cut are the 4 rows of x, as given; ")
+    assert told.sentence.startswith("the batch is the 4 rows of x, as given; ")
     assert dict(told.points[0].facts)["exchanged:"] == "nothing"
 
 

@@ -333,7 +333,7 @@ def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) ->
             f"{len(jax.devices())} fake devices share {count_cores()} cores: counts and bytes are real, times and the "
             "share of communication in them are not measured"
         )
-    return DeviceSweep(tuple(found), f"cut are {batch.how}; {told}")
+    return DeviceSweep(tuple(found), f"the batch is {batch.how}; {told}")
 
 
 def _try_mesh(call: Any, batch: Batch, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> DeviceReading:
