@@ -512,5 +512,5 @@ def no_interval(t: CallTimes) -> Remark | None:
         "no-interval",
         "warning",
         f"The median of {' and '.join(timers)} has no interval: the readings are too few, or the machine kept changing "
-        "its pace. Sample for longer (--max-time), or in several processes (--processes 5).",
+        "its pace. Take more readings: --max-time, --processes 5, or more trials of a grid.",
     )

@@ -346,7 +346,8 @@ LOOKS: dict[Verdict, tuple[Style, Symbol]] = {
     "same": ("", "circle"),
     "unclear": ("faint", "diamond"),
 }
-LONGEST_NAME = 44
+LONGEST_NAME = 36
+"""The labels of a chart have room for this many characters."""
 MOST_WORDS = 60
 """Charts with up to this many lines show the numbers next to each line."""
 LEAST_SPAN = 1.10

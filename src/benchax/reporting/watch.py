@@ -175,7 +175,7 @@ def remarks(w: Watch) -> list[Remark]:
         why = "jax.monitoring.clear_event_listeners() was called inside: there might have been more than is listed"
         notes.insert(0, Remark("lost-events", "warning", why))
     if w.threads == "all" and w.wall_s is not None:
-        notes.append(Remark("threads", "info", "all threads were watched, whose times may overlap: no share is given"))
+        notes.append(Remark("threads", "info", "the times of all threads are added up, and can overlap"))
     if left := len(w.functions) - MOST_FUNCTIONS:
         notes += [Remark("functions", "info", f"{left} more functions are not shown")] if left > 0 else []
     return notes
