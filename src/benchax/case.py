@@ -21,6 +21,7 @@ from benchax.errors import UsageError, one_of
 from benchax.keywords import NAMES_OF_JIT, check_kinds, check_places, check_text, takes
 from benchax.model import CaseId, EarlierRuns, Opaque, Program
 from benchax.options import Given, Options
+from benchax.printable import drop_addresses
 from benchax.specs import DTYPES, MeshSpec, long_dtype, read_mesh
 
 FORWARD = "forward"
@@ -32,9 +33,8 @@ Positions = tuple["int | str", ...]
 Amounts = "Mapping[str, float] | Callable[..., Mapping[str, float]]"
 """What one call gets done: {"samples": 32}, or a function of the inputs that returns such a dict."""
 
-# Both differ from process to process or from folder to folder, which an identity must not.
+# It differs from folder to folder, which an identity must not.
 _FILE_MODULE = re.compile("^benchax_file_[0-9a-f]+_")
-_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
@@ -380,7 +380,7 @@ def _identify(value: Any) -> str:
             return f"{value.dtype}({value.item()!r})"
         digest = hashlib.sha256(value.tobytes()).hexdigest()[:12]
         return f"{value.dtype}{list(value.shape)}#{digest}"
-    return check_text(_ADDRESS.sub("", repr(value)), "parameter")
+    return check_text(drop_addresses(repr(value)), "parameter")
 
 
 def _values(name: str, given: Any, benchmark_name: str) -> tuple[Any, ...]:

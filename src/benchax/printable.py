@@ -16,6 +16,8 @@ LONGEST_TRACEBACK = 20_000
 # C0 and C1 but for tab and line break, the marks and overrides of direction, line and paragraph separators.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+_ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
+
 # Everything outside of Char in XML 1.0, 2.2.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -32,6 +34,11 @@ def show_line(text: str) -> str:
 
 def _spell(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
+
+
+def drop_addresses(text: str) -> str:
+    """`text` without addresses in memory, which differ from process to process: <function f at 0x7f…>."""
+    return _ADDRESS.sub("", text)
 
 
 def spell_for_xml(text: str) -> str:

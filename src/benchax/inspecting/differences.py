@@ -33,6 +33,7 @@ from benchax.discovery import target_cases
 from benchax.errors import BenchaxError, UsageError
 from benchax.inspecting.inspect import inspect_case
 from benchax.model import Absent
+from benchax.printable import drop_addresses
 from benchax.program.normalized import normalize
 from benchax.results.inspection import (
     Difference,
@@ -48,7 +49,6 @@ from benchax.source_files import NOT_YOURS, without_folders
 
 TITLES: dict[Stage, str] = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimised HLO"}
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LOCATION = re.compile(r" ?loc\((?:\"(?:[^\"\\]|\\.)*\"|[^()\"]|\([^()]*\))*\)|^#loc.*\n?", re.MULTILINE)
 _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
 _CALLED = re.compile(r"\bcall (@(\w+?)(?:_\d+)?)\(")
@@ -239,7 +239,7 @@ def _text_difference(
 def program_text(inspection: Inspection, stage: Stage) -> str | None:
     """The text without what changes when nothing has changed."""
     if stage == "jaxpr":
-        return None if inspection.jaxpr is None else _ADDRESS.sub("", inspection.jaxpr.text)
+        return None if inspection.jaxpr is None else drop_addresses(inspection.jaxpr.text)
     if stage == "stablehlo":
         return None if inspection.stablehlo is None else _without_names(inspection.stablehlo)
     return None if inspection.hlo is None else normalize(inspection.hlo, stablehlo=inspection.stablehlo or "")

@@ -25,12 +25,12 @@ from benchax.measuring.jax_settings import with_settings
 from benchax.measuring.timers.base import Subject
 from benchax.measuring.timers.embedding import function_of_leaves
 from benchax.model import Program
+from benchax.printable import drop_addresses
 from benchax.units import size
 
 MOST_BYTES = 64 * 2**20
 MOST_CONSTANTS = 2**16
 """Bytes of arrays that a program holds, each of which would be written out as text."""
-_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _LOCATIONS = "jax_traceback_in_locations_limit"
 _MAIN = re.compile(r"func\.func public @main\((.*?)\) -> ", re.DOTALL)
 _ARGUMENT = re.compile(r"%arg\d+: ")
@@ -70,7 +70,7 @@ def digest_source(traced: jax.stages.Traced | None, lowered: jax.stages.Lowered 
     """
     if traced is None or lowered is None or sum(getattr(c, "nbytes", 0) for c in traced.jaxpr.consts) > MOST_CONSTANTS:
         return ""
-    jaxpr = _ADDRESS.sub("", str(traced.jaxpr))
+    jaxpr = drop_addresses(str(traced.jaxpr))
     parts = (jax.__version__, jaxlib.__version__, jaxpr, str(traced.jaxpr.in_avals), lowered.as_text())
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -3,11 +3,11 @@ difference."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from benchax.printable import drop_addresses
 from benchax.results.watch import Reason
 from benchax.specs import short_dtype
 from benchax.watching.signatures import LONGEST, ArrayLeaf, Signature, text
@@ -16,7 +16,6 @@ MOST = 5
 """Up to this many differences are listed one by one."""
 BEYOND_THE_TRACE = ("committed", "sharding", "settings")
 """Reasons to compile again what need not be traced again."""
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def of(now: Signature, before: Sequence[Signature], *, was_traced: bool) -> tuple[Reason, ...]:
@@ -129,7 +128,7 @@ def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> It
         if _equal(new.value, old.value):
             continue
         is_function = callable(new.value)
-        shown = [_ADDRESS.sub("", one.text) if is_function or one.by_identity else one.text for one in (old, new)]
+        shown = [drop_addresses(one.text) if is_function or one.by_identity else one.text for one in (old, new)]
         if new.by_identity and shown[0] == shown[1]:
             kind = type(new.value).__name__
             yield Reason(
