@@ -50,7 +50,7 @@ def test_each_data_point_has_places_and_the_geometric_mean_decides_over_all() ->
         (2, "a", pytest.approx(2.0)),
     ]
     assert ranking_text(ranking, "n") == (
-        "fastest: a (n=4); b (n=8)\nover 2 data points, times the fastest (geometric mean): "
+        "fastest: a (n=4); b (n=8)\nas a multiple of the fastest (geometric mean of 2 data points): "
         "1. b 1.41 (1.40 – 1.43), 2. a 2.00 (1.98 – 2.02)"
     )
 
@@ -70,7 +70,7 @@ def test_those_that_are_not_told_apart_are_one_group_in_whatever_order() -> None
 
     assert ranking_text(ranking, "n").splitlines() == [
         "fastest: a or b, not told apart (n=4, 8)",
-        "over 2 data points, times the fastest (geometric mean): 1=. a 1.00 (0.991 – 1.01), 1=. b 1.00 (0.991 – 1.01)",
+        "as a multiple of the fastest (geometric mean of 2 data points): 1=. a 1.00 (0.991 – 1.01), 1=. b 1.00 (0.991 – 1.01)",
     ]
 
 
@@ -84,7 +84,9 @@ def test_what_fails_or_gives_another_result_has_no_place() -> None:
     assert [p.label for p in ranking.by_data["4"]] == ["a", "d"]
     assert [p.label for p in ranking.overall] == ["a", "d"]
     assert ranking.without == ("b", "c")
-    assert ranking_text(ranking, "n").endswith("1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); no place: b, c")
+    assert ranking_text(ranking, "n").endswith(
+        "1. a 3.16 (3.13 – 3.19), 2. d 9.49 (9.39 – 9.58); without a place: b, c"
+    )
 
 
 def test_over_all_a_place_is_shared_where_the_intervals_of_the_means_overlap() -> None:

@@ -267,8 +267,10 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
         held = Counter(one.place for one in ranking.overall)
         places = [f"{one.place}{'=' * (held[one.place] > 1)}. {_multiple(one)}" for one in ranking.overall]
         each = ", ".join(places)
-        left = f"; no place: {', '.join(ranking.without)}" if ranking.without else ""
-        lines.append(f"over {len(ranking.compared)} data points, times the fastest (geometric mean): {each}{left}")
+        left = f"; without a place: {', '.join(ranking.without)}" if ranking.without else ""
+        lines.append(
+            f"as a multiple of the fastest (geometric mean of {len(ranking.compared)} data points): {each}{left}"
+        )
     return "\n".join(lines)
 
 
