@@ -70,7 +70,8 @@ def test_those_that_are_not_told_apart_are_one_group_in_whatever_order() -> None
 
     assert ranking_text(ranking, "n").splitlines() == [
         "fastest: a or b, not told apart (n=4, 8)",
-        "as a multiple of the fastest (geometric mean of 2 data points): 1=. a 1.00 (0.991 – 1.01), 1=. b 1.00 (0.991 – 1.01)",
+        "as a multiple of the fastest (geometric mean of 2 data points): "
+        "1=. a 1.00 (0.991 – 1.01), 1=. b 1.00 (0.991 – 1.01)",
     ]
 
 

@@ -268,9 +268,8 @@ def ranking_text(ranking: GridRanking, axis: str) -> str:
         places = [f"{one.place}{'=' * (held[one.place] > 1)}. {_multiple(one)}" for one in ranking.overall]
         each = ", ".join(places)
         left = f"; without a place: {', '.join(ranking.without)}" if ranking.without else ""
-        lines.append(
-            f"as a multiple of the fastest (geometric mean of {len(ranking.compared)} data points): {each}{left}"
-        )
+        mean = f"geometric mean of {len(ranking.compared)} data points"
+        lines.append(f"as a multiple of the fastest ({mean}): {each}{left}")
     return "\n".join(lines)
 
 
