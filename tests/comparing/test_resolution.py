@@ -36,7 +36,7 @@ def test_the_least_change_with_a_name_is_in_proportion() -> None:
 
 def test_what_the_usual_resolution_does_not_see_is_said_where_something_is_called_the_same() -> None:
     same, slower = compared(0, 1.001), compared(0, 1.2)
-    said = "up to +2 % would be called same (within 5 %): --resolution 1% tells that from no change"
+    said = "a slowdown of up to 2 % counts as same (within 5 %); --resolution 1% finds it"
 
     assert blind_spot([same, slower]) == said
     assert blind_spot([slower]) == ""

@@ -232,6 +232,6 @@ def blind_spot(comparisons: Iterable[Comparison]) -> str:
     if missed / 2 < FINEST:
         return ""
     return (
-        f"up to +{100 * missed:.2g} % would be called same (within {100 * coarsest:.2g} %): "
-        f"--resolution {50 * missed:.2g}% tells that from no change"
+        f"a slowdown of up to {100 * missed:.2g} % counts as same (within {100 * coarsest:.2g} %); "
+        f"--resolution {50 * missed:.2g}% finds it"
     )
