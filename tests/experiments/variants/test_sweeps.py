@@ -211,7 +211,7 @@ def test_the_knee_comes_from_paired_steps() -> None:
     assert curve.knee == 4
     assert curve.sentence.startswith("knee at 4: no larger batch")
     assert [point.x for point in curve.points] == [1, 2, 4, 8, 16]
-    assert "2.00× (1.98 – 2.02) that of 1" in dict(curve.points[1].facts)["throughput:"]
+    assert "2.00× (1.98 – 2.02) as much as with 1" in dict(curve.points[1].facts)["throughput:"]
 
 
 @pytest.mark.parametrize(

@@ -538,7 +538,7 @@ def _batch_curve(sizes: Sequence[int], labels: Sequence[str], found: Mapping[str
 
     def facts(size: int, seconds: float) -> Facts:
         before, gain = gained.get(size, (0, None))
-        paired = f", {gain.text(unit='×')} that of {before}, in pairs" if gain else ""
+        paired = f", {gain.text(unit='×')} as much as with {before}, in pairs" if gain else ""
         return (("throughput:", rate(size / seconds, "examples") + paired),)
 
     listed = points(sizes, labels, found, facts)
