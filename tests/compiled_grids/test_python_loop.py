@@ -42,6 +42,7 @@ def test_both_ways_are_timed_and_each_says_what_a_run_takes():
     assert f"The comparison took {found.elapsed_s:.2f} seconds." in text
     assert "\n64: f32[64]\n8 × 8: f32[8,8]" in text
     assert text.startswith("A run costs ")
+    assert "times as much in the Python loop as in the compiled one" in text
 
 
 def test_what_never_ends_is_left_out_of_the_python_loop_with_its_reason():

@@ -196,8 +196,9 @@ def test_what_is_printed_in_a_terminal_is_as_wide_as_the_window(monkeypatch: pyt
     monkeypatch.setattr(sys, "stdout", Window())
     monkeypatch.setenv("COLUMNS", "40")
 
-    assert terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines()[1].startswith("ffffff")
-    assert max(map(len, terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines())) == 40
+    assert terminal.to_printed(grid(("f" * 300, "1.00 s", "busy"))).splitlines()[1].startswith("ffffff")
+    assert max(map(len, terminal.to_printed(grid(("f" * 300, "1.00 s", "busy"))).splitlines())) == 40
+    assert len(terminal.to_text(grid(("f" * 300, "1.00 s", "busy"))).splitlines()[1]) > 300  # as in a file
 
 
 def test_in_a_narrow_window_names_are_cut_in_their_middle_and_numbers_are_not() -> None:

@@ -223,7 +223,7 @@ class CompiledGridResult:
         return terminal.to_text(self.document())
 
     def __str__(self) -> str:
-        return repr(self) if isinstance(self.status, Tracer) else self.table()
+        return repr(self) if isinstance(self.status, Tracer) else terminal.to_printed(self.document())
 
     def _repr_html_(self) -> str | None:
         return None if isinstance(self.status, Tracer) else html.fragment(self.document())

@@ -72,7 +72,7 @@ class LoopComparison:
         return tuple(a / self.python.runs / (b / self.compiled.runs) for a, b in pairs)
 
     def __str__(self) -> str:
-        return terminal.to_text(self.document())
+        return terminal.to_printed(self.document())
 
     def _repr_html_(self) -> str:
         return html.fragment(self.document())

@@ -71,6 +71,10 @@ def text(g: GridResult) -> str:
     return terminal.to_text(document(g))
 
 
+def printed(g: GridResult) -> str:
+    return terminal.to_printed(document(g))
+
+
 def html(g: GridResult) -> str:
     return page.fragment(Document((*document(g).blocks, chart(g))))
 

@@ -375,7 +375,7 @@ class GridResult:
         save_page(file, [rendering.document_for_page(self)])
 
     def __str__(self) -> str:
-        return self.table()
+        return rendering.printed(self)
 
     def _repr_html_(self) -> str:
         return rendering.html(self)

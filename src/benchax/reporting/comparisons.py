@@ -32,6 +32,7 @@ from benchax.reporting.tables import (
     CASE,
     VERDICT,
     VERDICT_STYLES,
+    cut_middle,
     describe_machine,
     each_once,
     one_line,
@@ -216,16 +217,19 @@ def sure_verdict(c: Comparison) -> str:
 
 
 def verdict_with_reason(c: Comparison) -> str:
-    """same: within 5.0 %"""
+    """same: within 5.0 %; the reason of a failure begins with what it is."""
+    if c.failure is not None and c.why:
+        return c.why
     return f"{sure_verdict(c)}: {c.why}" if c.why else sure_verdict(c)
 
 
 def reasons(found: Comparisons) -> list[str]:
     """Why verdicts are what they are, each reason once: third and 2 more: within 5.0 %."""
-    told: dict[str, list[str]] = {}
+    told, unranked = dict[str, list[str]](), found.unranked
     for c in found.of("run"):
         name = c.candidate.label if found.labels else c.case.label
-        if why := found.unranked.get(name, c.why) if c.failure and not found.is_at_fault(c) else c.why:
+        is_stopped = c.failure is not None and not found.is_at_fault(c)  # by the failure of another one
+        if why := unranked.get(name, c.why) if is_stopped else c.why:
             told.setdefault(why, []).append(name)
     return [f"{_join_few(names)}: {why}" for why, names in told.items()]
 
@@ -495,6 +499,4 @@ def _against(runs: Sequence[Comparison]) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    """Shortens a name to one line. It keeps the end, because parameters are there."""
-    flat, half = one_line(name), LONGEST_NAME // 2
-    return flat if len(flat) <= LONGEST_NAME else f"{flat[: half - 1]}…{flat[-half:]}"
+    return cut_middle(one_line(name), LONGEST_NAME)

@@ -109,7 +109,7 @@ def _text(result: Any) -> str:
     from benchax.reporting import terminal
     from benchax.reporting.python_words import in_python
 
-    return terminal.to_text(in_python(document_of(result)))
+    return terminal.to_printed(in_python(document_of(result)))
 
 
 def _html(result: Any) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
-from benchax.model import Comparison, Estimate, Remark
+from benchax.model import Estimate, Remark
 from benchax.reporting.document import (
     Block,
     Document,
@@ -76,8 +75,8 @@ def answer(e: Experiment) -> str:
         return (
             f"the baseline is no reference: {STATUS[e.baseline.status]}, {truncate(e.baseline.reason, LONGEST_SPECS)}"
         )
-    timed = [row for row in e.rows if row.status == "ok" and row.comparison and row.comparison.estimate]
-    faster = [row for row in timed if row.comparison and row.comparison.verdict == "faster"]
+    timed = [(row, row.comparison) for row in e.rows if row.status == "ok" and row.comparison and speedup(row)]
+    faster = {c.ratio or 1.0: row for row, c in timed if c.verdict == "faster"}
     if not timed:  # some compare times to build, others count, or are measured at many points
         said = [
             curve.sentence or curve.title
@@ -89,7 +88,7 @@ def answer(e: Experiment) -> str:
         return truncate(said[0], LONGEST_SPECS) if said else "no variant was timed"
     if not faster:
         return "no variant is faster"
-    best = min(faster, key=lambda row: cast("Comparison", row.comparison).ratio or 1.0)
+    best = faster[min(faster)]
     return f"{best.name} is fastest, {speedup(best)}"
 
 

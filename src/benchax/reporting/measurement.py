@@ -163,16 +163,14 @@ def overview(measurements: Sequence[Measurement]) -> Table:
     names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
     timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
     measured = [m for m in listed if not m.failure]
-    first = max(timers, key=lambda timer: sum(m.find_summary(timer) is not None for m in measured))
-    others = [timer for timer in timers if timer != first]
+    first = max(timers, key=lambda timer: sum(bool(m.find_summary(timer)) for m in measured))
+    timers.sort(key=lambda timer: timer != first)
     is_enough = all(m.find_summary(first) for m in measured)  # no row loses its only number
-    timers = [first, *others]
     optional = [*(_PER_S.get(what, f"{what}/s") for what in names), "compile", "memory"]
     columns = (
         CASE,
-        TableColumn(first, "numbers", ESTIMATE),
-        *(TableColumn(timer, "numbers", ESTIMATE, is_optional=is_enough) for timer in others),
-        *(TableColumn(name, "numbers", ESTIMATE, is_optional=True) for name in optional),
+        *(TableColumn(timer, "numbers", ESTIMATE, is_optional=is_enough and timer != first) for timer in timers),
+        *(TableColumn(name, is_optional=True) for name in optional),
         replace(REMARKS, is_optional=True),
     )
     styles: list[Style] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -44,6 +45,21 @@ def truncate(text: str, width: int | None) -> str:
     """Cuts `text` to one line of `width` columns of a terminal (some letters take two columns). None: uncut."""
     line = one_line(text)
     return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+LEAST_BEGIN = 4
+"""Columns that are left of the begin of a name that is cut in its middle."""
+_PARAMETERS = re.compile(r"\[[^\[]*\]$")
+
+
+def cut_middle(name: str, width: int) -> str:
+    """Cuts `name` to `width` columns of a terminal. Both ends stay, and as much as there is room for of the parameters
+    at the end: they tell cases apart."""
+    if cell_len(name) <= width:
+        return name
+    parameters = _PARAMETERS.search(name)
+    end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
+    return f"{set_cell_size(name, width - end - 1)}…{set_cell_size(name[::-1], end)[::-1]}"
 
 
 def describe_date(date: str) -> str:

@@ -1,7 +1,7 @@
 """Renders documents for a terminal, with rich: colours that respect NO_COLOR, tables that fit narrow windows, and plain
 text for pipes.
 
-Nothing here knows whether there is a terminal: `cli/console.py` asks that.
+Only `to_printed` asks whether there is a terminal; for commands `cli/console.py` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any, cast
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -41,6 +41,7 @@ from benchax.reporting.document import (
     TextRow,
     tabulate_outline,
 )
+from benchax.reporting.tables import cut_middle
 
 # Colours the text of programs in a terminal: jaxpr, StableHLO, HLO, and the differences between two programs.
 
@@ -94,9 +95,6 @@ LEAST_WIDTH_BESIDE = 10
 """The least width of a text next to its label."""
 GAP = 2
 """Between the columns of a table."""
-LEAST_BEGIN = 4
-"""Characters that are left of the begin of a name that is cut."""
-_PARAMETERS = re.compile(r"\[[^\[]*\]$")
 LONGEST_NAME = 40
 """A table leaves columns out before it cuts a name of up to this width."""
 LEAST_WIDTH = 100
@@ -116,18 +114,18 @@ def render(document: Document) -> RenderableType:
 
 
 def to_text(document: Document, width: int | None = None) -> str:
-    """Plain text without colours.
-
-    Args:
-        width: None is the width of the terminal; elsewhere it's 100, or that of the widest table.
-    """
+    """Plain text without colours: 100 wide, or as wide as its widest table, where `width` is not given."""
     blocks = _prepare(document)
-    if width is None and sys.stdout is not None and sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
     tables = [_TableLayout(block).width for block in blocks if isinstance(block, Table)]
     wide = max(LEAST_WIDTH, *tables, 0) if width is None else width
     placed = _place_blocks(blocks)
     return "\n".join("\n" * is_apart + _print_block(block, is_below, wide) for is_apart, is_below, block in placed)
+
+
+def to_printed(document: Document) -> str:
+    """What `print(result)` writes: as wide as the terminal, if it writes to one."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return to_text(document, shutil.get_terminal_size().columns if is_terminal else None)
 
 
 def _prepare(document: Document) -> tuple[Shown, ...]:
@@ -345,18 +343,13 @@ class _TableLayout:
 
     @property
     def width(self) -> int:
-        return sum(self.widths) + GAP * (len(self.widths) - 1)
-
-    @property
-    def least_width(self) -> int:
-        return sum(self.least_widths) + GAP * (len(self.widths) - 1)
+        return _with_gaps(self.widths)
 
     @property
     def readable_width(self) -> int:
         """Nothing folds at this width, and only very long names are cut."""
         columns = zip(self.table.columns, self.widths, strict=True)
-        widths = [min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns]
-        return sum(widths) + GAP * (len(widths) - 1)
+        return _with_gaps([min(width, LONGEST_NAME) if column.is_cut else width for column, width in columns])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         optional = [i for i, column in enumerate(self.table.columns) if column.is_optional]
@@ -364,7 +357,7 @@ class _TableLayout:
             fewer = self.table.with_columns(set(range(len(self.table.columns))) - {optional[-1]})
             yield _TableLayout(fewer, (self.table.names[optional[-1]], *self.left_out))
             return
-        fits = self.least_width <= options.max_width
+        fits = _with_gaps(self.least_widths) <= options.max_width
         yield self.render_wide(self.fit(options.max_width)) if fits else self.render_narrow()
         notes = [self.table.note, f"A wider window also shows: {', '.join(self.left_out)}." if self.left_out else ""]
         yield from (Folded(Text(note, style="dim")) for note in notes if note)
@@ -375,7 +368,7 @@ class _TableLayout:
         cut_alone = [least if column.is_cut else width for column, width, least in columns]
         for least_widths, most in product((cut_alone, self.least_widths), range(room, 0, -1)):
             fitted = [max(least, min(width, most)) for width, least in zip(self.widths, least_widths, strict=True)]
-            if sum(fitted) + GAP * (len(fitted) - 1) <= room:
+            if _with_gaps(fitted) <= room:
                 return fitted
         return self.least_widths
 
@@ -403,6 +396,10 @@ class _TableLayout:
         return Group(*parts)
 
 
+def _with_gaps(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
 def _longest(column: TableColumn, texts: Sequence[str]) -> int:
     """The widest text that has to stay whole: a word, or all of a column that never folds. A name of a column may be
     broken."""
@@ -413,20 +410,10 @@ def _longest(column: TableColumn, texts: Sequence[str]) -> int:
 
 def _fold_cell(column: TableColumn, text: Text, width: int) -> Iterator[Text]:
     if column.is_cut:
-        yield from (_cut_middle(line, width) for line in text.split(allow_blank=True))
+        yield from (Text(cut_middle(line.plain, width), line.style) for line in text.split(allow_blank=True))
         return
     for line in break_lines(text, width):
         yield from break_word(line, width) if column.breaks_words else (line,)
-
-
-def _cut_middle(line: Text, width: int) -> Text:
-    """Both ends stay, and as much as there is room for of the parameters at the end: they tell cases apart."""
-    if line.cell_len <= width:
-        return line
-    parameters = _PARAMETERS.search(line.plain)
-    end = max((width - 1) // 2, min(len(parameters[0]), width - LEAST_BEGIN - 1) if parameters else 0)
-    ending = set_cell_size(line.plain[::-1], end)[::-1]
-    return Text(f"{set_cell_size(line.plain, width - end - 1)}…{ending}", line.style)
 
 
 # Lines break between words only: a path, a name or a number with its unit stays in one piece.
