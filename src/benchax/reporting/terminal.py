@@ -123,7 +123,7 @@ def to_text(document: Document, width: int | None = None) -> str:
 
 
 def to_printed(document: Document) -> str:
-    """What `print(result)` writes: as wide as the terminal, if it writes to one."""
+    """The text of `print(result)`: as wide as the terminal, if there is one."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return to_text(document, shutil.get_terminal_size().columns if is_terminal else None)
 
