@@ -114,7 +114,8 @@ class ProcessPair:
     ) -> None:
         self.rng = rng
         self._launches, self._selection, self._report = launches, selection, report
-        self._core = rng.choice(cores) if cores else None
+        # Not by `rng`, whose seed is the same in each comparison: two at once would share a core again and again.
+        self._core = random.choice(cores) if cores else None
         self._processes = ExitStack()
         self._start()
 
