@@ -109,7 +109,7 @@ def test_low_precision_parameters_are_named() -> None:
 
     (item,) = (item for item in ITEMS if item.text == "Keep parameters in fp32")
 
-    assert answer(item, e) == ("yes", "all 1 float inputs have 32 bits or more")
+    assert answer(item, e) == ("yes", "1 float input of 32 bits or more, none of fewer")
     assert answer(item, low)[0] == "no"
 
 

@@ -93,7 +93,7 @@ def test_a_history_and_an_inspection_become_pages(
     done = benchax("inspect", "jax.numpy:negative", "f32[8]", "--html", "inspection.html")
 
     assert "page written to inspection.html" in done.err
-    assert "<h1>sort: no change point" in (stored / "history.html").read_text(encoding="utf-8")
+    assert ">sort: slower" in (stored / "history.html").read_text(encoding="utf-8")
     assert "operations by scope and line" in (stored / "inspection.html").read_text(encoding="utf-8")
 
 

@@ -377,7 +377,7 @@ def test_what_was_not_measured_has_no_mark() -> None:
 
     assert [list(marker.get_ydata()) for marker in markers(drawn)] == [[1]]
     assert [text.get_text() for text in drawn.axes[0].texts] == ["not measured"]
-    assert words(drawn)[0] == "unclear"
+    assert words(drawn)[0] == "no verdict"
 
 
 def test_who_gives_another_result_is_not_merely_faster() -> None:

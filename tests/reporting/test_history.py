@@ -161,7 +161,7 @@ def test_a_label_of_several_lines_is_one_line() -> None:
     found = history([compared(0, 1.0, case=replace(CASE, name="one\ntwo"), baseline=BASELINE)])
 
     assert terminal.to_text(document(found)).splitlines()[:2] == [
-        "one two[n=256]: no change point: 1 point can show great changes only",
+        "one two[n=256]: same, +0 % (-1.0 to +1.0 %)",
         "run time against v1.2 · 1 comparison",
     ]
     assert overview([found]).lines[0][0] == "one two[n=256]"

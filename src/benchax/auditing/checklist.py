@@ -29,7 +29,7 @@ from benchax.options import resolve
 from benchax.progress import Listener, Progress, quiet, show_progress
 from benchax.results.audit import Answer, Checked, Checklist, Finding, Tick
 from benchax.results.experiment import Experiment, VariantRow
-from benchax.units import seconds, size
+from benchax.units import plural, seconds, size
 
 VARIANTS = ("bf16", "accumulate-gradients", "remat")
 """Tried together, in one session."""
@@ -244,7 +244,7 @@ def _parameters(e: Evidence) -> Said:
     low = [leaf for leaf in floats if leaf.dtype.itemsize < 4]
     if low:
         return "no", f"{len(low)} of {len(floats)} float inputs have fewer than 32 bits, such as {low[0].dtype.name}"
-    return "yes", f"all {len(floats)} float inputs have 32 bits or more"
+    return "yes", f"{plural(len(floats), 'float input')} of 32 bits or more, none of fewer"
 
 
 def _stable(known: Known, item: Item) -> Said:

@@ -578,7 +578,7 @@ def judge(
         rows[name] = row
     # A wrong result is the fastest one, and the same program takes the same time: neither is timed.
     due = [name for name, row in rows.items() if row.status == "ok" and not row.sentence]
-    pairs = [Pair(name, BASELINE, case, name, changed[name].case, changed[name].settings) for name in due]
+    pairs = [Pair(name, baseline.name, case, name, changed[name].case, changed[name].settings) for name in due]
     for name, comparison in lab.time_pairs(pairs, looks).items():
         rows[name] = add_comparison(rows[name], comparison, baseline)
     return {name: _with_facts(row, changed[name], looked) for name, row in rows.items()}

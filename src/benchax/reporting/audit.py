@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import linecache
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from benchax.reporting.document import (
     TableCell,
     TableColumn,
     TextRow,
+    list_lines,
     list_parts,
     list_remarks,
     tabulate,
@@ -185,21 +187,27 @@ ANSWERS: dict[Answer, tuple[str, Style]] = {
 
 
 TICK = TableColumn("", "words", 20, breaks_words=True)
+MOST_REPEATED = 4
+"""A reason that more lines share appears once, above them."""
 CHECKLIST = (TableColumn("", "words"), TICK, TICK)
 
 
 def document_of_checklist(c: Checklist) -> Document:
+    reasons = Counter(tick.why for tick in c.ticks if tick.answer in UNSEEN)
+    shared = [reason for reason, n in reasons.items() if n > MOST_REPEATED]
     rows: list[tuple[TableCell, ...]] = []
     for section in dict.fromkeys(tick.section for tick in c.ticks):
         rows.append((TableCell(""), TableCell(section, "title"), TableCell("")))
-        rows += [_list_cells(tick) for tick in c.ticks if tick.section == section]
-    title = f"{one_line(c.name)}: {count_ticks(c)}"
-    return Document((Heading(title, 1, (checklist_heading(c),)), Table(CHECKLIST, tuple(rows))))
+        rows += [_list_cells(tick, shared) for tick in c.ticks if tick.section == section]
+    title = Heading(f"{one_line(c.name)}: {count_ticks(c)}", 1, (checklist_heading(c),))
+    told = (f"{plural(reasons[reason], 'line')} without a reason: {reason}." for reason in shared)
+    return Document((title, *list_lines(told), Table(CHECKLIST, tuple(rows))))
 
 
-def _list_cells(tick: Tick) -> tuple[TableCell, ...]:
+def _list_cells(tick: Tick, shared: Sequence[str]) -> tuple[TableCell, ...]:
     mark, style = ANSWERS[tick.answer]
-    return TableCell(mark, style), TableCell(tick.text), TableCell(describe_tick(tick), "faint")
+    reason = "" if tick.why in shared else describe_tick(tick)
+    return TableCell(mark, style), TableCell(tick.text), TableCell(reason, "faint")
 
 
 def count_ticks(c: Checklist) -> str:

@@ -116,8 +116,8 @@ def function_grid(found: Comparisons) -> Table:
         CASE,
         "time",
         f"against {truncate(baseline, COLUMN)}",
-        *(TableColumn(name, is_optional=True) for name in ("result", "compile", "peak")),
         VERDICT,
+        *(TableColumn(name, is_optional=True) for name in ("result", "compile", "peak")),
     )
     lines = [_baseline_line(found), *(_function_line(found, label) for label in candidates)]
     runs = {c.candidate.label: c for c in found.of("run")}
@@ -133,14 +133,14 @@ def _baseline_line(found: Comparisons) -> tuple[str, ...]:
     values = [_describe_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
     run, *others = values
     why = "" if run else "not measured, because nothing else ran with it"
-    return (found.labels[0], run, "baseline", "", *others, why)
+    return (found.labels[0], run, "baseline", why, "", *others)
 
 
 def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
     of = {c.metric: c for c in found if c.candidate.label == label}
     run, *others = [_describe_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
     against = of["run"]
-    return (label, run, interval(against), _result(against), *others, sure_verdict(against))
+    return (label, run, interval(against), sure_verdict(against), _result(against), *others)
 
 
 def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
@@ -178,20 +178,20 @@ def case_grid(found: Comparisons) -> Table:
     lines = [
         (
             one_line(c.case.label),
-            "" if are_alike else truncate(c.signature, COLUMN),
             "" if c.baseline_value is None else amount(c.baseline_value, c.metric),
             "" if c.candidate_value is None else amount(c.candidate_value, c.metric),
             interval(c),
             sure_verdict(c),
+            "" if are_alike else truncate(c.signature, COLUMN),
         )
         for c in runs
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
     one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
     inputs = TableColumn("inputs", "words", 10, is_optional=True)
-    columns = (CASE, inputs, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT)
+    columns = (CASE, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT, inputs)
     table = tabulate(columns, lines, [style(c) for c in runs])
-    return table.without_empty_columns(kept=set(range(len(columns))) - {columns.index(inputs)})
+    return table.without_empty_columns(kept=range(len(columns) - 1))
 
 
 def interval(c: Comparison) -> str:
@@ -207,6 +207,8 @@ def verdict(c: Comparison) -> str:
     """In a word or two. The result comes first, if it differs: what a time is worth depends on it."""
     if c.failure is not None:
         return c.failure.kind.replace("_", " ")
+    if c.ratio is None and c.verdict == "unclear":
+        return "no verdict"
     said = COUNTED[c.verdict] if is_counted(c.metric) else c.verdict
     return f"result differs ({said})" if c.differs and c.metric == "run" else said
 
@@ -285,7 +287,12 @@ def describe(found: Comparisons) -> str:
     if len(runs) == 1:
         name = runs[0].candidate.label if found.labels else runs[0].case.label
         return ", ".join(part for part in (f"{name}: {sure_verdict(runs[0])}", interval(runs[0])) if part)
-    return ", ".join(f"{n} {verdict}" for verdict, n in Counter(map(verdict, runs)).items())
+    return ", ".join(f"{n} {kind}" for kind, n in Counter(map(_kind, runs)).items())
+
+
+def _kind(c: Comparison) -> str:
+    """A word for one or many."""
+    return "failed" if c.failure is not None else "with another result" if c.differs else verdict(c)
 
 
 def _places(ranking: Sequence[Rank]) -> str:

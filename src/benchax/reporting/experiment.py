@@ -42,8 +42,8 @@ COLUMNS = (
     replace(CASE, name="variant"),
     "time per call",
     "speedup",
-    *(TableColumn(name, is_optional=True) for name in ("peak", "compile", "error")),
     VERDICT,
+    *(TableColumn(name, is_optional=True) for name in ("peak", "compile", "error")),
 )
 
 
@@ -109,10 +109,10 @@ def _line(row: VariantRow, verdict: str) -> tuple[str, ...]:
         one_line(row.name),
         times(row),
         speedup(row),
+        verdict,
         "" if row.peak_bytes is None else size(row.peak_bytes),
         "" if row.compile_s is None else seconds(row.compile_s),
         error(row),
-        verdict,
     )
 
 

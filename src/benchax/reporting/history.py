@@ -60,11 +60,12 @@ NO_TIMES = "times are those of their own session: not to be compared with one an
 
 def document(h: History) -> Document:
     values, breaks = _newest(h, LONGEST_LINE)
-    *older, (newest, _) = describe_changes(h)
-    sentences = [Paragraph(sentence, style) for sentence, style in older]
-    sentences += [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
-    title = Heading(f"{one_line(h.case.label)}: {newest}", 1, (heading(h),))
-    return Document((title, Sparkline(values, span(h), breaks), grid(h), List(tuple(sentences))))
+    newest = h.points[-1]
+    said = ", ".join(filter(None, (verdict(newest), interval(newest))))
+    title = Heading(f"{one_line(h.case.label)}: {said}", 1, (heading(h),), style=style(newest))
+    changes = List(tuple(Paragraph(sentence, style) for sentence, style in describe_changes(h)))
+    times = [] if h.is_counted else [Paragraph(NO_TIMES, "faint")]
+    return Document((title, changes, Sparkline(values, span(h), breaks), grid(h), *times))
 
 
 def document_with_chart(h: History) -> Document:

@@ -331,7 +331,7 @@ def _program_rows(found: Inspection) -> Iterable[TextRow]:
 
 def _join_counts(listed: Iterable[tuple[str, int]]) -> str:
     pairs = list(listed)
-    more = f", and {len(pairs) - MOST_NAMED} others" if len(pairs) > MOST_NAMED else ""
+    more = f", and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
     return ", ".join(f"{n} {name}" for name, n in pairs[:MOST_NAMED]) + more
 
 

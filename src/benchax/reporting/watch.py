@@ -12,6 +12,7 @@ from benchax.reporting.document import (
     Document,
     Facts,
     Heading,
+    Remarks,
     Section,
     Table,
     TableColumn,
@@ -231,9 +232,9 @@ def _truncate(text: str) -> str:
 
 
 def document_of_cache(found: CacheUse) -> Document:
-    return Document(
-        (Facts((Section("persistent cache", tuple(cache_rows(found))),)), *list_remarks(cache_remarks(found)))
-    )
+    facts = Facts((Section("persistent cache", tuple(cache_rows(found))),))
+    remarks = tuple(cache_remarks(found))
+    return Document((facts, *([Remarks(remarks)] if remarks else [])))
 
 
 def cache_rows(found: CacheUse) -> list[TextRow]:
