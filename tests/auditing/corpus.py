@@ -15,6 +15,7 @@ Run as a program, this module audits what it reads from its input, each in a for
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -132,6 +133,8 @@ def _serve() -> None:
     for name in LOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would go through, and copy, all that was imported
     for question in sys.stdin:
         path, asked = json.loads(question)
         program = Program(Path(path))
