@@ -309,7 +309,7 @@ def test_every_computation_is_reached_from_the_entry(file: Path) -> None:
     ],
 )
 def test_attributes_are_split_outside_of_brackets_and_quotes(text: str, expected: list[tuple[str, str]]) -> None:
-    assert hlo.split_entries(text) == expected
+    assert list(hlo.split_entries(text)) == expected
 
 
 @pytest.mark.parametrize(

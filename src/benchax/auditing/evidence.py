@@ -38,7 +38,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import measure
 from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.prepare import Prepared
-from benchax.measuring.program import program_of, trace
+from benchax.measuring.program import program_of, program_that_ran, trace
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
 from benchax.program.index import TracedProgram, index
@@ -410,9 +410,10 @@ class Evidence:
         return self._once("prepared", self._prepare)
 
     def _prepare(self) -> Prepared:
-        inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
-        # A function of a program is not built from nothing: its times to build say nothing.
-        return Prepared(program_of(self.case, inputs), inputs, forgets=self.can == "call")
+        if self.can == "call":
+            inputs = make_inputs(self.case, self.seed)
+            return Prepared(program_of(self.case, inputs), inputs)
+        return Prepared(program_that_ran(self.case), abstract_inputs(self.case), forgets=False)
 
     def _reach_jaxpr(self) -> Any:
         # Compiling takes longer than tracing, and rules that read the trace alone do not need it.

@@ -226,9 +226,19 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
     # or a callable object has no __name__ of its own.
     functools.update_wrapper(fresh, fn)
     fresh.__name__ = case.id.name if case.id.name.isidentifier() else "benchmark"
+    return _jit(fresh, case, jit)
+
+
+def program_that_ran(case: Case) -> CallableProgram:
+    """The same for a function that this process has jitted and called: JAX looks its programs up, and builds nothing.
+    """
+    return CallableProgram("plain", _jit(case.fn, case), case.fn, case.fn)
+
+
+def _jit(fn: Callable[..., Any], case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]:
     # None, not an empty list, where there are none: only then does JAX work out positions from names.
     return jit(
-        fresh,
+        fn,
         static_argnums=[p for p in case.static if isinstance(p, int)] or None,
         static_argnames=[p for p in case.static if isinstance(p, str)] or None,
         donate_argnums=[p for p in case.donate if isinstance(p, int)] or None,

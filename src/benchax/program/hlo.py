@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -215,7 +215,8 @@ def attributes(instruction: Instruction) -> dict[str, str]:
     return dict(split_entries(instruction.attributes))
 
 
-def split_entries(text: str) -> list[tuple[str, str]]:
+@lru_cache(4096)  # several questions are asked of each instruction
+def split_entries(text: str) -> tuple[tuple[str, str], ...]:
     """(key, value) of `, a=b, c={d, e="f}"}`: cut at commas outside of brackets and quotes."""
     found: list[tuple[str, str]] = []
     at = 0
@@ -223,7 +224,7 @@ def split_entries(text: str) -> list[tuple[str, str]]:
         end = _end_of_value(text, key.end())
         found.append((key[1], text[key.end() : end].strip()))
         at = end
-    return found
+    return tuple(found)
 
 
 def _end_of_value(text: str, start: int) -> int:
