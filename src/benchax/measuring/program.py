@@ -230,7 +230,7 @@ def _jitted(case: Case, jit: Callable[..., Any] = jax.jit) -> Callable[..., Any]
 
 
 def program_that_ran(case: Case) -> CallableProgram:
-    """The same for a function that this process has jitted and called: JAX looks its programs up, and builds nothing."""
+    """The same for a function that this process has jitted and called: JAX looks up its programs, and builds none."""
     return CallableProgram("plain", _jit(case.fn, case), case.fn, case.fn)
 
 
