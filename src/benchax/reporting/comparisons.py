@@ -291,8 +291,9 @@ def describe(found: Comparisons) -> str:
 
 
 def _kind(c: Comparison) -> str:
-    """A word for one or many."""
-    return "failed" if c.failure is not None else "with another result" if c.differs else verdict(c)
+    """In words that fit one case and many."""
+    said = "with another result" if c.differs else verdict(c)
+    return {"error": "failed", "timeout": "timed out"}.get(said, said)
 
 
 def _places(ranking: Sequence[Rank]) -> str:

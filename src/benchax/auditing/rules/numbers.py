@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -385,8 +386,10 @@ class KnownIndices:
         for i, (value, given) in enumerate(zip((*program.consts, *program.inputs), inputs, strict=True)):
             if given is not None and value.is_of(jnp.integer) and np.size(given) <= MOST_ELEMENTS:
                 self._known[value] = KnownIndex(np.asarray(given).astype(value.dtype), frozenset({i}))
+        self._computed: dict[Value, np.ndarray] = {}
         for body in program.bodies:  # each before what is nested in it
             self._enter(body)
+            self._compute(body)
             for op in body.ops:
                 self._take(op)
 
@@ -397,6 +400,30 @@ class KnownIndices:
                 self._known[value] = _some_of(self.of(given))
             for start, taken, returned in body.carries:
                 self._known[taken] = self._counted(body, self.of(start), taken, returned)
+
+    def _compute(self, body: Body) -> None:
+        """Computes in one program what depends on known values alone: each operation by itself would be compiled."""
+        given, ops = dict[Value, Any](), dict[Value, TracedOp]()
+        for op in body.ops:
+            reads = [value for value in op.reads if value not in ops and value.literal is None]
+            known = [self.of(value) for value in reads]
+            if self._is_exact(op) and all(one is not None and not one.is_set for one in known):
+                ops[op.makes[0]] = op
+                given |= {value: one.array for value, one in zip(reads, known, strict=True) if one is not None}
+
+        def run(arrays: list[Any]) -> list[Any]:
+            found = evaluate(ops.values(), dict(zip(given, arrays, strict=True)))
+            return [found[value] for value in ops]
+
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError, NotMeasured):
+            arrays = jax.jit(run)(list(given.values())) if ops else []
+            self._computed.update(zip(ops, map(np.asarray, arrays), strict=True))
+
+    def _is_exact(self, op: TracedOp) -> bool:
+        """Can it be computed, and is its result needed?"""
+        if op.name not in EXACT or len(op.makes) != 1 or op.bodies:
+            return False
+        return op.makes[0] in self._needed and op.makes[0].size <= MOST_ELEMENTS
 
     def of(self, value: Value) -> KnownIndex | None:
         """Returns the known facts about a value."""
@@ -447,10 +474,12 @@ class KnownIndices:
     def _make(self, op: TracedOp, reads: Sequence[KnownIndex | None]) -> KnownIndex | None:
         known = [one for one in reads if one is not None]
         origins = frozenset[Origin]().union(*(one.origins for one in known))
-        is_exact = op.name in EXACT and len(known) == len(reads) and not any(one.is_set for one in known)
+        is_known = len(known) == len(reads) and not any(one.is_set for one in known)
         try:
-            if is_exact and op.makes[0].size <= MOST_ELEMENTS:
-                made = np.asarray(bind(op.equation, [jnp.asarray(one.array) for one in known])[0])
+            if is_known and self._is_exact(op):
+                made = self._computed.get(op.makes[0])
+                if made is None:
+                    made = np.asarray(bind(op.equation, [jnp.asarray(one.array) for one in known])[0])
                 return KnownIndex(made, origins | ({self._count()} if op.name == "iota" else set()))
             return _make_of_sets(op, reads, origins)
         except (TypeError, ValueError, NotImplementedError):  # an operation that doesn't run alone
