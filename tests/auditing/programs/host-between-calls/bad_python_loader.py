@@ -10,6 +10,6 @@ def load():
 
 step = jax.jit(lambda w, x: w + x)
 w = jnp.float32(0.0)
-for _ in range(60):
+for _ in range(150):
     batch = load()  # expect: host-between-calls
     w = step(w, batch)
