@@ -38,7 +38,7 @@ from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.engine import measure
 from benchax.measuring.inputs import Inputs, make_inputs, without_static
 from benchax.measuring.prepare import Prepared
-from benchax.measuring.program import program_of, program_that_ran, trace
+from benchax.measuring.program import CallableProgram, program_of, program_that_ran, trace
 from benchax.model import Comparison, Failure, Measurement, Remark
 from benchax.options import resolve
 from benchax.program.index import TracedProgram, index
@@ -410,17 +410,18 @@ class Evidence:
         return self._once("prepared", self._prepare)
 
     def _prepare(self) -> Prepared:
-        if self.can == "call":
-            inputs = make_inputs(self.case, self.seed)
-            return Prepared(program_of(self.case, inputs), inputs)
-        return Prepared(program_that_ran(self.case), abstract_inputs(self.case), forgets=False)
+        inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
+        return Prepared(self._program_with(inputs), inputs, forgets=self.can == "call")
+
+    def _program_with(self, inputs: Inputs) -> CallableProgram:
+        return program_of(self.case, inputs) if self.can == "call" else program_that_ran(self.case)
 
     def _reach_jaxpr(self) -> Any:
         # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
         if "failure" not in self._parts:
             inputs = self.inputs
             with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # building it tells why
-                return trace(program_of(self.case, inputs), *inputs.renewed(copy=False)).jaxpr
+                return trace(self._program_with(inputs), *inputs.renewed(copy=False)).jaxpr
         return self.prepared.built.reach_trace().jaxpr
 
     def _failure(self) -> Failure | None:
