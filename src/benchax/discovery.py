@@ -204,7 +204,9 @@ def resolve_target(target: str) -> Callable[..., Any]:
     for name in attribute.split("."):
         if not hasattr(found, name):
             names = [n for n in dir(found) if not n.startswith("_")]
-            raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, name))
+            name, _, label = name.partition("[")
+            chosen = f"benchax run {where}:{name} {' '.join(f'-p {p}' for p in label.rstrip(']').split(', '))}"
+            raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, name), chosen if label else "")
         found = getattr(found, name)
     return found
 

@@ -402,9 +402,10 @@ def _findings_of(function: Audit, findings: Iterable[Finding]) -> list[Finding]:
 
 def _remarks(built: Sequence[str], left: Iterable[str], elapsed_s: float) -> Iterator[Remark]:
     if built:
+        what = "was" if len(built) == 1 else "were"
         text = (
-            f"When the program had ended, {' and '.join(built)} {'was' if len(built) == 1 else 'were'} traced and "
-            f"compiled again to inspect them, and not called ({seconds(elapsed_s, 2)})."
+            f"When the program had ended, {' and '.join(built)} {what} inspected as JAX compiles them, and not called "
+            f"({seconds(elapsed_s, 2)})."
         )
         yield Remark("read", "info", text)
     yield from (Remark("not-read", "info", f"not looked at as a function: {text}") for text in left)

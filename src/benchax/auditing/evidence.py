@@ -418,8 +418,11 @@ class Evidence:
 
     def _reach_jaxpr(self) -> Any:
         # Compiling takes longer than tracing, and rules that read the trace alone do not need it.
-        if "failure" not in self._parts:
-            inputs = self.inputs
+        obstacle = self.trial("compiled").obstacle
+        # What ran too long or crashed in another process was traced there, so that it can be traced here.
+        is_traceable = obstacle is not None and obstacle.stage not in (*BEFORE_TRACING, *BUILDING)
+        if is_traceable or "failure" not in self._parts:
+            inputs = abstract_inputs(self.case) if is_traceable else self.inputs
             with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # building it tells why
                 return trace(self._program_with(inputs), *inputs.renewed(copy=False)).jaxpr
         return self.prepared.built.reach_trace().jaxpr

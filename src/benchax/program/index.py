@@ -69,7 +69,7 @@ class View(NamedTuple):
         return sorted(axis for axis in found if axis is not None) if None not in found else None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # they refer to one another
 class Value:
     """An array of the program. Two are the same array if they are the same object."""
 
@@ -283,7 +283,7 @@ def _kept_axes(before: Sequence[int], after: Sequence[int]) -> tuple[int | None,
     return tuple(placed.get(i) for i in range(len(after)))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # they refer to one another
 class TracedOp:
     """One equation, with inner jits inlined."""
 
@@ -354,7 +354,7 @@ class TracedOp:
         return split_operands(self.equation, values)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # they refer to one another
 class Body:
     """The program itself, or what a loop, a branch, or a device runs."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from benchax.auditing.rule import (
     name_inputs,
     rule,
 )
+from benchax.auditing.rules.compiled import PART_OF_WHOLE, UPDATES
 from benchax.auditing.syntax import (
     where_of,
 )
@@ -29,6 +31,7 @@ from benchax.program.index import CONVERTS, COSTLY, MOVES, Body, TracedOp, Value
 from benchax.program.jaxpr import call_by_user, frames_of, line_of_vmap
 from benchax.program.patterns import is_one_hot, root_of, unwrap_index
 from benchax.results.inspection import Inspection
+from benchax.source_files import owner_of
 from benchax.units import count, percent, size
 
 ONE_HOT_BYTES = 1 << 20
@@ -501,11 +504,17 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
         found = (op for op in body.ops if op.name == "select_n" and not op.is_backward and _is_of_cond(op))
         groups = grouped(found, lambda op: (op.reads[0].view().source, not op.reads[0].varying))
         for (_, is_one_for_all), selects in groups.items():
-            each = [_sum(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
+            sides = [list(only_for(selects, side)) for side in range(1, len(selects[0].reads))]
+            if loop := next((op for side in sides for op in side if op.name == "while"), None):
+                yield _loop_for_all(e, loop)
+            each = list(map(_sum, sides))
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
-            if max(each) < max(COSTLY_BRANCH, least):
-                continue
+            selected = sum(one.makes[0].size for one in selects)
+            is_copied = any(_writes_part(op) for side in sides for op in side)
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
+            cost = selected if is_copied else max(each)
+            if cost * (op.times if is_copied else 1) < max(COSTLY_BRANCH, least):
+                continue
             rows = count(max(op.reads[0].shape[:1]))
             seen = [
                 (
@@ -514,29 +523,54 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 ),
                 f"lax.cond is{op.at}; its condition "
                 + (f"is one number that was repeated for {rows} rows" if is_one_for_all else "has a batch axis"),
-                "jax.vmap turns a cond whose condition has a batch axis into a jnp.where",
+                f"jax.vmap turns a cond whose condition has a batch axis into a jnp.where, of {count(selected)} "
+                "elements here",
                 "gain not measured, because it depends on how often each branch is needed",
             ]
             yield Match(
-                "runs all branches of lax.cond for each row"
+                "copies whole arrays to choose between the branches of lax.cond"
+                if is_copied
+                else "runs all branches of lax.cond for each row"
                 + ", though the condition is the same in all" * is_one_for_all,
                 seen,
                 "Don't batch the condition: in_axes=None for it in jax.vmap, or close over it; then one branch runs."
                 if is_one_for_all
+                else "Choose only the elements that change, and write them after that: "
+                "x.at[i].set(jnp.where(condition, new, x[i]))."
+                if is_copied
                 else "If few rows need the expensive branch, take one row after the other with jax.lax.map, which "
                 "runs one "
                 "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
                 op=op,
-                lost=(max(each), body.work),
-                severity=None if is_one_for_all else "info",
+                lost=(cost, body.work),
+                severity=None if is_one_for_all or is_copied else "info",
                 where=where_of(batched or op.line),
             )
 
 
+def _writes_part(op: TracedOp) -> bool:
+    return op.name in UPDATES and op.reads[UPDATES[op.name]].size * PART_OF_WHOLE <= op.makes[0].size
+
+
+def _loop_for_all(e: Evidence, loop: TracedOp) -> Match:
+    return Match(
+        "a loop in a branch of lax.cond also runs for rows that take another branch",
+        [
+            f"the loop is{loop.at}",
+            "jax.vmap runs it until the last row is done: other rows can take long, or never end",
+        ],
+        "Let its condition be False for these rows, or give the loop a value for them with which it ends at once.",
+        op=loop,
+        severity="warning" if e.trial("compiled").obstacle else "info",
+    )
+
+
 def _is_of_cond(op: TracedOp) -> bool:
-    """Did the rule that batches `cond` make it? JAX doesn't document its frames (jax 0.10.2)."""
-    names = {frame.function_name.rpartition(".")[2] for frame in frames_of(op.equation)}
-    return "vmap(" in op.scope and any("cond" in name and "batching" in name for name in names)
+    """Did the rule that batches `cond` make it? In a loop it has the frames of that call. JAX doesn't document its
+    frames (jax 0.10.2 to 0.12)."""
+    inner = takewhile(lambda frame: owner_of(frame.file_name) == "jax", frames_of(op.equation))
+    names = {frame.function_name.rpartition(".")[2] for frame in inner}
+    return "vmap(" in op.scope and bool(names & {"_cond_batching_rule", "cond", "switch"})
 
 
 # ---- fixed-work ------------------------------------------------------------------------------------------------------
