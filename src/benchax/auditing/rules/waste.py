@@ -523,8 +523,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 ),
                 f"lax.cond is{op.at}; its condition "
                 + (f"is one number that was repeated for {rows} rows" if is_one_for_all else "has a batch axis"),
-                f"jax.vmap turns a cond whose condition has a batch axis into a jnp.where, of {count(selected)} "
-                "elements here",
+                f"jax.vmap turns such a cond into a jnp.where, here of {count(selected)} elements",
                 "gain not measured, because it depends on how often each branch is needed",
             ]
             yield Match(
