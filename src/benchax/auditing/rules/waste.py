@@ -509,11 +509,12 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 yield _loop_for_all(e, loop)
             each = list(map(_sum, sides))
             least = FEW_ROWS * sorted(each)[-2] if not is_one_for_all else 0
-            selected = sum(one.makes[0].size for one in selects)
-            is_copied = any(_writes_part(op) for side in sides for op in side)
             op, batched = selects[0], line_of_vmap(selects[0].outermost)
-            cost = selected if is_copied else max(each)
-            if cost * (op.times if is_copied else 1) < max(COSTLY_BRANCH, least):
+            selected = sum(one.makes[0].size for one in selects)
+            is_costly = max(each) >= max(COSTLY_BRANCH, least)
+            writes_part = any(_writes_part(op) for side in sides for op in side)
+            is_copied = writes_part and not (is_costly or is_one_for_all) and selected * op.times >= COSTLY_BRANCH
+            if not (is_costly or is_copied):
                 continue
             rows = count(max(op.reads[0].shape[:1]))
             seen = [
@@ -523,7 +524,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 ),
                 f"lax.cond is{op.at}; its condition "
                 + (f"is one number that was repeated for {rows} rows" if is_one_for_all else "has a batch axis"),
-                f"jax.vmap turns such a cond into a jnp.where, here of {count(selected)} elements",
+                f"jax.vmap computes such a cond as a jnp.where of {count(selected)} elements",
                 "gain not measured, because it depends on how often each branch is needed",
             ]
             yield Match(
@@ -541,7 +542,7 @@ def vmapped_cond(e: Evidence) -> Iterator[Match]:
                 "runs one "
                 "branch for each; or collect the rows that need it, up to a fixed number, and compute them separately.",
                 op=op,
-                lost=(cost, body.work),
+                lost=(selected if is_copied else max(each), body.work),
                 severity=None if is_one_for_all or is_copied else "info",
                 where=where_of(batched or op.line),
             )
