@@ -532,6 +532,16 @@ def test_an_unknown_function_names_the_nearest() -> None:
     assert caught.value.expected.startswith("'median'? Permitted is one of")
 
 
+def test_a_label_as_a_target_says_how_to_choose_that_case(tmp_path: Path) -> None:
+    file = write(tmp_path / "bench_par.py", "gradient = len\n")
+
+    with pytest.raises(UsageError) as caught:
+        resolve_target(f"{file}:gradient[res=0.5, n=4]")
+
+    assert caught.value.expected.startswith("'gradient'?")
+    assert caught.value.hint == f"benchax run {file}:gradient -p res=0.5 -p n=4"
+
+
 def test_an_unknown_attribute_of_an_attribute_names_the_nearest_there(tmp_path: Path) -> None:
     file = write(tmp_path / "kernels.py", "class K:\n    gelu = len\n    _hidden = len\n")
 

@@ -204,9 +204,10 @@ def resolve_target(target: str) -> Callable[..., Any]:
     for name in attribute.split("."):
         if not hasattr(found, name):
             names = [n for n in dir(found) if not n.startswith("_")]
-            name, _, label = name.partition("[")
-            chosen = f"benchax run {where}:{name} {' '.join(f'-p {p}' for p in label.rstrip(']').split(', '))}"
-            raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, name), chosen if label else "")
+            function, _, label = attribute.partition("[")
+            chosen = f"benchax run {where}:{function} {' '.join(f'-p {p}' for p in label.rstrip(']').split(', '))}"
+            near = name.partition("[")[0]
+            raise UsageError(f"{where!r} has no function {attribute!r}", one_of(names, near), chosen if label else "")
         found = getattr(found, name)
     return found
 
