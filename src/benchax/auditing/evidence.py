@@ -411,7 +411,7 @@ class Evidence:
 
     def _prepare(self) -> Prepared:
         inputs = make_inputs(self.case, self.seed) if self.can == "call" else abstract_inputs(self.case)
-        return Prepared(self._program_with(inputs), inputs, forgets=self.can == "call")
+        return Prepared(self._program_with(inputs), inputs)
 
     def _program_with(self, inputs: Inputs) -> CallableProgram:
         return program_of(self.case, inputs) if self.can == "call" else program_that_ran(self.case)
