@@ -158,7 +158,7 @@ class Rule:
         return self._findings(e)
 
     def _findings(self, e: Evidence | ProgramEvidence) -> Iterator[Finding]:
-        lines = set[str]()
+        lines, refuted, is_found = set[str](), list[str](), False
         find: Callable[[Any], Iterable[Match]] = self.find
         if isinstance(e, ProgramEvidence) and self.find_in_program is not None:
             find = self.find_in_program
@@ -175,9 +175,19 @@ class Rule:
                 lines.add(op.line)
             if self.known_on and not isinstance(e, ProgramEvidence) and e.platform != self.known_on:
                 raise NotMeasured(f"what it costs is known on {self.known_on}, not on {e.platform}")
-            yield self._finding(e, match, match.severity or severity)
+            try:
+                yield self._finding(e, match, match.severity or severity)
+                is_found = True
+            except _NoGainError as error:
+                refuted.append(str(error))
+        if refuted and not is_found:
+            raise NotApplicable("; ".join(dict.fromkeys(refuted)))
 
     def _finding(self, e: Any, match: Match, severity: Severity) -> Finding:
+        """
+        Raises:
+            _NoGainError: what it advises was timed, and is not faster.
+        """
         seen, gain, instead = list(match.seen), match.gain or Gain(), match.instead
         if instead is not None:
             now, better = (
@@ -185,6 +195,8 @@ class Rule:
                 for fn in (instead.now, instead.better)
             )
             tried = try_variant(e, instead.name, better, now)
+            if tried.comparison is not None and tried.comparison.verdict in ("same", "slower") and not match.bytes_saved:
+                raise _NoGainError(tried.sentence)
             seen.append(tried.sentence)
             gain = gain_of_part(e, tried.gain, instead.part) or gain
         if match.bytes_saved:
@@ -199,6 +211,10 @@ class Rule:
             self.id, severity, match.title, tuple(seen), match.advice or self.advice, page_of(self.id), where,
             gain.text, gain.seconds, gain.bytes, tuple(places),
         )  # fmt: skip
+
+
+class _NoGainError(Exception):
+    """The advice does not pay on this machine. The message is the measured result."""
 
 
 def _is_yours(place: Where) -> bool:

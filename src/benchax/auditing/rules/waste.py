@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +80,61 @@ def _multiply(table: jax.Array, index: jax.Array) -> jax.Array:
 
 def _look_up(table: jax.Array, index: jax.Array) -> jax.Array:
     return jnp.take(table, index, axis=0)
+
+
+@rule(
+    "vmapped-convolution",
+    "does vmap turn convolutions into a grouped one?",
+    "warning",
+    traced=True,
+    advice=(
+        "Replace jax.vmap by jax.lax.map around the convolution: one convolution after the other. Layers around it can "
+        "keep vmap."
+    ),
+)
+def vmapped_convolution(e: Evidence) -> Iterator[Match]:
+    """Finds convolutions with as many kernels as images under vmap. XLA makes one grouped convolution of them, which is
+    slow on some devices (JAX issue 26568)."""
+    for op in e.program.find("conv_general_dilated"):
+        groups = op.params["feature_group_count"]
+        if groups == 1 or not line_of_vmap(op.equation):
+            continue
+        image_axes, kernel_axes, _ = op.params["dimension_numbers"]
+        images, kernels = op.reads
+        split = [(images, image_axes[1]), (kernels, kernel_axes[0])]
+        inputs = [jax.ShapeDtypeStruct((groups, *_divide(v.shape, axis, groups)), v.dtype) for v, axis in split]
+        settings = tuple((name, op.params[name]) for name in CONVOLUTION)
+        yield Match(
+            f"makes one convolution in {groups} groups of {groups} convolutions under vmap",
+            [f"{images.spec} by {kernels.spec}: {count(op.work, 'FLOP')}"],
+            op=op,
+            instead=Instead(
+                "lax.map", "these convolutions", _convolve_at_once, _convolve_in_turn, (*inputs, settings), (2,)
+            ),
+        )
+
+
+CONVOLUTION = (
+    "window_strides",
+    "padding",
+    "lhs_dilation",
+    "rhs_dilation",
+    "dimension_numbers",
+    "precision",
+    "preferred_element_type",
+)
+
+
+def _divide(shape: tuple[int, ...], axis: int, parts: int) -> tuple[int, ...]:
+    return tuple(n // parts if i == axis else n for i, n in enumerate(shape))
+
+
+def _convolve_at_once(images: jax.Array, kernels: jax.Array, settings: Any) -> jax.Array:
+    return jax.vmap(partial(jax.lax.conv_general_dilated, **dict(settings)))(images, kernels)
+
+
+def _convolve_in_turn(images: jax.Array, kernels: jax.Array, settings: Any) -> jax.Array:
+    return jax.lax.map(lambda pair: jax.lax.conv_general_dilated(*pair, **dict(settings)), (images, kernels))
 
 
 BROADCAST_ELEMENTS = 1 << 20
