@@ -195,7 +195,8 @@ class Rule:
                 for fn in (instead.now, instead.better)
             )
             tried = try_variant(e, instead.name, better, now)
-            if tried.comparison is not None and tried.comparison.verdict in ("same", "slower") and not match.bytes_saved:
+            timed = tried.comparison
+            if timed is not None and timed.verdict in ("same", "slower") and not match.bytes_saved:
                 raise _NoGainError(tried.sentence)
             seen.append(tried.sentence)
             gain = gain_of_part(e, tried.gain, instead.part) or gain
