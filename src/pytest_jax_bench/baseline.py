@@ -41,8 +41,6 @@ COUNTED = ("jit_peak_bytes", "jit_constants_bytes", "jit_temporary_bytes")
 """By the compiler, so that any difference is one of the program. The eager peak is observed."""
 
 METRICS = (*TIMES, "compile", *BYTES)
-FIRST_LOOK = 64
-"""Rows read from the end of the file; eight times as many with each further look."""
 FOREIGN = "its bytes were counted by pytest-jax-bench, whose peak leaves out some of them"
 
 Row = Mapping[str, Any]
@@ -52,55 +50,40 @@ def find_reference(row: Row, csv: Path, settings: PluginSettings) -> dict[str, A
     """Returns the row to compare `row` with, which is in the file already, or None if there is no such row."""
     if settings.no_compare:
         return None
-    look = FIRST_LOOK
-    # Rows of other tags are of no interest; how an odd tag is written depends on the version of the file.
+    # Lines of other tags are of no interest; how an odd tag is written depends on the version of the file.
     tag = row["tag"] if word(row["tag"]) == row["tag"] else ""
-    while True:
-        rows = _read_newest(csv, look, tag)
-        earlier = [r for r in rows if _is_earlier(r, row)]
-        is_all = len(rows) < look
-        if (found := _choose_reference(row, earlier, settings.pin, is_all)) is not None or is_all:
-            return found
-        # From the newest on, since a file of years has its answer in the last rows nearly always.
-        look *= 8
-
-
-def _read_newest(csv: Path, count: int, tag: str) -> list[dict[str, Any]]:
-    data = csv_files.newest(csv, count, holding=tag)
-    return [dict(zip(data.dtype.names or (), one, strict=True)) for one in data.tolist()]
-
-
-def _is_earlier(row: Row, new: Row) -> bool:
-    """Has `row` the same tag, is it of an earlier session, and was it successful?"""
-    return row["tag"] == new["tag"] and row["run_id"] < new["run_id"] and row["status"] in ("ok", "")
-
-
-def _choose_reference(
-    new: Row, earlier: Sequence[dict[str, Any]], pin: Pin | None, is_all: bool
-) -> dict[str, Any] | None:
-    """Returns None if there is no such row, or if the choice might be an older row that was not read yet."""
-    if pin is not None:
-        return _find_pinned(new, earlier, pin, is_all)
-    same = [r for r in earlier if _commit(r) == _commit(new)]
-    others = [r for r in earlier if _commit(r) != _commit(new)]
+    rows = csv_files.newest_first(csv, holding=tag)
+    earlier = (r for r in rows if r["tag"] == row["tag"] and r["run_id"] < row["run_id"] and r["status"] in ("ok", ""))
+    if settings.pin is not None:
+        return _find_pinned(row, list(earlier), settings.pin)
+    same, others = list[dict[str, Any]](), list[dict[str, Any]]()
+    for each in earlier:
+        if _commit(each) == _commit(row):
+            same.append(each)
+            if each["commit_run"] == 0:  # there is none before
+                break
+        else:
+            others.append(each)
+            # This commit has no run yet, and the previous one has a clean run.
+            if row["commit_run"] == 0 and each["commit"] == _commit(others[0]):
+                break
     if same:
-        # Rows of another commit before them: then the first one has been read.
-        return same[0] if others or is_all or same[0]["commit_run"] == 0 else None
-    previous = [r for r in others if _commit(r) == _commit(others[-1])]
-    clean = [r for r in previous if not r["commit"].endswith("+")]
-    return (clean or previous or [None])[-1]
+        return same[-1]
+    previous = [each for each in others if _commit(each) == _commit(others[0])]
+    clean = [each for each in previous if not each["commit"].endswith("+")]
+    return next(iter(clean or previous), None)
 
 
-def _find_pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin, is_all: bool) -> dict[str, Any] | None:
+def _find_pinned(new: Row, earlier: Sequence[dict[str, Any]], pin: Pin) -> dict[str, Any] | None:
+    """The oldest row of that commit, or of that run of it; `earlier` begins with the newest."""
     commit = pin.commit or _commit(new)
     # 0.5.0 could name a commit after a tag (v0.2, v0.2-3-g6bc9501). Users may give more digits than are stored.
     rows = [
         r for r in earlier if (c := _commit(r).rpartition("-g")[2]) and (c.startswith(commit) or commit.startswith(c))
     ]
     rows = rows or [r for r in earlier if _commit(r).startswith(commit)]
-    if pin.run is not None:
-        return next((r for r in rows if r["commit_run"] == pin.run), None)
-    return rows[0] if rows and (is_all or rows[0]["commit_run"] == 0) else None
+    found = [r for r in rows if pin.run in (None, r["commit_run"])]
+    return found[-1] if found else None
 
 
 def _commit(row: Row) -> str:

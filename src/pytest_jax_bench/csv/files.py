@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fcntl import LOCK_UN, flock
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,7 +36,6 @@ from pytest_jax_bench.csv.lines import (
     BEGUN_BY_0_5,
     COLUMNS,
     CURRENT,
-    END,
     KINDS,
     MAGIC,
     OLD_17,
@@ -52,10 +49,11 @@ from pytest_jax_bench.csv.lines import (
     is_whole,
     line,
     notes_of,
+    numbers_of,
     parse,
     words_of,
 )
-from pytest_jax_bench.csv.text import encode_parameters, one_line, unword, word
+from pytest_jax_bench.csv.text import encode_parameters, one_line
 
 Rows = npt.NDArray[np.void]
 
@@ -160,12 +158,6 @@ def _belongs_to(path: Path, nodeid: str) -> bool:
     return comments[:1] == [MAGIC] and facts.get("test_nodeid") == nodeid and is_of_0_5(comments)
 
 
-TAIL = 2**17
-"""Bytes at the end of a file that are looked at first, some 200 rows; eight times as many with each further look."""
-RECENT = 2**22
-"""Bytes at the end, some 6,000 rows, in which a session that still goes on must have left a row."""
-
-
 def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, device: str) -> dict[str, Any]:
     """Adds one row and returns it complete: it assigns `run_id` and `commit_run`, and marks missing values.
 
@@ -207,14 +199,13 @@ def _append(path: Path, values: dict[str, Any], facts: Mapping[str, str]) -> lis
     remarks: list[str] = []
     while True:
         with only_writer(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
-            is_new = not file.seek(0, os.SEEK_END)
-            file.seek(0)
-            head = Head(form=CURRENT) if is_new else read_head(file, path)
-            if head.form == CURRENT:
-                remarks += _add_line(file, head, values, header(facts) if is_new else [])
+            content = read_content(file, path)
+            is_new = not (content.end or content.rest)
+            if is_new or content.form == CURRENT:
+                remarks += _add_line(descriptor, content, values, header(facts) if is_new else [])
                 break
             # The file is another one afterwards, so its lock has to be taken anew.
-            remarks += _rewrite(path, file, head, facts)
+            remarks += _rewrite(path, content, facts)
     if is_new:
         _sync_folder(path.parent)
     return remarks
@@ -227,20 +218,21 @@ def _now(timespec: str = "microseconds") -> str:
 # ---- one line more ----------------------------------------------------------------------------------------------
 
 
-def _add_line(file: BinaryIO, head: Head, values: dict[str, Any], above: list[str]) -> list[str]:
-    end, rest = ending(file, head)
-    text, remarks = rest.decode("utf-8", "surrogateescape"), list[str]()
-    if text.startswith("#") or is_whole(text, head.form):
+def _add_line(descriptor: int, content: Content, values: dict[str, Any], above: list[str]) -> list[str]:
+    at, rest, remarks = content.end, content.rest, list[str]()
+    if rest.startswith("#") or is_whole(rest, content.form):
         # An editor took the last line break away.
-        _write(file.fileno(), end + len(rest), b"\n")
-        end += len(rest) + 1
-    elif text.strip("\0 \t\r"):
-        above, remarks = [_mark_cut_off(text)], [_REPAIRED]
-    values["run_id"], values["commit_run"] = number(file, head, end, values)
-    _write(file.fileno(), end, "".join(f"{text}\n" for text in [*above, line(values)]).encode())
+        at += len(rest.encode("utf-8", "surrogateescape"))
+        above = [""]
+        content.lines.append(rest)
+    elif rest.strip(_NO_TEXT):
+        above, remarks = [_mark_cut_off(rest)], [_REPAIRED]
+    values["run_id"], values["commit_run"] = number(content.lines, values)
+    _write(descriptor, at, "".join(f"{text}\n" for text in [*above, line(values)]).encode())
     return remarks
 
 
+_NO_TEXT = "\0 \t\r"
 _REPAIRED = "the last line was cut off; it is a comment now, and all other rows are as they were"
 
 
@@ -267,15 +259,14 @@ def _write(descriptor: int, at: int, data: bytes) -> None:
 # ---- files of earlier forms -------------------------------------------------------------------------------------
 
 
-def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -> list[str]:
+def _rewrite(path: Path, content: Content, facts: Mapping[str, str]) -> list[str]:
     """Replaces the file by one of the current form with the same rows, in one step. Needs its lock."""
-    facts = dict(facts) | facts_of(head.comments) | (BEGUN_BY_0_5 if head.form in (OLD_17, OLD_18) else {})
-    remarks: list[str] = []
+    facts = dict(facts) | facts_of(content.comments) | (BEGUN_BY_0_5 if content.form in (OLD_17, OLD_18) else {})
+    rows, remarks = _rewrite_lines(content)
     temporary = path.with_name(f"{path.name}.new")
     try:
         with temporary.open("w", encoding="utf-8") as target:
-            for text in itertools.chain(header(facts), notes_of(head.comments), _rewrite_lines(file, head, remarks)):
-                target.write(f"{text}\n")
+            target.writelines(f"{text}\n" for text in [*header(facts), *notes_of(content.comments), *rows])
             target.flush()
             os.fsync(target.fileno())
         shutil.copymode(path, temporary)
@@ -288,25 +279,27 @@ def _rewrite(path: Path, file: BinaryIO, head: Head, facts: Mapping[str, str]) -
     return remarks
 
 
-def _rewrite_lines(file: BinaryIO, head: Head, remarks: list[str]) -> Iterator[str]:
-    """Yields the lines below the header in the current form. Unreadable lines are kept as comments."""
-    file.seek(head.end)
-    unreadable = 0
-    for raw in file:
-        text = raw.decode("utf-8", "surrogateescape").rstrip("\r\n")
-        row = parse(text, head.form)
-        if row and (raw.endswith(b"\n") or is_whole(text, head.form)):
-            yield line(row)
+def _rewrite_lines(content: Content) -> tuple[list[str], list[str]]:
+    """The lines below the header in the current form, and what the caller should know. Unreadable lines are kept as
+    comments."""
+    is_end_whole = content.rest.startswith("#") or is_whole(content.rest, content.form)
+    lines, remarks = list[str](), list[str]()
+    for text in [*content.lines, *([content.rest] if is_end_whole else [])]:
+        if row := parse(text, content.form):
+            lines.append(line(row))
         elif text.startswith("#"):
-            yield f"#{one_line(text[1:])}"
-        elif not raw.endswith(b"\n") and text.strip("\0 \t"):
-            remarks.append(_REPAIRED)
-            yield _mark_cut_off(text)
-        elif text.strip("\0 \t"):
-            unreadable += 1
-            yield f"# could not be read: {one_line(text)}"
-    if unreadable:
-        remarks.append(f"{unreadable} lines could not be read and are comments now")
+            lines.append(f"#{one_line(text[1:])}")
+        elif text.strip(_NO_TEXT):
+            lines.append(f"{_UNREADABLE}{one_line(text)}")
+    if count := sum(text.startswith(_UNREADABLE) for text in lines):
+        remarks.append(f"{count} lines could not be read and are comments now")
+    if content.rest.strip(_NO_TEXT) and not is_end_whole:
+        lines.append(_mark_cut_off(content.rest))
+        remarks.append(_REPAIRED)
+    return lines, remarks
+
+
+_UNREADABLE = "# could not be read: "
 
 
 def _sync_folder(folder: Path) -> None:
@@ -318,28 +311,15 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def number(file: BinaryIO, head: Head, end: int, values: Mapping[str, Any]) -> tuple[int, int]:
-    """(run_id, commit_run) of the row that is to be written behind `end`."""
+def number(lines: Sequence[str], values: Mapping[str, Any]) -> tuple[int, int]:
+    """(run_id, commit_run) of the row that is to be written below these lines."""
     commit, session = bare(values["commit"]), values["session"]
-    last = -1
-    for start in _starts(head, end, TAIL):
-        lines = _lines(file, head, start, end)
-        if end - start > TAIL:  # the quick way past most of a long file
-            lines = [text for text in lines if word(commit) in text or (session and word(session) in text)]
-        found, _ = _read_lines(lines, head.form)
-        runs = [int(run) for run in found["run_id"]]
-        last = max([last, *runs])
-        ours = [
-            (run, int(n))
-            for run, c, n in zip(runs, found["commit"], found["commit_run"], strict=True)
-            if bare(c) == commit
-        ]
-        mine = [run for run, each in zip(runs, found["session"], strict=True) if session and each == session]
-        if ours and (mine or not session or end - start >= RECENT):
-            break
-    run_id = mine[-1] if mine else last + 1
-    again = [n for run, n in ours if mine and run == run_id]
-    return run_id, again[-1] if again else max((n for _, n in ours), default=-1) + 1
+    known = [each for each in map(numbers_of, lines) if each is not None]
+    mine = [run_id for run_id, _, _, each in known if session and each == session]
+    run_id = mine[-1] if mine else max((run_id for run_id, *_ in known), default=-1) + 1
+    ours = [(each, count) for each, of, count, _ in known if bare(of) == commit]
+    again = [count for each, count in ours if mine and each == run_id]
+    return run_id, again[-1] if again else max((count for _, count in ours), default=-1) + 1
 
 
 def bare(commit: str) -> str:
@@ -349,25 +329,28 @@ def bare(commit: str) -> str:
 
 # ---- reading ----------------------------------------------------------------------------------------------------
 
-FEW = 8
-"""Fewer lines than this are read one by one: calling NumPy takes as long."""
 DTYPES: dict[Kind, Any] = {"int": np.int64, "float": np.float64, "text": np.object_}
 # The first three as in 0.5.0, whose users call np.char on them; the others differ in every row, and this is the
 # smallest way to keep them. Beyond this width each row would be as long as the longest, so they become objects.
 _FIXED_WIDTH = ("commit", "tag", "parameters", "created", "session")
 _WIDEST = 64
-_BOM = b"\xef\xbb\xbf"
+_BOM = "\ufeff"
 
 
 @dataclass(frozen=True)
-class Head:
-    """The lines above the rows."""
+class Content:
+    """The text of a file, in lines."""
 
-    comments: list[str] = field(default_factory=list[str])
-    form: tuple[str, ...] | None = None
+    comments: list[str]
+    """The lines above the first row."""
+    form: tuple[str, ...] | None
     """The columns; None for a file without rows whose header is not complete."""
-    end: int = 0
-    """Where the rows begin, in bytes."""
+    lines: list[str]
+    """From the first row on."""
+    rest: str
+    """The end of the file, if no line break ends it."""
+    end: int
+    """Where the last whole line ends, in bytes."""
 
 
 def read(path: Path) -> Rows:
@@ -380,164 +363,95 @@ def read(path: Path) -> Rows:
         StoreError: there is no file, or it cannot be read.
         FormatError: it is not the CSV file of a test, or a newer benchax wrote it.
     """
-    return _read(path, None, "")
+    content = _load(path)
+    parsed = [(text, parse(text, content.form)) for text in _texts_of_rows(content)]
+    _name_damaged(path, [text for text, row in parsed if row is None])
+    rows = [row for _, row in parsed if row is not None]
+    return _to_array({name: [row[name] for row in rows] for name in COLUMNS})
 
 
-def newest(path: Path, n: int = 100, *, holding: str = "") -> Rows:
-    """The last `n` rows, as `read` gives them, without reading what is before them. Raises as `read` does.
+def newest_first(path: Path, *, holding: str = "") -> Iterator[dict[str, Any]]:
+    """The rows from the last to the first, each read when it is asked for: a line takes 20 µs. Raises as `read` does.
 
     Args:
-        holding: only rows whose line contains this text; this takes a hundredth of the time of reading the others.
+        holding: only rows whose line contains this text.
     """
-    rows = _read(path, n, holding)
-    return rows[max(0, len(rows) - n) :]
+    content = _load(path)
+    for text in reversed(_texts_of_rows(content)):
+        if holding in text:
+            row = parse(text, content.form)
+            _name_damaged(path, [text] if row is None else [])
+            yield from [row] if row is not None else []
 
 
-def _read(path: Path, least: int | None, holding: str) -> Rows:
-    """The last rows, at least this many."""
-    with _open(path) as file:
-        head = read_head(file, path)
-        end, rest = ending(file, head)
-        last = _last_line(file, head, end, rest)
-        for start in _starts(head, end, end if least is None else max(TAIL, 1024 * least)):
-            lines = [text for text in [*_lines(file, head, start, end), *last] if holding in text]
-            found, damaged = _read_lines(lines, head.form)
-            if len(found["run_id"]) >= (least or 0):
-                break
+def _name_damaged(path: Path, damaged: Sequence[str]) -> None:
     if damaged:
         count = "1 damaged line is" if len(damaged) == 1 else f"{len(damaged)} damaged lines are"
         example = " ".join(damaged[0].split())[:80]
         warnings.warn(f"{path}: {count} left out, such as {example!r}", stacklevel=3)
-    return _to_array(found)
 
 
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[BufferedReader]:
+def _texts_of_rows(content: Content) -> list[str]:
+    return [text for text in content.lines if text.strip() and not text.lstrip().startswith("#")]
+
+
+def _load(path: Path) -> Content:
+    """The content of a file whose last line is whole; one that is cut off is left out, with a warning."""
     try:
         with path.open("rb") as file:
-            yield file
+            content = read_content(file, path)
+            if content.rest:  # perhaps a writer is at it right now
+                with contextlib.suppress(OSError, StoreError):
+                    wait_for(file.fileno(), str(path))
+                    flock(file.fileno(), LOCK_UN)
+                content = read_content(file, path)
     except OSError as error:
         raise StoreError(
             f"cannot read {path}: {error}", "the CSV file of a test, such as .benchmarks/…/main.csv"
         ) from error
+    if is_whole(content.rest, content.form):
+        content.lines.append(content.rest)
+    elif content.rest.strip(_NO_TEXT) and not content.rest.startswith("#"):
+        warnings.warn(f"{path}: the last line is cut off, and is left out", stacklevel=4)
+    return content
 
 
 def is_ours(path: Path) -> bool:
     """Is this the CSV file of a test? `.benchmarks` is shared with other tools."""
     try:
         with path.open("rb") as file:
-            return file.read(64).lstrip(_BOM).startswith(MAGIC.encode())
+            return file.read(64).lstrip(_BOM.encode()).startswith(MAGIC.encode())
     except OSError:
         return False
 
 
-def read_head(file: BinaryIO, path: Path) -> Head:
-    """Reads up to the first row.
+def read_content(file: BinaryIO, path: Path) -> Content:
+    """Reads all of an open file.
 
     Raises:
         FormatError: this is not the CSV file of a test, or a newer benchax wrote it.
     """
-    comments: list[str] = []
-    end, row, is_ended = 0, "", True
-    for raw in file:
-        text = raw.lstrip(_BOM).decode("utf-8", "surrogateescape").rstrip("\r\n")
-        if text.strip() and not text.startswith("#"):
-            row = text
-            break
-        is_ended = raw.endswith(b"\n")
-        end += len(raw)
-        comments.append(text)
+    file.seek(0)
+    raw = file.read(os.fstat(file.fileno()).st_size)  # a device never ends
+    end = raw.rfind(b"\n") + 1
+    *texts, rest = raw.decode("utf-8", "surrogateescape").removeprefix(_BOM).split("\n")
+    texts = [text.rstrip("\r") for text in texts]
+    count = next((i for i, text in enumerate(texts) if text.strip() and not text.startswith("#")), len(texts))
+    comments, lines = texts[:count], texts[count:]
     # A header that ends within a line may be the work of a kill, so it is not believed. Without one, the number of
     # columns tells.
+    is_ended = bool(lines) or not rest.startswith("#")
+    comments, rest = (comments, rest) if is_ended else ([*comments, rest], "")
     by_number = {len(form): form for form in (CURRENT, OLD_18, OLD_17)}
-    form = (form_of(comments, str(path)) if is_ended else None) or by_number.get(len(words_of(row)))
-    first = (comments or [row])[0]
-    is_beginning = len(comments) < 2 and not row.strip() and MAGIC.startswith(first.rstrip("\0"))
+    form = (form_of(comments, str(path)) if is_ended else None) or by_number.get(len(words_of([*lines, rest][0])))
+    first = [*comments, *lines, rest][0]
+    is_beginning = not texts and MAGIC.startswith(first.rstrip("\0"))
     if not (form or first.startswith(MAGIC) or is_beginning):
         raise FormatError(
-            f"{path} is not the CSV file of a test: it begins with {first[:60]!r}", f"a file that begins with {MAGIC!r}"
+            f"{path} is not the CSV file of a test: it begins with {first[:60]!r}",
+            f"a file that begins with {MAGIC!r}",
         )
-    return Head(comments, form, end)
-
-
-def ending(file: BinaryIO, head: Head) -> tuple[int, bytes]:
-    """Returns (where the last whole line ends, the bytes after it)."""
-    size, rest = file.seek(0, os.SEEK_END), b""
-    for start in _starts(head, size, 4096):
-        file.seek(start)
-        _, newline, rest = file.read(size - start).rpartition(b"\n")
-        if newline:
-            break
-    return size - len(rest), rest
-
-
-def _starts(head: Head, end: int, span: int) -> Iterator[int]:
-    """Where to begin to read a part at the end, each time eight times as long; the last is where the rows begin."""
-    while end - span > head.end:
-        yield end - span
-        span *= 8
-    yield head.end
-
-
-def _lines(file: BinaryIO, head: Head, start: int, end: int) -> list[str]:
-    """The lines between two places, without the first if it can begin before."""
-    file.seek(start)
-    lines = file.read(end - start).decode("utf-8", "surrogateescape").split("\n")
-    return lines[1:] if start > head.end else lines
-
-
-def _last_line(file: BinaryIO, head: Head, end: int, rest: bytes) -> list[str]:
-    """The last line, if it is complete but no line break ends it."""
-    if not rest:
-        return []
-    # Perhaps a writer is at it right now.
-    with contextlib.suppress(OSError, StoreError):
-        wait_for(file.fileno(), str(file.name))
-        flock(file.fileno(), LOCK_UN)
-        file.seek(end)
-        rest = file.readline() or rest
-    text = rest.decode("utf-8", "surrogateescape").rstrip("\n")
-    if rest.endswith(b"\n") or is_whole(text, head.form):
-        return [text]
-    if text.strip("\0 ") and not text.startswith("#"):
-        warnings.warn(f"{file.name}: the last line is cut off, and is left out", stacklevel=4)
-    return []
-
-
-def _read_lines(lines: Sequence[str], form: tuple[str, ...] | None) -> tuple[dict[str, Any], list[str]]:
-    """(values by column, lines that could not be read).
-
-    NumPy takes 10 µs for a line, and Python 40. NumPy reads lines only if it accepts all of them; Python reads the
-    others one by one, and decides what a line means.
-    """
-    content = [text for text in lines if text.strip() and not text.lstrip().startswith("#")]
-    if form == CURRENT and len(content) >= FEW:
-        with contextlib.suppress(ValueError, DeprecationWarning):
-            return _read_together(content), []
-    parsed = [parse(text, form) for text in content]
-    rows = [row for row in parsed if row is not None]
-    damaged = [text for text, row in zip(content, parsed, strict=True) if row is None]
-    return {name: [row[name] for row in rows] for name in COLUMNS}, damaged
-
-
-_OTHER_BLANK = re.compile(r"[^\S \t\r\n]")
-
-
-def _read_together(lines: Sequence[str]) -> dict[str, Any]:
-    """Raises `ValueError` or `DeprecationWarning` where any line is not whole and plain."""
-    text = "".join(lines)
-    # Nearly all files are plain, and the quick questions come first.
-    if not (text.isascii() and text.isprintable()) and _OTHER_BLANK.search(text):
-        raise ValueError("NumPy would split a word at it")
-    types = [(name, DTYPES[KINDS.get(name, "text")]) for name in CURRENT]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # "1.0" where an integer should be
-        table = np.loadtxt(lines, types, comments=None, encoding=None, ndmin=1)
-    if len(table) != len(lines) or (table["end"] != END).any():
-        raise ValueError("a line is damaged")
-    return {
-        name: [unword(text) for text in table[name]] if kind == "text" else table[name] for name, kind in KINDS.items()
-    }
+    return Content(comments, form, lines, rest, end)
 
 
 def _to_array(found: Mapping[str, Sequence[Any]]) -> Rows:
