@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
@@ -25,12 +25,14 @@ from benchax import units
 from benchax.errors import UsageError, require
 from benchax.measuring.inputs import signature
 from pytest_jax_bench.benchmark_hooks import BenchmarkStats
-from pytest_jax_bench.context import settings_of
-from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.dispatches import is_jitted, unwrap
 from pytest_jax_bench.fixture import JaxBench, measure_observed
+from pytest_jax_bench.keep import bytes_of
 from pytest_jax_bench.measure import Overrides, Rounds, whole_number
-from pytest_jax_bench.stash import MEASURED
+from pytest_jax_bench.stash import MEASURED, SETTINGS
+
+__tracebackhide__ = True
+"""pytest shows where the test called, and where the function failed, and no line of this module."""
 
 ROUNDS = 20
 MAX_TIME_S = 1.0
@@ -77,7 +79,7 @@ class BenchmarkFixture:
         self._item, self._keywords = item, keywords
         self._used_in = ""
         self._record: dict[str, Any] | None = None
-        self._settings = settings_of(item.config)
+        self._settings = item.config.stash[SETTINGS]
         callspec = getattr(item, "callspec", None)
         self.name, self.fullname = item.name, item.nodeid
         self.param: str | None = callspec.id if callspec else None
@@ -99,7 +101,6 @@ class BenchmarkFixture:
 
         If an event loop runs, await the call of a coroutine function. Its body runs in that loop.
         """
-        __tracebackhide__ = True
         self._use("benchmark(...)")
         self._is_measuring = True
         try:
@@ -126,7 +127,6 @@ class BenchmarkFixture:
             setup: is called before each call, and may return the `(args, kwargs)` of that call.
             teardown: is called with these, after each round.
         """
-        __tracebackhide__ = True
         self._use("benchmark.pedantic(...)")
         iterations = whole_number("iterations", iterations, 1)
         rounds = whole_number("rounds", rounds, 1)
@@ -145,7 +145,6 @@ class BenchmarkFixture:
         Args:
             rounds: number of timed builds, after one untimed build. JAX forgets the program before each one.
         """
-        __tracebackhide__ = True
         self._use("benchmark.compilation(...)")
         jitted: Any = fn if is_jitted(fn) else jax.jit(fn)
         clear = getattr(jitted, "clear_cache", jax.clear_caches)
@@ -159,7 +158,6 @@ class BenchmarkFixture:
         def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(function)  # a function, which binds to an instance as `function` does
             def woven(*args: Any, **kwargs: Any) -> Any:
-                __tracebackhide__ = True
                 # The code that measures can call it, too, as with `time.sleep`.
                 return function(*args, **kwargs) if self._is_measuring else self(function, *args, **kwargs)
 
@@ -171,12 +169,10 @@ class BenchmarkFixture:
 
     def measure_test(self, test: Callable[..., Any], named: Mapping[str, Any]) -> None:
         """Measures a whole test. A test returns nothing to wait for."""
-        __tracebackhide__ = True
         self._use("a whole test")
         self._measure(functools.partial(test, **named), (), {})
 
     def _use(self, how: str) -> None:
-        __tracebackhide__ = True
         if self._used_in:
             self.has_error = True
             raise FixtureAlreadyUsed(
@@ -189,23 +185,22 @@ class BenchmarkFixture:
     def _measure(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None = None
     ) -> Any:
-        __tracebackhide__ = True
         if inspect.iscoroutinefunction(fn):
             return self._measure_coroutine(fn, args, kwargs, calls)
-        if calls is not None and (calls.setup or calls.teardown):
-            with SetUp(calls, args, kwargs) as made:
-                args, kwargs = made.first
-                return self._measure_with(fn, args, kwargs, calls, made.renew)
-        return self._measure_with(fn, args, kwargs, calls, None)
+        if calls is None or not (calls.setup or calls.teardown):
+            return self._measure_with(fn, args, kwargs, calls, None)
+        made = SetUp(calls, args, kwargs)
+        try:
+            return self._measure_with(fn, *made.first, calls, made.renew)
+        finally:
+            made.tear_down()
 
     def _measure_coroutine(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], calls: Calls | None
     ) -> Any:
         """Runs the body in the event loop of the test, from another thread; in a new loop without one."""
-        __tracebackhide__ = True
 
         def measure(run: Callable[[Any], Any]) -> Any:
-            __tracebackhide__ = True
             returned = self._measure(lambda *args, **kwargs: run(fn(*args, **kwargs)), args, kwargs, calls)
             if self._record is not None:
                 cost = units.seconds(_cost_of(run))
@@ -227,7 +222,6 @@ class BenchmarkFixture:
         calls: Calls | None,
         renew: Callable[[], Any] | None,
     ) -> Any:
-        __tracebackhide__ = True
         if self.disabled:
             return fn(*args, **kwargs)
         fn, args, kwargs = unwrap(fn, args, kwargs)
@@ -242,7 +236,9 @@ class BenchmarkFixture:
             raise
         finally:
             self._record = next(reversed(self._item.stash.get(MEASURED, [])), None)
-        self._take(res)
+        samples = next((m.headline for m in (res.jit, res.eager) if m is not None and m.headline), None)
+        if samples is not None and samples.elapsed_s:
+            self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
         return out
 
     def _bench(self, calls: Calls | None, renew: Callable[[], Any] | None) -> JaxBench:
@@ -260,11 +256,6 @@ class BenchmarkFixture:
         bench.rounds = Rounds(rounds, 1, 1, rounds, 1)
         bench.overrides = Overrides(max_time_s=None if asked > LEAST_ROUNDS else float(limit_s))
         return bench
-
-    def _take(self, res: BenchData) -> None:
-        samples = next((m.headline for m in (res.jit, res.eager) if m is not None and m.headline), None)
-        if samples is not None and samples.elapsed_s:
-            self.stats = BenchmarkStats(self, samples.per_call_s, samples.iterations)
 
     def complete_record(self, problem: Any) -> None:
         """Adds what the test knows about its benchmark to the record for the summary."""
@@ -296,12 +287,7 @@ def _cost_of(run: Callable[[Any], Any]) -> float:
     async def nothing() -> None:
         pass
 
-    times = list[float]()
-    for _ in range(ROUNDS):
-        start = perf_counter()
-        run(nothing())
-        times.append(perf_counter() - start)
-    return median(times)
+    return median(timeit.repeat(lambda: run(nothing()), number=1, repeat=ROUNDS))
 
 
 class Held:
@@ -313,8 +299,7 @@ class Held:
     @property
     def nbytes(self) -> int:
         """Adds up the bytes of the arrays among them."""
-        leaves = jax.tree.leaves((self.args, dict(self.kwargs)))
-        return sum({id(leaf): leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes")}.values())
+        return bytes_of((self.args, dict(self.kwargs)))
 
     def __repr__(self) -> str:
         return signature(self.args, dict(self.kwargs), ())
@@ -322,7 +307,6 @@ class Held:
 
 def _call_with_held(fn: Callable[..., Any]) -> Callable[[Held], Any]:
     def call(held: Held) -> Any:
-        __tracebackhide__ = True
         return fn(*held.args, **held.kwargs)
 
     return call
@@ -337,31 +321,21 @@ class SetUp:
         # Without a warm-up the first call is alone.
         self._left = calls.iterations if calls.warmup_rounds else 1
 
-    def __enter__(self) -> SetUp:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._tear_down()
-
     @property
     def first(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the calls up to the next teardown."""
-        __tracebackhide__ = True
-        if self._last is None:
-            self._last = self._make()
+        self._last = self._last or self._make()
         return self._last
 
     def renew(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the next call."""
-        __tracebackhide__ = True
         if not self._left:
-            self._tear_down()
+            self.tear_down()
             self._left = self._calls.iterations
         self._left -= 1
         return self.first
 
     def _make(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        __tracebackhide__ = True
         made = self._calls.setup() if self._calls.setup is not None else None
         if not made:
             return self._given
@@ -373,8 +347,7 @@ class SetUp:
             raise UsageError(f"the setup of benchmark.pedantic returned {made!r}", "None, or (args, kwargs)")
         return tuple(made[0]), dict(made[1])
 
-    def _tear_down(self) -> None:
-        __tracebackhide__ = True
+    def tear_down(self) -> None:
         last, self._last = self._last, None
         if last is not None and self._calls.teardown is not None:
             self._calls.teardown(*last[0], **last[1])

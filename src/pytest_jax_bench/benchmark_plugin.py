@@ -53,50 +53,8 @@ WITHOUT = {
 SILENT = ("disable-gc", "verbose", "quiet", "save-data")
 """Switches that hold always (no garbage is collected in rounds, all readings are kept), or for which pytest has its own
 (-v, -q)."""
+MAY_BE_EMPTY = {"nargs": "?", "const": ""}
 CODSPEED = ("mode", "warmup-time", "max-time", "max-rounds")
-
-
-def add(parser: pytest.Parser) -> None:
-    group = parser.getgroup("benchmark", "pytest-benchmark's options, as benchax understands them")
-    add_value = _adder(group)
-    for name, text in (
-        ("only", "Skip tests that measure nothing"),
-        ("skip", "Skip tests that measure"),
-        ("disable", "As --ptjb-disable"),
-        ("enable", "Overrides --benchmark-disable"),
-    ):
-        group.addoption(f"--benchmark-{name}", action="store_true", default=False, help=text)
-    group.addoption("--codspeed", action="store_true", default=False, help="As --benchmark-only")
-    add_value("json", Path, "PATH", "Write pytest-benchmark's JSON, with every reading")
-    add_value("save", _file_name, "NAME", "Write that to OUTPUT-DIR/MACHINE/COUNTER_NAME.json")
-    group.addoption("--benchmark-autosave", action="store_true", default=False, help="The same, named by the commit")
-    add_value("storage", _folder, "DIR", "As --ptjb-output-dir")
-    add_value(
-        "compare", str, "NUM", "Also show the times of that saved run (default: the last one)", nargs="?", const=""
-    )
-    add_value("compare-fail", _limit, "EXPR", "As --ptjb-fail-slower: min:5%% is 5%%", nargs="+", action="extend")
-    add_value("group-by", _list_of("groupings", GROUPINGS, "param:"), "LABEL", f"A table for each of {GROUPINGS}")
-    add_value("sort", _lower_case(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}")
-    add_value("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}")
-    add_value("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}")
-    add_value("time-unit", _lower_case(UNITS), "UNIT", f"The unit of these columns: {', '.join(UNITS)}")
-    add_value("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)")
-    add_value("min-rounds", _rounds, "NUM", "Measure at least this many rounds")
-    for name, nearest in WITHOUT.items():
-        text = f"Does nothing here; the nearest: {nearest}".replace("%", "%%")
-        add_value(name, str, "X", text, nargs="?", const="")
-    for name in SILENT:
-        group.addoption(f"--benchmark-{name}", action="store_true", default=False, help="Holds anyhow, or as of pytest")
-    for name in CODSPEED:
-        group.addoption(f"--codspeed-{name}", default=None, metavar="X", help="Does nothing here")
-
-
-def _adder(group: Any) -> Callable[..., None]:
-    def add_value(name: str, read: Callable[[str], Any], metavar: str, text: str, **more: Any) -> None:
-        read = options.for_argparse(read)
-        group.addoption(f"--benchmark-{name}", type=read, metavar=metavar, default=None, help=text, **more)
-
-    return add_value
 
 
 def _lower_case(permitted: Sequence[str]) -> Callable[[str], str]:
@@ -151,6 +109,47 @@ def _rounds(text: str) -> int:
     return int(text)
 
 
+VALUES: tuple[tuple[str, Callable[[str], Any], str, str, dict[str, Any]], ...] = (
+    ("json", Path, "PATH", "Write pytest-benchmark's JSON, with every reading", {}),
+    ("save", _file_name, "NAME", "Write that to OUTPUT-DIR/MACHINE/COUNTER_NAME.json", {}),
+    ("storage", _folder, "DIR", "As --ptjb-output-dir", {}),
+    ("compare", str, "NUM", "Also show the times of that saved run (default: the last one)", MAY_BE_EMPTY),
+    ("compare-fail", _limit, "EXPR", "As --ptjb-fail-slower: min:5%% is 5%%", {"nargs": "+", "action": "extend"}),
+    ("group-by", _list_of("groupings", GROUPINGS, "param:"), "LABEL", f"A table for each of {GROUPINGS}", {}),
+    ("sort", _lower_case(SORTS), "COL", f"Order of the rows: {', '.join(SORTS)}", {}),
+    ("columns", _list_of("columns", COLUMNS), "LABELS", f"Some of {', '.join(COLUMNS)}", {}),
+    ("name", _lower_case(NAMES), "FORMAT", f"How tests are named: {', '.join(NAMES)}", {}),
+    ("time-unit", _lower_case(UNITS), "UNIT", f"The unit of these columns: {', '.join(UNITS)}", {}),
+    ("max-time", _seconds, "SECONDS", "Sampling of a function ends then (default: 1.0)", {}),
+    ("min-rounds", _rounds, "NUM", "Measure at least this many rounds", {}),
+    *(
+        (name, str, "X", f"Does nothing here; the nearest: {nearest}".replace("%", "%%"), MAY_BE_EMPTY)
+        for name, nearest in WITHOUT.items()
+    ),
+)
+"""Options with a value: name, reader, metavar, help, and further arguments."""
+SWITCHES = {
+    "--benchmark-only": "Skip tests that measure nothing",
+    "--benchmark-skip": "Skip tests that measure",
+    "--benchmark-disable": "As --ptjb-disable",
+    "--benchmark-enable": "Overrides --benchmark-disable",
+    "--codspeed": "As --benchmark-only",
+    "--benchmark-autosave": "As --benchmark-save, named by the commit",
+    **{f"--benchmark-{name}": "Holds anyhow, or as of pytest" for name in SILENT},
+}
+
+
+def add(parser: pytest.Parser) -> None:
+    group = parser.getgroup("benchmark", "pytest-benchmark's options, as benchax understands them")
+    for flag, text in SWITCHES.items():
+        group.addoption(flag, action="store_true", default=False, help=text)
+    for name, read, metavar, text, more in VALUES:
+        read = options.for_argparse(read)
+        group.addoption(f"--benchmark-{name}", type=read, metavar=metavar, default=None, help=text, **more)
+    for name in CODSPEED:
+        group.addoption(f"--codspeed-{name}", default=None, metavar="X", help="Does nothing here")
+
+
 def ignored(config: pytest.Config) -> list[str]:
     """One line for each option that was given and does nothing."""
     given = [name for name in WITHOUT if config.getoption(_dest(name), None) is not None]
@@ -163,19 +162,16 @@ def _dest(name: str) -> str:
     return f"benchmark_{name.replace('-', '_')}"
 
 
-def values_of(config: pytest.Config) -> dict[str, Any]:
-    """Returns the given options, by the names of `settings.BenchmarkSettings`; empty if these options belong to another
-    plugin."""
-    names = ("json", "save", "autosave", "compare", "group_by", "sort", "columns", "name", "time_unit", "max_time")
-    found = {name: config.getoption(_dest(name), None) for name in (*names, "min_rounds", "only", "skip")}
+def settings_of(config: pytest.Config) -> options.BenchmarkSettings:
+    """Returns the given options."""
+    found = {name: config.getoption(_dest(name), None) for name in options.BenchmarkSettings.__annotations__}
     found["only"] = found["only"] or config.getoption("codspeed", None)
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+    given = {name: value for name, value in found.items() if value is not None and value is not False}
+    return options.BenchmarkSettings(**given)
 
 
 def for_ours(config: pytest.Config) -> dict[str, Any]:
-    """Returns the values that these options set for our own options, by the names of `settings.PluginSettings`."""
-    import pytest
-
+    """Returns the values that these options set for our own options, by the names of `options.PluginSettings`."""
     for one, other in (("only", "disable"), ("only", "skip"), ("disable", "enable")):
         if config.getoption(_dest(one), False) and config.getoption(_dest(other), False):
             raise pytest.UsageError(f"--benchmark-{one} and --benchmark-{other} contradict each other")

@@ -19,7 +19,7 @@ from benchax.reporting.document import Table, TableCell, TableColumn
 from benchax.reporting.exports import entries, pytest_benchmark_document, stats
 from pytest_jax_bench import table
 from pytest_jax_bench.benchmark_plugin import COLUMNS, TIMES
-from pytest_jax_bench.context import BenchmarkSettings
+from pytest_jax_bench.options import BenchmarkSettings
 
 Record = Mapping[str, Any]
 

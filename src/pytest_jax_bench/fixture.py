@@ -35,6 +35,9 @@ from pytest_jax_bench.options import is_match
 if TYPE_CHECKING:
     import pytest
 
+__tracebackhide__ = True
+"""pytest shows where the test called, and where the function failed, and no line of this module."""
+
 # The limits of a marker: `max_time_ms`, and `min_time_ms` for times that are too short to be true.
 #
 # A test fails if the median is certainly beyond its limit: the whole 95 % interval is beyond it, or all readings if
@@ -47,7 +50,6 @@ class TimeLimitExceeded(BenchaxError, AssertionError):
 
 def check(timed: Mapping[str, Measurement], marker: Mapping[str, Any]) -> None:
     """Raises `TimeLimitExceeded`, after the row was kept."""
-    __tracebackhide__ = True
     most_ms, least_ms = marker.get("max_time_ms"), marker.get("min_time_ms")
     for kind, m in timed.items():
         samples = m.headline
@@ -152,11 +154,9 @@ class JaxBench:
             StoreError, FormatError: the CSV file cannot be written, or is not one of the plugin's; it stays unchanged.
             BenchmarkFailed: the function was stopped or crashed. Its own errors pass through. The row is kept first.
         """
-        __tracebackhide__ = True  # pytest shows where the test called, and where the function failed
         return self._measure(_call(fn, fn_jit, args, tag, kwargs, named), write)
 
     def _measure(self, call: MeasureCall, write: bool) -> tuple[BenchData, Any]:
-        __tracebackhide__ = True
         if write and self.context.csv is None:
             raise UsageError(
                 "JaxBench has no path to write to",
@@ -194,7 +194,6 @@ class Factory:
         self.request = request
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
         if not args or not callable(args[0]):
             return JaxBench(self.request, *args, **named)
         fn, *rest = args
@@ -208,7 +207,6 @@ def measure_observed(
 ) -> tuple[BenchData, Any]:
     """As `bench.measure`, for a jitted function or any other one. A function that calls jitted functions counts as
     jitted work."""
-    __tracebackhide__ = True
     both = (None, fn) if is_jitted(fn) else (fn, None)
     return bench._measure(replace(_call(*both, args, None, kwargs, work), is_observed=True), write=True)
 

@@ -9,12 +9,9 @@ in `pytest_jax_bench.csv.files`; the rest of benchax has seconds and None.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -28,7 +25,6 @@ from pytest_jax_bench.baseline import MetricVerdict
 from pytest_jax_bench.context import BenchContext
 from pytest_jax_bench.csv import files as csv_files
 from pytest_jax_bench.csv.lines import complete
-from pytest_jax_bench.csv.text import encode_parameters
 from pytest_jax_bench.data import BenchData
 from pytest_jax_bench.measure import MeasureCall, Overrides, Rounds, StepResults
 from pytest_jax_bench.plots import custom
@@ -53,47 +49,35 @@ def save_if_wanted(
     if not wanted or measured.jit is None or measured.error is not None or context.csv is None:
         return []
     try:
-        lowered, hlo = (measured.lowered, measured.hlo) if measured.hlo else _compile(call)
-        _save(hlo, lowered.as_text() if lowered is not None else "", context.csv, row, f"{context.nodeid} {call.tag}")
+        _save(call, measured, context.csv, row, f"{context.nodeid} {call.tag}")
     except Exception as error:  # whatever it is: the row is there, and a picture is no reason to fail
         first_line = (str(error).splitlines() or [""])[0]
         return [f"the graph was not saved ({type(error).__name__}: {first_line})"]
     return []
 
 
-def _save(hlo: str, stablehlo: str, csv: Path, row: dict[str, Any], title: str) -> None:
+def _save(call: MeasureCall, measured: StepResults, csv: Path, row: dict[str, Any], title: str) -> None:
     """Writes `main-3-base.svg` (file, run, tag), unless the last graph of this tag shows the same program."""
     from benchax.program import graph
 
-    tag = tag_in_name(row["tag"])
-    if _last_digest(csv, tag) != graph.digest(hlo, stablehlo=stablehlo):
-        text = graph.svg(hlo, title=title, stablehlo=stablehlo)
-        csv.with_name(f"{csv.stem}-{row['run_id']}-{tag}.svg").write_text(text, encoding="utf-8")
-
-
-def _last_digest(csv: Path, tag: str) -> str | None:
-    from benchax.program.graph import read_digest
-
+    lowered, hlo = measured.lowered, measured.hlo
+    if not hlo:  # another process compiled it
+        fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
+        lowered = fn.lower(*call.args, **call.kwargs)
+        hlo = lowered.compile().as_text()
+    stablehlo = lowered.as_text() if lowered is not None else ""
+    # The tag where it can be part of a file's name on every system, alone under that name; else a digest of it.
+    tag, text = row["tag"], row["tag"].encode("utf-8", "surrogatepass")
+    if not _READABLE_TAG.fullmatch(tag) or tag.endswith("."):
+        tag = hashlib.sha256(text).hexdigest()[:16]
     runs = re.compile(re.escape(csv.stem) + r"-(\d+)-" + re.escape(tag) + r"\.svg")
     found = {int(match[1]): path for path in csv.parent.glob("*.svg") if (match := runs.fullmatch(path.name))}
-    return read_digest(found[max(found)].read_text(encoding="utf-8", errors="replace")) if found else None
+    last = found[max(found)].read_text(encoding="utf-8", errors="replace") if found else ""
+    if graph.read_digest(last) != graph.digest(hlo, stablehlo=stablehlo):
+        picture = graph.svg(hlo, title=title, stablehlo=stablehlo)
+        csv.with_name(f"{csv.stem}-{row['run_id']}-{tag}.svg").write_text(picture, encoding="utf-8")
 
 
-def tag_in_name(tag: str) -> str:
-    """The tag where it can be part of a file's name on every system, alone under that name; else a digest of it."""
-    if _READABLE_TAG.fullmatch(tag) and not tag.endswith("."):
-        return tag
-    return hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _compile(call: MeasureCall) -> tuple[Any, str]:
-    """Returns (lowered, program), compiled again if another process compiled them before."""
-    fn: Any = call.fn_jit if hasattr(call.fn_jit, "lower") else jax.jit(call.fn_jit)  # pyright: ignore
-    lowered = fn.lower(*call.args, **call.kwargs)
-    return lowered, lowered.compile().as_text()
-
-
-NONE = -1
 COMMIT_DIGITS = 7
 UNKNOWN = "unknown"
 KEPT = "kept-program"
@@ -121,11 +105,15 @@ def keep_measurement(
 ) -> BenchData:
     """Raises `StoreError` where the CSV file cannot be written."""
     row = _make_row(call, measured, rounds, context)
-    notes = [text for text in (*measured.notes, doubts(measured), *other_timers(measured)) if text]
+    notes = [text for text in (*measured.notes, _doubts(measured), *_other_timers(measured)) if text]
     notes += [KEPT_NOTE] if measured.observed and measured.observed.is_lookup else []
     # One process of a JAX cluster writes: all of them run the test.
     if write and context.csv is not None and jax.process_index() == 0:
-        row = _append(context.csv, row, context.nodeid, notes)
+        device = jax.devices()[0]
+        with measure.warnings_into(notes):
+            row = csv_files.append(
+                context.csv, row, nodeid=context.nodeid, backend=device.platform, device=device.device_kind
+            )
         with measure.warnings_into(notes):
             old = baseline.find_reference(row, context.csv, context.settings)
         verdicts = baseline.judge_metrics(old, row) if old else {}
@@ -141,25 +129,6 @@ def keep_measurement(
 def make_unmeasured(call: MeasureCall, context: BenchContext) -> BenchData:
     note = "not measured, because it was not asked for (--ptjb-disable, --ptjb-only, --ptjb-skip)"
     return BenchData(complete({"tag": call.tag}), name=context.nodeid, notes=(note,))
-
-
-def _make_row(call: MeasureCall, measured: StepResults, rounds: Rounds, context: BenchContext) -> dict[str, Any]:
-    leaves = jax.tree.leaves((call.args, call.kwargs))
-    return row_of(
-        measured,
-        rounds,
-        tag=call.tag,
-        parameters=encode_parameters(context.params),
-        session=context.session,
-        # An array that is given twice is there once.
-        argument_bytes=sum({id(leaf): leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes")}.values()),
-    )
-
-
-def _append(csv: Path, row: dict[str, Any], nodeid: str, notes: list[str]) -> dict[str, Any]:
-    device = jax.devices()[0]
-    with measure.warnings_into(notes):
-        return csv_files.append(csv, row, nodeid=nodeid, backend=device.platform, device=device.device_kind)
 
 
 def _run_gate(
@@ -219,9 +188,9 @@ def _make_record(
         "changes": {metric: judged.change for metric, judged in verdicts.items() if judged.change},
         "gate": asdict(gated) if gated else None,
         "notes": notes,
-        "codes": _codes(measured),
+        "codes": _codes(measured, context.folder),
         "is_run": call.is_observed,
-        "ranges": _ranges(measured) | _eager_peaks(measured.timed.get("eager"), row["eager_peak_bytes"]),
+        "ranges": _ranges(measured, row["eager_peak_bytes"]),
         "readings": _readings(measured) if wanted.shows_statistics or context.settings.fixture else None,
         "only_last": bool(context.marker.get("only_last")),
         "plots": custom.pack(context.marker, context.module) if context.settings.plot else {},
@@ -229,42 +198,72 @@ def _make_record(
     }
 
 
-def row_of(
-    measured: StepResults, rounds: Rounds, *, tag: str, parameters: str, session: str, argument_bytes: int
-) -> dict[str, Any]:
-    """All columns but `run_id` and `commit_run`, which depend on what the file holds."""
-    first = measured.rows[0] if measured.rows else None
-    failed = next((m for m in measured.rows if m.failure is not None), None)
-    failure = failed.failure if failed else None
-    timed = measured.timed
+def _make_row(call: MeasureCall, measured: StepResults, rounds: Rounds, context: BenchContext) -> dict[str, Any]:
+    """All columns but `run_id` and `commit_run`, which depend on what the file holds. None: not measured."""
+    environment = measured.rows[0].environment if measured.rows else None
+    failure = next((m.failure for m in measured.rows if m.failure is not None), None)
+    jit, timed = measured.jit, measured.timed
+    eager, first = timed.get("eager"), next(iter(timed.values()), None)
+    rise = eager.memory.eager_rise_bytes if eager else None
     return {
-        "commit": commit_of(first.environment) if first else UNKNOWN,
-        "tag": tag,
-        "parameters": parameters,
-        **_compile_columns(measured.jit),
+        "commit": _commit_of(environment) if environment else UNKNOWN,
+        "tag": call.tag,
+        "parameters": context.params,
+        "compile_ms": _ms(jit.stages.build_s if jit else None),
+        "jit_peak_bytes": jit.memory.predicted_peak_bytes if jit else None,
+        "jit_constants_bytes": jit.memory.constant_bytes if jit else None,
+        "jit_temporary_bytes": jit.memory.temp_bytes if jit else None,
         **_time_columns("jit", timed.get("jit"), rounds.jit_rounds),
-        **_time_columns("eager", timed.get("eager"), rounds.eager_rounds),
-        "eager_peak_bytes": _eager_peak(timed.get("eager"), argument_bytes),
+        **_time_columns("eager", eager, rounds.eager_rounds),
+        # Arguments and the observed rise above them, as in the compiler's plan of the jitted function.
+        "eager_peak_bytes": None if rise is None else bytes_of((call.args, call.kwargs)) + rise,
         "jit_warmup": rounds.jit_warmup,
         "eager_warmup": rounds.eager_warmup,
-        "first_run_ms": _first_run(measured),
+        "first_run_ms": _ms(first.stages.first_run_s if first else None),
         "status": failure.kind if failure else "ok",
-        "message": f"{failure.stage}: {failure.message}" if failure else doubts(measured),
-        "created": first.started_at if first else datetime.now(UTC).isoformat(timespec="microseconds"),
-        "session": session,
-        "environment": first.environment.fingerprint if first else "",
-        "jax": (first.environment.jax or "") if first else "",
+        "message": f"{failure.stage}: {failure.message}" if failure else _doubts(measured),
+        "created": measured.rows[0].started_at if measured.rows else None,
+        "session": context.session,
+        "environment": environment.fingerprint if environment else "",
+        "jax": environment.jax if environment else "",
     }
 
 
-def commit_of(environment: Environment) -> str:
+def bytes_of(tree: Any) -> int:
+    """Adds up the bytes of the arrays in `tree`. An array that is given twice is there once."""
+    return sum({id(leaf): leaf.nbytes for leaf in jax.tree.leaves(tree) if hasattr(leaf, "nbytes")}.values())
+
+
+def _time_columns(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
+    """The times of the first timer that could serve."""
+    samples = m.headline if m else None
+    if samples is None or not samples.elapsed_s:
+        return {f"{kind}_rounds": asked}
+    summary, per_call_s = samples.summary, samples.per_call_s
+    found = {
+        f"{kind}_mean_ms": fmean(per_call_s) * 1e3,
+        f"{kind}_std_ms": pstdev(per_call_s) * 1e3,
+        f"{kind}_median_ms": _ms(summary.median_s),
+        f"{kind}_low_ms": _ms(summary.low_s),
+        f"{kind}_high_ms": _ms(summary.high_s),
+        f"{kind}_min_ms": _ms(summary.min_s),
+        f"{kind}_rounds": len(per_call_s),
+    }
+    return found | ({"jit_loops": samples.iterations, "timer": samples.timer} if kind == "jit" else {})
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def _commit_of(environment: Environment) -> str:
     """6bc9501; 6bc9501+ if anything differs from it, or if that is unknown; "unknown" without git."""
     if environment.commit is None:
         return UNKNOWN
     return environment.commit[:COMMIT_DIGITS] + ("" if environment.is_dirty is False else "+")
 
 
-def doubts(measured: StepResults) -> str:
+def _doubts(measured: StepResults) -> str:
     """Returns the facts that cast doubt on the numbers themselves."""
     return "; ".join(r.message for r in _doubtful(measured))
 
@@ -275,38 +274,29 @@ def _doubtful(measured: StepResults) -> list[Remark]:
     return [r for r in found if not (measured.is_build and r.code == "recompiled")]
 
 
-def _codes(measured: StepResults) -> list[str]:
+def _codes(measured: StepResults, folder: Path | None) -> list[str]:
     """Returns the codes of the remarks that a summary has words for: those that cast doubt, and whether the machine was
     busy."""
     found = [r.code for r in _doubtful(measured)]
     found += [r.code for m in measured.rows for r in m.remarks if r.code == BUSY]
-    found += [NO_COMMIT] if _is_commit_hidden(measured) else []
-    found += [BLIND] if measured.observed and measured.observed.is_blind else []
-    return list(dict.fromkeys([*found, KEPT] if measured.observed and measured.observed.is_lookup else found))
+    if folder and measured.rows and measured.rows[0].environment.commit is None and shutil.which("git"):
+        found += [NO_COMMIT] if any((each / ".git").exists() for each in (folder, *folder.parents)) else []
+    if observed := measured.observed:
+        found += [BLIND] * observed.is_blind + [KEPT] * bool(observed.is_lookup)
+    return list(dict.fromkeys(found))
 
 
-def _is_commit_hidden(measured: StepResults) -> bool:
-    """Is there a repository that git says nothing about?"""
-    folder = measured.folder
-    if folder is None or not measured.rows or measured.rows[0].environment.commit is not None:
-        return False
-    return shutil.which("git") is not None and any((each / ".git").exists() for each in (folder, *folder.parents))
-
-
-def _ranges(measured: StepResults) -> dict[str, list[float]]:
-    """Returns the least and the greatest reading in milliseconds, if there are too few for an interval of the
-    median."""
+def _ranges(measured: StepResults, most_bytes: int) -> dict[str, list[float]]:
+    """Returns the least and the greatest reading in milliseconds, if there are too few for an interval of the median.
+    The same of peaks of eager runs in bytes, if they differ; the file holds the greatest."""
     found = {kind: m.headline for kind, m in measured.timed.items()}
     few = {kind: s.per_call_s for kind, s in found.items() if s is not None and s.summary.low_s is None}
-    return {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
-
-
-def _eager_peaks(m: Measurement | None, most_bytes: int) -> dict[str, list[float]]:
-    """The least and the greatest peak, where they differ from call to call; the file holds the greatest."""
-    if m is None or m.memory.eager_rise_low_bytes is None or m.memory.eager_rise_bytes is None:
-        return {}
-    least_bytes = most_bytes - m.memory.eager_rise_bytes + m.memory.eager_rise_low_bytes
-    return {"eager_peak_bytes": [float(least_bytes), float(most_bytes)]}
+    ranges = {kind: [min(times_s) * 1e3, max(times_s) * 1e3] for kind, times_s in few.items() if times_s}
+    memory = measured.timed["eager"].memory if "eager" in measured.timed else None
+    if memory and memory.eager_rise_low_bytes is not None and memory.eager_rise_bytes is not None:
+        least_bytes = most_bytes - memory.eager_rise_bytes + memory.eager_rise_low_bytes
+        ranges["eager_peak_bytes"] = [float(least_bytes), float(most_bytes)]
+    return ranges
 
 
 def _readings(measured: StepResults) -> dict[str, Any] | None:
@@ -316,7 +306,7 @@ def _readings(measured: StepResults) -> dict[str, Any] | None:
     return {"times_s": list(samples.per_call_s), "iterations": samples.iterations} if samples is not None else None
 
 
-def other_timers(measured: StepResults) -> list[str]:
+def _other_timers(measured: StepResults) -> list[str]:
     """Where the first timer that was asked for could not serve: which one is shown, and why."""
     m = measured.timed.get("jit")
     if m is None or m.failure is not None or m.options.stages != "samples" or m.options.timer == "auto":
@@ -326,53 +316,3 @@ def other_timers(measured: StepResults) -> list[str]:
         return []
     shown = f"timed by {m.headline.timer}" if m.headline else "no run time"
     return [f"{shown}, because {asked} could not serve: {m.why_absent(f'samples.{asked}')}"]
-
-
-def _time_columns(kind: str, m: Measurement | None, asked: int) -> dict[str, Any]:
-    """The times of the first timer that could serve."""
-    samples = m.headline if m else None
-    summary = samples.summary if samples else None
-    per_call_s: Sequence[float] = samples.per_call_s if samples else ()
-    found = {
-        f"{kind}_mean_ms": _ms(fmean(per_call_s) if per_call_s else None),
-        f"{kind}_std_ms": _ms(pstdev(per_call_s) if per_call_s else None),
-        f"{kind}_median_ms": _ms(summary.median_s if summary else None),
-        f"{kind}_low_ms": _ms(summary.low_s if summary else None),
-        f"{kind}_high_ms": _ms(summary.high_s if summary else None),
-        f"{kind}_min_ms": _ms(summary.min_s if summary else None),
-        f"{kind}_rounds": len(per_call_s) if per_call_s else asked,
-    }
-    if kind == "jit":
-        found |= {
-            "jit_loops": samples.iterations if samples else NONE,
-            "timer": samples.timer if samples else "",
-        }
-    return found
-
-
-def _compile_columns(m: Measurement | None) -> dict[str, Any]:
-    return {
-        "compile_ms": _ms(m.stages.build_s if m else None),
-        "jit_peak_bytes": _bytes(m.memory.predicted_peak_bytes if m else None),
-        "jit_constants_bytes": _bytes(m.memory.constant_bytes if m else None),
-        "jit_temporary_bytes": _bytes(m.memory.temp_bytes if m else None),
-    }
-
-
-def _eager_peak(m: Measurement | None, argument_bytes: int) -> int:
-    """Arguments and the observed rise above them, as in the compiler's plan of the jitted function."""
-    rise = m.memory.eager_rise_bytes if m else None
-    return NONE if rise is None else argument_bytes + rise
-
-
-def _first_run(measured: StepResults) -> float:
-    m = next(iter(measured.timed.values()), None)
-    return _ms(m.stages.first_run_s if m else None)
-
-
-def _ms(seconds: float | None) -> float:
-    return math.nan if seconds is None else seconds * 1e3
-
-
-def _bytes(size: int | None) -> int:
-    return NONE if size is None else size

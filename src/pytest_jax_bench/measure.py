@@ -13,10 +13,7 @@ import contextlib
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -128,8 +125,6 @@ class StepResults:
     """The notes about storing the results."""
     observed: Observed | None = None
     is_build: bool = False
-    folder: Path | None = None
-    """The folder of the test file."""
 
     @property
     def timed(self) -> dict[str, Measurement]:
@@ -154,7 +149,7 @@ def run_steps(
     Raises:
         UsageError: an option that is not permitted. Errors of the functions are in the answer.
     """
-    measured = StepResults(is_build=overrides.is_build, folder=context.folder)
+    measured = StepResults(is_build=overrides.is_build)
     try:
         _take_steps(call, rounds, overrides, _base(overrides, context, store), context, measured)
     finally:
@@ -173,26 +168,32 @@ def _take_steps(
     if call.fn is not None and (rounds.eager_rounds or rounds.eager_warmup):
         fn = call.fn
         if call.is_observed and can_be_observed(fn):
-            fn = measured.observed = _observe(fn, rounds)
-        options = base | _eager_options(rounds)
+            # The second call is a warm-up, or one that observes memory, unless the user asks for few calls.
+            is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
+            fn = measured.observed = Observed(fn, 1 if is_timed else 2)
+        reach = "samples" if rounds.eager_rounds else "first_run"
+        # Observing memory takes two more calls.
+        options = base | {"timer": "wall", "verify": "off", "memory": rounds.calls_per_round is None}
+        options |= _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
         case = make_case_of(call, fn, context, jit=False)
         case = replace(case, calls=_exact_calls(rounds, rounds.eager_warmup, overrides))
         measured.eager = _run(case, options, {}, context, measured)
         _build_observed(call, base, context, measured)
     if call.fn_jit is not None and measured.error is None:
         case = make_case_of(call, call.fn_jit, context, jit=True)
-        has_reference = measured.eager is not None and measured.out is not None
-        reference = measured.out
-        case = replace(case, reference=(lambda: reference) if has_reference else None)
-        case = replace(case, calls=_exact_calls(rounds, rounds.jit_warmup, overrides))
+        reference = measured.out  # of the eager function
+        case = replace(
+            case,
+            reference=None if reference is None else lambda: reference,
+            calls=_exact_calls(rounds, rounds.jit_warmup, overrides),
+        )
         defaults = {"timer": "wall", "verify": "off" if measured.eager is None else "eager"}
-        measured.jit = _run(case, base | _jit_options(rounds, base), defaults, context, measured)
-
-
-def _observe(fn: Callable[..., Any], rounds: Rounds) -> Observed:
-    """The second call is a warm-up, or one that observes memory, unless the user asks for few calls."""
-    is_timed = rounds.calls_per_round is not None and rounds.eager_warmup < 2
-    return Observed(fn, 1 if is_timed else 2)
+        reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
+        # The columns hold the compiler's plan, which needs no further run.
+        options = base | {"memory": False} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
+        if rounds.jit_loops > 1:
+            options["timer"] = base["timer"] or INSIDE
+        measured.jit = _run(case, options, defaults, context, measured)
 
 
 def _build_observed(call: MeasureCall, base: dict[str, Any], context: BenchContext, measured: StepResults) -> None:
@@ -249,21 +250,6 @@ def _base(overrides: Overrides, context: BenchContext, store: bool) -> dict[str,
     }
 
 
-def _eager_options(rounds: Rounds) -> dict[str, Any]:
-    reach = "samples" if rounds.eager_rounds else "first_run"
-    # Observing memory takes two more calls.
-    memory = rounds.calls_per_round is None
-    base = {"timer": "wall", "verify": "off", "memory": memory}
-    return base | _sampling(reach, rounds.eager_rounds, rounds.eager_warmup)
-
-
-def _jit_options(rounds: Rounds, base: Mapping[str, Any]) -> dict[str, Any]:
-    reach = "samples" if rounds.jit_rounds else "first_run" if rounds.jit_warmup else "build"
-    inside = {"timer": base["timer"] or INSIDE} if rounds.jit_loops > 1 else {}
-    # The columns hold the compiler's plan, which needs no further run.
-    return {"memory": False, **inside} | _sampling(reach, rounds.jit_rounds, rounds.jit_warmup)
-
-
 def _exact_calls(rounds: Rounds, warmup: int, overrides: Overrides) -> ExactCalls | None:
     if rounds.calls_per_round is None:
         return None
@@ -301,7 +287,8 @@ def _run(
     resolved = resolve(options, defaults=defaults, project=context.folder)
     if resolved.store != "off":
         api.opened(resolved.store)  # refuses an impossible place before measuring
-    with _send_by_value(context.module, resolved):
+    is_sent = resolved.isolate or resolved.cold_process or resolved.timeout_s or resolved.memory_limit_bytes
+    with by_value(context.module if is_sent else None):
         (row,) = api.run(
             [replace(case, listen=heard.__setitem__)],
             [resolved],
@@ -309,7 +296,7 @@ def _run(
             keep=lambda row, options: into.kept.append((row, options)),
         )
     if row.failure is not None:
-        into.error = _show_own_frames(heard["error"]) if "error" in heard else _explain_failure(row, row.failure)
+        into.error = _explain_failure(row, row.failure, heard.get("error"))
         return row
     if "outputs" in heard:
         into.out = heard["outputs"]
@@ -330,18 +317,10 @@ def call_once(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return jax.block_until_ready(fn(*copied_args, **copied_kwargs))
 
 
-def _send_by_value(module: ModuleType | None, options: Options) -> AbstractContextManager[None]:
-    is_sent = options.isolate or options.cold_process or options.timeout_s or options.memory_limit_bytes
-    return by_value(module) if is_sent else contextlib.nullcontext()
-
-
-def _explain_failure(row: Measurement, failure: Failure) -> BenchmarkFailed:
+def _explain_failure(row: Measurement, failure: Failure, error: BaseException | None) -> BaseException:
+    """Returns the function's own `error`, with a traceback of the user's own code only. It is empty if the function was
+    never entered, as with a wrong argument. Where another process had the error, only words are left of it."""
+    if error is not None:
+        return error.with_traceback(keep_own_frames(error.__traceback__))
     what = f"{row.case.label} ended with {failure.kind} in {failure.stage}: {failure.message}"
-    hint = "\n".join(part for part in (failure.advice, failure.traceback) if part)
-    return BenchmarkFailed(what, hint=hint)
-
-
-def _show_own_frames(error: BaseException) -> BaseException:
-    """Returns `error` with a traceback of the user's own code only. It is empty if the function was never entered, as
-    with a wrong argument."""
-    return error.with_traceback(keep_own_frames(error.__traceback__))
+    return BenchmarkFailed(what, hint="\n".join(part for part in (failure.advice, failure.traceback) if part))

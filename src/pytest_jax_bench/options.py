@@ -4,7 +4,8 @@
 
 Each option also has a spelling with `benchax` instead of `ptjb`, in both places. The command line wins. Options of
 benchax itself (timer, verify, timeout) can also be in `[tool.benchax]`, which both override. This module imports
-nothing else from benchax, and makes no dataclass (1 ms each), because pytest loads it in every session.
+nothing else from benchax, and makes no dataclass (1 ms each), because pytest loads it in every session. Settings are
+plain classes instead, whose `vars` hold the values that were given.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pytest
-if TYPE_CHECKING:
-    import pytest
+
+    from benchax.comparing.gate import Limit
+    from benchax.model import Metric
 
 
 TIMERS = ("auto", "in_graph", "wall", "pipelined", "loop", "device")
@@ -63,11 +65,21 @@ def _timer(text: str) -> str:
     return ",".join(names)
 
 
-def _pin(text: str) -> tuple[str | None, int | None]:
+class Pin(NamedTuple):
+    """The reference for all comparisons. Without `commit`, it is the current commit; without `run`, its first run."""
+
+    commit: str | None
+    run: int | None
+
+    def __str__(self) -> str:
+        return (self.commit or "") + ("" if self.run is None else f":{self.run}")
+
+
+def _pin(text: str) -> Pin:
     match = re.fullmatch(r"([^:\s]*?)\+?(?::(\d+))?", text)
     if not match or not text:
         raise ValueError("COMMIT, COMMIT:RUN or :RUN, such as 6bc9501, 6bc9501:2 or :0")
-    return match[1] or None, None if match[2] is None else int(match[2])
+    return Pin(match[1] or None, None if match[2] is None else int(match[2]))
 
 
 def _seconds(text: str) -> float:
@@ -169,27 +181,88 @@ def for_argparse(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
-def values_of(config: pytest.Config) -> dict[str, Any]:
-    """Returns the values in force, by the names of `settings.PluginSettings`, without options that have no value.
+class BenchmarkSettings:
+    """The values of the options `--benchmark-*` that have no counterpart among ours."""
+
+    json: Path | None = None
+    save: str | None = None
+    autosave: bool = False
+    compare: str | None = None
+    """The beginning of a file's name; empty: the last one."""
+    group_by: tuple[str, ...] = ("group",)
+    sort: str | None = None
+    columns: tuple[str, ...] | None = None
+    name: str | None = None
+    time_unit: str | None = None
+    max_time: float | None = None
+    min_rounds: int | None = None
+    only: bool = False
+    skip: bool = False
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+    @property
+    def shows_statistics(self) -> bool:
+        """Do the tables need all readings?"""
+        by_time = self.sort is not None and self.sort not in ("name", "fullname")
+        return by_time or bool(self.columns or self.time_unit) or self.compare is not None
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Is a file in the form of pytest-benchmark wanted?"""
+        return self.json is not None or self.save is not None or self.autosave
+
+
+class PluginSettings:
+    """The settings of a session. None: not set."""
+
+    output_dir: Path = Path(OUTPUT_DIR)
+    no_compare: bool = False
+    no_judge: bool = False
+    pin: Pin | None = None
+    save_graph: bool = False
+    plot: bool = False
+    plot_xaxis: str = "run"
+    plot_format: str = "png"
+    timer: str | None = None
+    verify: str | None = None
+    timeout: float | None = None
+    fail_slower: Mapping[Metric, Limit] | None = None
+    ignore_unclear: bool = False
+    json: Path | None = None
+    only: str | None = None
+    skip: str | None = None
+    disable: bool = False
+    fixture: bool = False
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    """Given in sessions that have the options of pytest-benchmark."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+
+def settings_of(config: pytest.Config) -> PluginSettings:
+    """Returns the values in force.
 
     Raises:
         pytest.UsageError: a value in pytest's configuration that is not permitted. Such values on the command line were
             refused before.
     """
     found = {option.name: _value(config, option) for option in OPTIONS}
-    said = {name: value for name, value in found.items() if value is not None}
+    settings = PluginSettings(**{name: value for name, value in found.items() if value is not None})
     # Like all paths: relative to the shell's folder on the command line, else to the project's.
-    if config.getoption("ptjb_output_dir") is None:
-        said["output_dir"] = config.rootpath / said.get("output_dir", OUTPUT_DIR)
     here = config.invocation_params.dir
-    said |= {name: here / said[name] for name in ("output_dir", "json") if name in said}
-    if said["output_dir"].exists() and not said["output_dir"].is_dir():
+    is_ours = config.getoption("ptjb_output_dir") is None
+    settings.output_dir = (config.rootpath if is_ours else here) / settings.output_dir
+    settings.json = settings.json and here / settings.json
+    if settings.output_dir.exists() and not settings.output_dir.is_dir():
         import pytest
 
         raise pytest.UsageError(
-            f"the output folder {str(said['output_dir'])!r} is a file\nexpected a folder, or a new name"
+            f"the output folder {str(settings.output_dir)!r} is a file\nexpected a folder, or a new name"
         )
-    return said
+    return settings
 
 
 def is_marked(item: pytest.Item) -> bool:

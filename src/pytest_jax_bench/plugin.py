@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_jax_bench import load, options
-from pytest_jax_bench.stash import MARKED, MEASURED, PROCESS, SESSION, STARTED, VALUES
+from pytest_jax_bench.stash import MARKED, MEASURED, PROCESS, SESSION, SETTINGS, STARTED
 
 if TYPE_CHECKING:
     from pytest_jax_bench.fixture import Factory
@@ -75,15 +75,15 @@ def other_plugins(config: pytest.Config) -> list[str]:
 def pytest_configure(config: pytest.Config) -> None:
     for name in options.MARKERS:
         config.addinivalue_line("markers", MARKER_LINE.format(name))
-    values = config.stash[VALUES] = options.values_of(config)
+    settings = config.stash[SETTINGS] = options.settings_of(config)
     others = other_plugins(config)
     if not others and config.getoption("benchmark_only", None) is not None:
         from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
-        values["benchmark"] = benchmark_plugin.values_of(config)
-        values |= benchmark_plugin.for_ours(config)
+        settings.benchmark = benchmark_plugin.settings_of(config)
+        vars(settings).update(benchmark_plugin.for_ours(config))
         config.pluginmanager.add_hookspecs(benchmark_hooks)
-    if "fixture" in values and not others:
+    if settings.fixture and not others:
         from pytest_jax_bench import benchmark_plugin
 
         config.addinivalue_line("markers", benchmark_plugin.MARKER_LINE)
@@ -215,11 +215,11 @@ class SessionReporter:
         self.records += json.loads(getattr(report, ATTRIBUTE, "[]"))
 
     def pytest_report_header(self) -> list[str]:
-        values, lines = self.config.stash[VALUES], []
-        if "fixture" in values and (others := other_plugins(self.config)):
+        settings, lines = self.config.stash[SETTINGS], []
+        if settings.fixture and (others := other_plugins(self.config)):
             switches = " ".join(OTHERS[name][2] for name in others)
             lines = [f"the fixture benchmark is that of {' and '.join(others)}; for ours: {switches}"]
-        if "benchmark" in values:
+        if "benchmark" in vars(settings):
             from pytest_jax_bench import benchmark_hooks, benchmark_plugin
 
             lines += benchmark_plugin.ignored(self.config) + benchmark_hooks.uncalled(self.config)
@@ -228,11 +228,11 @@ class SessionReporter:
     # Runs first, because other plugins remove tests from the list.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        wanted = self.config.stash[VALUES].get("benchmark", {})
-        if "only" in wanted or "skip" in wanted:
+        wanted = self.config.stash[SETTINGS].benchmark
+        if wanted.only or wanted.skip:
             from pytest_jax_bench import benchmark_plugin
 
-            benchmark_plugin.leave_out(items, only="only" in wanted)
+            benchmark_plugin.leave_out(items, only=wanted.only)
         self.left_out = count_left_out(self.config, items)
         self.config.stash[MARKED] = {item.nodeid: options.marker_of(item) for item in items if options.is_marked(item)}
 
@@ -241,17 +241,16 @@ class SessionReporter:
         if exitstatus or not self.records:
             return
         from pytest_jax_bench import session_summary
-        from pytest_jax_bench.context import settings_of
 
         if any(record["gate"] and record["gate"]["alarms"] for record in self.records):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif session_summary.unjudged(self.records, settings_of(self.config)):
+        elif session_summary.unjudged(self.records, self.config.stash[SETTINGS]):
             # The code of `benchax compare`. pytest uses it for internal errors, which print a traceback.
             session.exitstatus = 3
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self.left_out:
             terminalreporter.write_line(line, yellow=True)
-        values = self.config.stash[VALUES]
-        if self.records or values.keys() & {"json", "disable", "benchmark"}:
+        settings = self.config.stash[SETTINGS]
+        if self.records or settings.json or settings.disable or "benchmark" in vars(settings):
             load("session_summary").report(self.config, terminalreporter, self.records)

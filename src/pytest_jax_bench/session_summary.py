@@ -28,7 +28,7 @@ from benchax.errors import BenchaxError
 from benchax.reporting.document import Table
 from benchax.units import plural
 from pytest_jax_bench import stash, table
-from pytest_jax_bench.context import BenchmarkSettings, PluginSettings, settings_of
+from pytest_jax_bench.options import PluginSettings
 
 Record = Mapping[str, Any]
 TITLE = "Pytest Jax Benchmark (PTJB) results"
@@ -58,7 +58,7 @@ FIELDS = ("nodeid", "csv", "row", "reference", "verdicts", "gate", "notes", "mea
 
 
 def report(config: pytest.Config, reporter: pytest.TerminalReporter, records: Sequence[Record]) -> None:
-    settings, verbosity = settings_of(config), config.get_verbosity()
+    settings, verbosity = config.stash[stash.SETTINGS], config.get_verbosity()
     if verbosity >= -1 and records:
         reporter.write_sep("=", TITLE)
         _tables(reporter, records, settings)
@@ -97,11 +97,7 @@ def _tables(reporter: pytest.TerminalReporter, records: Sequence[Record], settin
         from pytest_jax_bench import benchmark_hooks
 
         hooked = benchmark_hooks.group(reporter.config, records, wanted.group_by)
-    if (
-        not hooked
-        and wanted == BenchmarkSettings()
-        and not any((r.get("benchmark") or {}).get("group") for r in records)
-    ):
+    if not hooked and not vars(wanted) and not any((r.get("benchmark") or {}).get("group") for r in records):
         _table(reporter, table.tabulate_records(records))
         return
     # Here, because few sessions need it.
@@ -223,7 +219,7 @@ def _plots(config: pytest.Config, reporter: pytest.TerminalReporter, records: Se
     from benchax.errors import MissingPackage
     from pytest_jax_bench.plots import draw_all
 
-    settings, problems = settings_of(config), list[str]()
+    settings, problems = config.stash[stash.SETTINGS], list[str]()
     requests = {
         r["nodeid"]: draw_all.PlotRequest(r["nodeid"], Path(r["csv"]), **_read_plot_keywords(config, r, problems))
         for r in records

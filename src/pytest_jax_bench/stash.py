@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-VALUES = pytest.StashKey[dict[str, Any]]()
-"""The values of the options, as `options.values_of` gives them."""
+from pytest_jax_bench.options import PluginSettings
+
+SETTINGS = pytest.StashKey[PluginSettings]()
 SESSION = pytest.StashKey[str]()
 PROCESS = pytest.StashKey[int]()
 """The process that collected the tests: a test that runs in another one is in a fork."""

@@ -10,8 +10,8 @@ import pytest
 from csv_rows_by_hand import a_file, a_row
 
 from pytest_jax_bench import baseline
-from pytest_jax_bench.context import Pin, PluginSettings
 from pytest_jax_bench.csv import files
+from pytest_jax_bench.options import Pin, PluginSettings
 
 PLAIN = PluginSettings()
 A, B = "aaaaaaa", "bbbbbbb"

@@ -9,7 +9,7 @@ import pytest
 
 from benchax.errors import FormatError, UsageError
 from pytest_jax_bench import benchmark_plugin, benchmark_reports, options
-from pytest_jax_bench.context import BenchmarkSettings
+from pytest_jax_bench.options import BenchmarkSettings
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_jax_bench import JaxBench, side_by_side
-from pytest_jax_bench.context import PluginSettings
+from pytest_jax_bench.options import PluginSettings
 
 EXECUTABLES = 0.04
 """Standard deviation between two executables of one program, as in recordings."""

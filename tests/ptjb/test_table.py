@@ -9,7 +9,7 @@ from csv_rows_by_hand import a_record, a_row
 
 from benchax.reporting.document import TableCell
 from pytest_jax_bench import session_summary, table
-from pytest_jax_bench.context import Pin, PluginSettings
+from pytest_jax_bench.options import Pin, PluginSettings
 
 
 def cell(title: str, record: dict) -> TableCell:

@@ -175,7 +175,8 @@ def append(path: Path, row: Mapping[str, Any], *, nodeid: str, backend: str, dev
         StoreError: the file cannot be written.
         FormatError: there is a file that is not the CSV file of a test, or a newer benchax wrote it.
     """
-    values = complete({"created": _now()} | dict(row))
+    values = complete(row)
+    values["created"] = values["created"] or _now()
     facts = {"created": _now("seconds"), "test_nodeid": nodeid, "backend": backend, "device": device}
     facts["First commit"] = values["commit"]
     # Renaming replaces a link, not the file that it leads to.
