@@ -28,6 +28,7 @@ from benchax.program.hlo import (
     is_annotation,
     is_shared_among_threads,
     shape_bytes,
+    trip_count,
 )
 from benchax.program.work import Fold, OperationTally, Work
 from benchax.units import count
@@ -156,7 +157,7 @@ def counted_body(module: Module) -> Computation | None:
     # XLA:CPU wraps a small loop in a call.
     called = [inside for each in entry if each.opcode == "call" for _, inside in module.called_computations(each)]
     outermost = [*entry, *(each for inside in called for each in inside.instructions)]
-    loops = [each for each in outermost if each.opcode == "while" and module.loops[each.name].trips is None]
+    loops = [each for each in outermost if each.opcode == "while" and trip_count(each) is None]
     return max(_bodies(module, loops), key=lambda body: _worth(take_census(module, body)), default=None)
 
 

@@ -15,7 +15,7 @@ of the Python arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -150,11 +150,11 @@ class Module:
     def runs(self, instruction: Instruction) -> list[tuple[str, Computation, int | None]]:
         """The same with how often each runs whenever the instruction does; None if the program decides that as it
         runs. A condition runs once more than the body of its loop."""
-        trips = self.loops[instruction.name].trips if instruction.opcode == "while" else 1
-        called = self.called_computations(instruction)
-        if trips is None or instruction.opcode != "while":
-            return [(key, computation, trips) for key, computation in called]
-        return [(key, computation, trips + (key == "condition")) for key, computation in called]
+        trips = trip_count(instruction) if instruction.opcode == "while" else 1
+        return [
+            (key, computation, trips if trips is None else trips + (key == "condition"))
+            for key, computation in self.called_computations(instruction)
+        ]
 
 
 def parse(text: str | Module) -> Module:
@@ -393,138 +393,24 @@ def _number_tables(lines: list[str]) -> dict[str, dict[str, str]]:
 # ---- loops ------------------------------------------------------------------------------------------------------
 
 
-KNOWN_TRIPS = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
-_NUMBER = re.compile(r"\(\s*(-?\d+)\s*\)")
-_PASSES_ON = ("copy", "bitcast")
-# With the number on the left the comparison reads the other way round.
-_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
+_KNOWN_TRIPS = re.compile(r'"?known_trip_count"?:\s*\{\s*"?n"?:\s*"?(\d+)"?')
 
 
-class _Scalar(NamedTuple):
-    """The value of a scalar: a number, or element `index` of the carry plus a number; see `_value`."""
-
-    index: int | None
-    number: int
+def trip_count(loop: Instruction) -> int | None:
+    """Returns the trip count that XLA has proved. None: XLA hasn't, so the program decides that while it runs."""
+    known = _KNOWN_TRIPS.search(attributes(loop).get("backend_config", ""))
+    return int(known[1]) if known else None
 
 
 def _find_loops(module: Module, computation: Computation, inside: str | None) -> Iterator[Loop]:
     for each in computation.instructions:
         is_loop = each.opcode == "while"
         if is_loop:
-            yield Loop(each.name, *trip_count(module, computation, each), op_name(each), inside)
+            trips = trip_count(each)
+            origin = "its trip count is not in the text" if trips is None else "known_trip_count"
+            yield Loop(each.name, trips, f"{origin} of the program", op_name(each), inside)
         for _, called in module.called_computations(each):
             yield from _find_loops(module, called, each.name if is_loop else inside)
-
-
-def trip_count(module: Module, where: Computation, loop: Instruction) -> tuple[int | None, str]:
-    """Returns (trip count, where the number comes from), or (None, why the count is unknown).
-
-    Args:
-        where: the computation around the loop.
-    """
-    if known := KNOWN_TRIPS.search(attributes(loop).get("backend_config", "")):
-        return int(known[1]), "known_trip_count of the program"
-    called = dict(module.called_computations(loop))
-    if "condition" not in called or "body" not in called:
-        return None, "its body and condition are not in the text"
-    counted = _count_trips(module, where, loop, called["condition"], called["body"])
-    if counted is None:
-        return None, "its trip count is not in the text of the program"
-    return counted, "its condition compares a counter with a constant"
-
-
-def _count_trips(
-    module: Module, where: Computation, loop: Instruction, condition: Computation, body: Computation
-) -> int | None:
-    """Follows a counter, which is one element of the carry. It begins at a constant, grows by a constant in each
-    iteration, and is compared with a constant."""
-    limit = _limit(module, condition)
-    if limit is None:
-        return None
-    index, direction, end = limit
-    carry = where.operands(loop)
-    start = _element(module, where, carry[0] if len(carry) == 1 else None, index)
-    step = _element(module, body, body.root, index)
-    if start is None or start.index is not None or step is None or step.index != index:
-        return None
-    return _trips_until(start.number, end, step.number, direction)
-
-
-def _trips_until(start: int, end: int, step: int, direction: str) -> int | None:
-    """How often `start`, `start + step`, ... fulfils the comparison before it does not."""
-    if direction in ("GT", "GE"):
-        # Counting down from 10 is counting up from -10.
-        start, end, step = -start, -end, -step
-    elif direction not in ("LT", "LE"):
-        return None
-    end += direction in ("LE", "GE")  # holds at the end, too
-    if start >= end:
-        return 0
-    return -((start - end) // step) if step > 0 else None
-
-
-def _limit(module: Module, condition: Computation) -> tuple[int, str, int] | None:
-    """(index of the counter, comparison, constant) if that is all the condition asks."""
-    where, root, given = _look_inside(module, condition, condition.root)
-    values = [_value(where, each, given) for each in where.operands(root)] if root is not None else []
-    if root is None or root.opcode != "compare" or len(values) != 2:
-        return None
-    direction = attributes(root).get("direction", "")
-    left, right = values
-    if left is None or right is None:
-        return None
-    if left.index is None and right.index is not None:
-        left, right, direction = right, left, _MIRRORED.get(direction, "")
-    if left.index is None or right.index is not None:
-        return None
-    return left.index, direction, right.number - left.number
-
-
-def _element(module: Module, where: Computation, made: Instruction | None, index: int) -> _Scalar | None:
-    """The value of one element of a tuple."""
-    elements = where.operands(made) if made is not None and made.opcode == "tuple" else []
-    if index >= len(elements):
-        return None
-    inner, root, given = _look_inside(module, where, elements[index])
-    return _value(inner, root, given) if root is not None else None
-
-
-def _look_inside(
-    module: Module, where: Computation, one: Instruction | None
-) -> tuple[Computation, Instruction | None, Sequence[_Scalar | None]]:
-    """Returns the result of a fusion, and the values that it receives. Other instructions stay as they are."""
-    if one is None or one.opcode != "fusion" or not (called := module.called_computations(one)):
-        return where, one, ()
-    return called[0][1], called[0][1].root, [_value(where, each, ()) for each in where.operands(one)]
-
-
-def _value(computation: Computation, instruction: Instruction, given: Sequence[_Scalar | None]) -> _Scalar | None:
-    """A scalar as a number, or an element of the carry plus a number. None for everything else.
-
-    Args:
-        given: inside a fusion, what its parameters are; () where the only parameter is the carry.
-    """
-    opcode, operands = instruction.opcode, computation.operands(instruction)
-    if opcode == "constant" and (number := _NUMBER.fullmatch(instruction.operands.strip())):
-        return _Scalar(None, int(number[1]))
-    if opcode == "parameter" and given and (number := _NUMBER.fullmatch(instruction.operands.strip())):
-        return given[int(number[1])] if int(number[1]) < len(given) else None
-    if opcode == "get-tuple-element" and not given and operands and operands[0].opcode == "parameter":
-        return _Scalar(int(attributes(instruction)["index"]), 0)
-    if opcode in _PASSES_ON and len(operands) == 1:
-        return _value(computation, operands[0], given)
-    if opcode in ("add", "subtract") and len(operands) == 2:
-        left, right = (_value(computation, each, given) for each in operands)
-        return _sum(left, right, 1 if opcode == "add" else -1)
-    return None
-
-
-def _sum(left: _Scalar | None, right: _Scalar | None, sign: int) -> _Scalar | None:
-    if left is None or right is None or (left.index is not None and right.index is not None):
-        return None
-    if sign < 0 and right.index is not None:
-        return None
-    return _Scalar(left.index if left.index is not None else right.index, left.number + sign * right.number)
 
 
 # ---- single facts -----------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -357,7 +357,7 @@ class Fold(Generic[A]):
     def loop(self, one: Instruction) -> A:
         runs = [run for run in self.module.runs(one) if run[0] in self.parts]
         total = self.total(self.computation(inside).times(1 if n is None else n) for _, inside, n in runs)
-        return self.unknown(one, total) if self.module.loops[one.name].trips is None else total
+        return self.unknown(one, total) if hlo.trip_count(one) is None else total
 
     def branches(self, one: Instruction) -> A:
         most = self.nothing
@@ -492,10 +492,38 @@ def _most_first(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-# ---- by line ----------------------------------------------------------------------------------------------------
+# ---- by line, and one by one ------------------------------------------------------------------------------------
 
 HOLDERS = ("fusion", "while", "conditional", *CALLS)
 """Opcodes of instructions that other instructions run inside of."""
+BRANCHES = ("branch_computations", "true_computation", "false_computation")
+
+
+class _Place(NamedTuple):
+    """A computation where it runs."""
+
+    where: Computation
+    inside: int | None = None
+    """The number of the operation that runs it."""
+    part: str = ""
+    times: float = 1.0
+    is_fused: bool = False
+
+    @property
+    def working(self) -> list[Instruction]:
+        return [each for each in self.where.instructions if each.opcode not in FREE]
+
+    def held(self, module: Module, one: Instruction, number: int) -> list[_Place]:
+        """The computations that run inside of an instruction of it."""
+        runs = module.runs(one) if one.opcode in HOLDERS else []
+        branches = [inside for key, inside, _ in runs if key in BRANCHES]
+        is_fused = self.is_fused or one.opcode == "fusion"
+        found: list[_Place] = []
+        for key, inside, n in runs:
+            title = f"branch {branches.index(inside)}" if inside in branches else ""
+            times = self.times * (1 if n is None else n)
+            found.append(_Place(inside, number, key if one.opcode == "while" else title, times, is_fused))
+        return found
 
 
 def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
@@ -511,42 +539,30 @@ def work_by_line(module: Module) -> tuple[LineWork, ...] | None:
     """
     if module.entry is None:
         return None
+    adder, waiting = Adder(module), [_Place(module.entry)]
     rows: dict[tuple[str, str], Work] = {}
     kernels: dict[tuple[str, str], float | None] = {}
-    for one, work, kernel_flops in _work_of_each(Adder(module), module.entry, 1.0, is_fused=False):
-        key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
-        rows[key] = rows.get(key, Work()).plus(work)
-        before = kernels.setdefault(key, 0.0)
-        kernels[key] = None if before is None or kernel_flops is None else before + kernel_flops
+    for place in waiting:
+        for one in place.working:
+            held = place.held(module, one, 0)
+            # Of branches the one with most operations, as far as one is the most of all; `counts` takes each maximum.
+            most = max(held, key=lambda branch: adder.computation(branch.where), default=None)
+            waiting += [most] if most is not None and one.opcode == "conditional" else held
+            if one.opcode in HOLDERS and one.opcode != "fusion":
+                continue
+            work = adder.instruction(place.where, one, place.is_fused).times(place.times)
+            key = module.user_line(one), hlo.scope_of(hlo.op_name(one))
+            # The operations of a fusion belong to the lines inside of it, and its kernel to its own.
+            own = Work(bytes=work.bytes) if one.opcode == "fusion" else work
+            rows[key] = rows.get(key, Work()).plus(own)
+            before = kernels.setdefault(key, 0.0)
+            kernel = 0.0 if place.is_fused else work.flops
+            kernels[key] = None if before is None or is_opaque(one) else before + kernel
     found = [LineWork(*key, *work, kernels[key]) for key, work in rows.items() if any(work)]
     return tuple(sorted(found, key=lambda one: (-one.flops, -one.bytes_accessed, one.source, one.scope)))
 
 
-def _work_of_each(
-    adder: Adder, where: Computation, times: float, *, is_fused: bool
-) -> Iterator[tuple[Instruction, Work, float | None]]:
-    """Yields for each instruction its work in one call, and the FLOPs of the kernel whose bytes those are. The FLOPs
-    are 0 for an instruction fused into a kernel, and None for a kernel that benchax cannot inspect."""
-    for one in where.instructions:
-        runs = adder.module.runs(one) if one.opcode in HOLDERS else []
-        if one.opcode == "conditional" and runs:
-            # The branch with most operations, as far as one is the most of all; `counts` takes each maximum.
-            runs = [max(runs, key=lambda run: adder.computation(run[1]))]
-        if one.opcode == "fusion":
-            fused = adder.held(one, is_fused).times(times)
-            yield one, Work(bytes=fused.bytes), 0.0 if is_fused else fused.flops
-        elif one.opcode not in HOLDERS:
-            work = adder.instruction(where, one, is_fused).times(times)
-            yield one, work, None if is_opaque(one) else 0.0 if is_fused else work.flops
-        for _, inside, n in runs:
-            often = times * (1 if n is None else n)
-            yield from _work_of_each(adder, inside, often, is_fused=one.opcode == "fusion")
-
-
-# ---- one by one -------------------------------------------------------------------------------------------------
-
 MOST_OPERATIONS = 20_000
-BRANCHES = ("branch_computations", "true_computation", "false_computation")
 OPAQUE = "it can't be inspected"
 
 
@@ -562,87 +578,46 @@ def operations(module: Module, most: int = MOST_OPERATIONS) -> HloOperations | N
     """
     if module.entry is None:
         return None
-    lister = _OperationLister(module, most)
-    # Level by level, so that a limit omits the deepest operations.
-    waiting = deque([_Listed(module.entry, None, "", 1.0, False)])
-    while waiting:
-        waiting += lister.list_computation(waiting.popleft())
-    return HloOperations(tuple(lister.found), lister.left_out)
+    adder, waiting = Adder(module), [_Place(module.entry)]
+    found, left_out = list[HloOperation](), 0
+    for place in waiting:  # level by level, so that a limit omits the deepest operations
+        taken = place.working[: max(most - len(found), 0)]
+        left_out += len(place.working) - len(taken)
+        numbers = {each.name: number for number, each in enumerate(taken, len(found))}
+        read_by = _reads_of(place.where)
+        for one in taken:
+            done = adder.instruction(place.where, one, place.is_fused).times(place.times)
+            operation = HloOperation(
+                one.name,
+                hlo.custom_call_target(one) or one.opcode,
+                one.shape,
+                module.user_line(one),
+                hlo.scope_of(hlo.op_name(one)),
+                place.inside,
+                place.part,
+                *((None, None, None) if _is_hole(module, one) else done),
+                _describe(adder, one),
+                tuple(numbers[name] for name in read_by[one.name] if name in numbers),
+            )
+            found.append(operation)
+            waiting += place.held(module, one, numbers[one.name])
+    return HloOperations(tuple(found), left_out)
 
 
-class _Listed(NamedTuple):
-    """A computation to list."""
-
-    where: Computation
-    inside: int | None
-    """The number of the operation that runs it."""
-    part: str
-    times: float
-    is_fused: bool
+def _is_hole(module: Module, one: Instruction) -> bool:
+    """Returns whether benchax cannot inspect it, or something inside it."""
+    inside = (each for _, called in module.called_computations(one) for each in called.instructions)
+    return is_opaque(one) or any(_is_hole(module, each) for each in inside)
 
 
-class _OperationLister:
-    def __init__(self, module: Module, most: int) -> None:
-        self.module, self.most = module, most
-        self.adder = Adder(module)
-        self.holes: dict[str, bool] = {}
-        self.found: list[HloOperation] = []
-        self.left_out = 0
-
-    def list_computation(self, listed: _Listed) -> Iterator[_Listed]:
-        """Lists its operations. Yields the computations inside them."""
-        working = [each for each in listed.where.instructions if each.opcode not in FREE]
-        taken = working[: max(self.most - len(self.found), 0)]
-        self.left_out += len(working) - len(taken)
-        numbers = {each.name: number for number, each in enumerate(taken, len(self.found))}
-        read_by = _reads_of(listed.where)
-        for each in taken:
-            reads = tuple(numbers[name] for name in read_by[each.name] if name in numbers)
-            self.found.append(self.operation(listed, each, reads))
-            is_fused = listed.is_fused or each.opcode == "fusion"
-            for part, inside, often in self.parts(each):
-                yield _Listed(inside, numbers[each.name], part, listed.times * often, is_fused)
-
-    def operation(self, listed: _Listed, one: Instruction, reads: tuple[int, ...]) -> HloOperation:
-        done = None if self.is_hole(one) else self.adder.instruction(listed.where, one, listed.is_fused)
-        return HloOperation(
-            one.name,
-            hlo.custom_call_target(one) or one.opcode,
-            one.shape,
-            self.module.user_line(one),
-            hlo.scope_of(hlo.op_name(one)),
-            listed.inside,
-            listed.part,
-            *(done.times(listed.times) if done else (None, None, None)),
-            self.describe(one),
-            reads,
-        )
-
-    def describe(self, one: Instruction) -> str:
-        """Returns the restriction of its numbers."""
-        if is_opaque(one):
-            return OPAQUE
-        if one.opcode == "while":
-            loop = self.module.loops[one.name]
-            return f"counted once: {loop.trips_from}" if loop.trips is None else plural(loop.trips, "iteration")
-        return "the most that any branch does" if one.opcode == "conditional" and self.adder.differ(one) else ""
-
-    def parts(self, one: Instruction) -> Iterator[tuple[str, Computation, float]]:
-        """(title, computation, how often it runs each time that the operation does)"""
-        runs = self.module.runs(one) if one.opcode in HOLDERS else []
-        branches = [inside for key, inside, _ in runs if key in BRANCHES]
-        for key, inside, n in runs:
-            title = f"branch {branches.index(inside)}" if inside in branches else ""
-            yield key if one.opcode == "while" else title, inside, 1 if n is None else n
-
-    def is_hole(self, one: Instruction) -> bool:
-        """Returns whether benchax cannot inspect it, or something inside it."""
-        return is_opaque(one) or any(self.has_hole(inside) for _, inside in self.module.called_computations(one))
-
-    def has_hole(self, computation: Computation) -> bool:
-        if computation.name not in self.holes:
-            self.holes[computation.name] = any(map(self.is_hole, computation.instructions))
-        return self.holes[computation.name]
+def _describe(adder: Adder, one: Instruction) -> str:
+    """Returns the restriction of its numbers."""
+    if is_opaque(one):
+        return OPAQUE
+    if one.opcode == "while":
+        loop = adder.module.loops[one.name]
+        return f"counted once: {loop.trips_from}" if loop.trips is None else plural(loop.trips, "iteration")
+    return "the most that any branch does" if one.opcode == "conditional" and adder.differ(one) else ""
 
 
 def _reads_of(where: Computation) -> dict[str, tuple[str, ...]]:

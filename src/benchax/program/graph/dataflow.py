@@ -250,8 +250,8 @@ def _label_of(
         case "custom-call":
             return _role(found), hlo.custom_call_target(found) or "custom-call", ("library call",)
         case "while":
-            known = hlo.KNOWN_TRIPS.search(attributes.get("backend_config", ""))
-            return "control", f"while, {known[1]} iterations" if known else "while", ()
+            trips = hlo.trip_count(found)
+            return "control", "while" if trips is None else f"while, {trips} iterations", ()
         case _:
             return role_of(found.opcode), f"{found.opcode} {_operation(found, called)}".strip(), ()
 
