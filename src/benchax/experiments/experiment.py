@@ -22,7 +22,7 @@ from benchax.case import Case, make_case
 from benchax.comparing.sequential import Effort
 from benchax.errors import NotAvailable, NotMeasured, UsageError, one_of
 from benchax.experiments.functions import BATCH, make_pure
-from benchax.experiments.lab import BASELINE, Pair, Study, StudySide, WorkerLab, under
+from benchax.experiments.lab import BASELINE, Pair, Study, StudySide, WorkerLab
 from benchax.experiments.variant import (
     ChangedCase,
     Variant,
@@ -39,6 +39,7 @@ from benchax.experiments.variant import (
 from benchax.experiments.variants import VARIANTS, choose_promising
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
+from benchax.measuring.jax_settings import with_settings
 from benchax.model import Comparison, Estimate, Remark
 from benchax.options import resolve, split_names
 from benchax.progress import Progress, show_progress
@@ -312,7 +313,7 @@ def _apply_all(
     notes: list[Remark] = []
     for variant in candidates:
         try:
-            with under(whole.settings):
+            with with_settings(whole.settings):
                 one = variant.change(whole.case, given.get(variant.name), seed)
         except (NotAvailable, NotMeasured):
             continue  # alone it has a row that says why

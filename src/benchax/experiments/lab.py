@@ -13,8 +13,8 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from benchax.experiments.functions import (
 from benchax.json_values import Json
 from benchax.measuring.diagnosis import diagnose
 from benchax.measuring.inputs import make_inputs, signature
-from benchax.measuring.jax_settings import apply_settings, jax_settings, without_cache
+from benchax.measuring.jax_settings import apply_settings, jax_settings, with_settings, without_cache
 from benchax.measuring.memory import observed_bytes
 from benchax.measuring.prepare import Prepared, prepare
 from benchax.measuring.sides import Side
@@ -223,7 +223,7 @@ def time_pairs(pairs: Sequence[Pair], options: Options, effort: Effort, report: 
         case_id = replace(pair.one.id, variant=pair.name)
         versions = Version(pair.one_label), Version(pair.other_label)
         try:
-            with under(pair.settings):
+            with with_settings(pair.settings):
                 one, other = side_by_side(pair.one, pair.other, options.seed)
         except Exception as error:  # its inputs cannot be laid beside the others: a row says so
             failure = diagnose(error, "preparing")
@@ -500,7 +500,7 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
         for side in sides:
             say(f"check of {side.name}")
             try:
-                with under(side.settings):
+                with with_settings(side.settings):
                     seen[side.name] = look(side, seed, reference)
             except (Exception, SystemExit) as error:
                 failures[side.name] = diagnose(error, "check")
@@ -508,19 +508,6 @@ def look_at_all(argument: tuple[tuple[StudySide, ...], int, str], say: Say) -> S
                 if side is sides[0]:
                     break
     return Study(seen, failures, Json(jax_facts()))
-
-
-@contextmanager
-def under(settings: Mapping[str, Any]) -> Iterator[None]:
-    """With these settings of JAX, for a while: for what is made in this process, such as inputs in float64."""
-    before = {name: getattr(jax.config, name) for name in settings}
-    try:
-        for name, value in settings.items():
-            jax.config.update(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
 
 
 def look(side: StudySide, seed: int, reference: _Reference) -> Observation:
@@ -624,12 +611,12 @@ def _float64_run(case: Case, seed: int) -> tuple[Callable[[str], list[np.ndarray
     unjitted = replace(plain(case, seed), jit=True, donate=())
     made = make_inputs(unjitted, seed)  # before the switch, which would make other data of a factory's
     fixed = replace(unjitted, inputs=lambda: (made.args, made.kwargs))
-    with under({"jax_enable_x64": True}):
+    with with_settings({"jax_enable_x64": True}):
         wide = prepare(replace(fixed, inputs=partial(converted, fixed, seed, "float64")), seed)
         draws = random_draws(wide.built)
 
     def run(rounds_to: str) -> list[np.ndarray]:
-        with under({"jax_enable_x64": True}):
+        with with_settings({"jax_enable_x64": True}):
             args, kwargs = wide.inputs.args, wide.inputs.kwargs
             if rounds_to:
                 args, kwargs = change_arrays(wide.inputs, lambda _, leaf: _round(leaf, rounds_to))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -126,7 +126,7 @@ def share_programs(folder: str) -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(wanted: dict[str, Any]) -> Iterator[None]:
+def with_settings(wanted: Mapping[str, Any]) -> Iterator[None]:
     """These settings hold inside the block, as far as this JAX has them."""
     # Not by `jax_settings`, which reads 200 of them.
     before = {name: getattr(jax.config, name) for name in wanted if hasattr(jax.config, name)}

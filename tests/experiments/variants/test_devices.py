@@ -290,10 +290,10 @@ def test_a_program_that_exchanges_nothing_is_not_recorded(monkeypatch) -> None:
 
     call, batch = program_of(case()).call, find_batch(case(), inputs)
 
-    found = devices._try_mesh(call, batch, (1, 1), inputs, expected, is_timed=True)
+    found, time = devices._try_mesh(call, batch, (1, 1), inputs, expected, is_timed=True)
 
-    assert found.facts[0] == ("exchanged:", "nothing")
-    assert found.time == Estimate(1.0, 0.5, 2.0)
+    assert found[0] == ("exchanged:", "nothing")
+    assert time == Estimate(1.0, 0.5, 2.0)
 
 
 @pytest.mark.slow

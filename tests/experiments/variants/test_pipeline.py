@@ -32,14 +32,13 @@ from benchax.experiments.variants import devices as variant
 from benchax.experiments.variants.devices import (
     MICRO_BATCHES,
     ONE_THREAD,
-    DeviceReading,
     Pipe,
     bubble,
     read_stages,
     skip_reason_of,
 )
 from benchax.model import Estimate
-from benchax.results.experiment import Curve, Experiment
+from benchax.results.experiment import Curve, Experiment, Point
 
 FILE = """
 import jax.numpy as jnp
@@ -312,7 +311,7 @@ def test_results_show_themselves_without_the_hub() -> None:
 # ---- Stages on one device, which is there twice, for what does not need several ----
 
 
-def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> DeviceReading:
+def tried(fns: list[Any], x: Any, count: int, *, is_timed: bool = False) -> Point:
     chained = functools.reduce(lambda value, fn: fn(value), fns, x)
     pipe = Pipe(tuple(map(jax.jit, fns)), (jax.devices()[0],) * len(fns))
     return pipes.try_pipe(pipe, x, count, chained, is_timed=is_timed)
@@ -322,7 +321,7 @@ def test_a_stage_that_mixes_the_rows_gives_a_wrong_result_and_no_time() -> None:
     found = tried([jnp.sin, lambda x: x - x.mean()], jnp.arange(8.0), 2)
 
     assert found.facts[0][0] == "wrong result:"
-    assert found.time is None
+    assert found.seconds is None
 
 
 @pytest.mark.parametrize("low", [None, 1.0])
@@ -332,7 +331,7 @@ def test_a_median_without_an_interval_is_not_told(monkeypatch, low: float | None
 
     found = tried([jnp.sin, jnp.cos], jnp.arange(8.0), 2, is_timed=True)
 
-    assert found.time == (Estimate(1.5, 1.0, 1.0) if low else None)
+    assert (found.seconds, found.low) == ((1.5, 1.0) if low else (None, None))
     assert ("not timed:" in dict(found.facts)) is (low is None)
 
 

@@ -41,7 +41,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ from benchax.experiments.functions import (
     is_float,
 )
 from benchax.experiments.lab import BASELINE, Condition, Failed, WorkerLab
-from benchax.experiments.variant import Asked, Measure, array_leaves, failed_row, refused_row, whole_number
+from benchax.experiments.variant import Asked, Measure, array_leaves, row_of_error, whole_number
 from benchax.json_values import Json
 from benchax.keywords import guard_keywords
 from benchax.measuring.diagnosis import diagnose
@@ -87,7 +87,7 @@ from benchax.program import hlo
 from benchax.program.memory import memory_plan
 from benchax.program.work import collectives, counts
 from benchax.progress import Progress, show_progress
-from benchax.results.experiment import Curve, Experiment, Facts, VariantRow, point_at
+from benchax.results.experiment import Curve, Experiment, Facts, Point, VariantRow, point_at
 from benchax.stats.intervals import median_interval, quantile
 from benchax.units import count, number, percent, plural, size
 from benchax.workers.task import Say, task
@@ -99,19 +99,10 @@ _FAKE = re.compile(r"--xla_force_host_platform_device_count=\S*")
 
 
 @dataclass(frozen=True)
-class DeviceReading:
-    """A worker's readings of the function, for one way to use its devices."""
-
-    facts: Facts = ()
-    time: Estimate | None = None
-    """Seconds of a call; None where the devices are fake."""
-
-
-@dataclass(frozen=True)
 class DeviceSweep:
     """A worker's readings for all ways to use its devices, in their order."""
 
-    readings: tuple[DeviceReading, ...] = ()
+    points: tuple[Point, ...] = ()
     sentence: str = ""
     """The timed program, and the method."""
     why: str = ""
@@ -120,20 +111,19 @@ class DeviceSweep:
     environment: Json = field(default_factory=lambda: Json({}))
     """As `environment.jax_facts` has it."""
 
-    def curve(self, name: str, title: str, x_label: str, places: Mapping[str, int]) -> Curve:
-        """Over the ways, whose labels and places on the axis these are."""
-        each = zip(places.items(), self.readings, strict=True)
-        points = tuple(point_at(x, label, reading.time, reading.facts) for (label, x), reading in each)
-        return Curve(name, title, x_label, points, sentence=self.sentence)
+
+Reading = tuple[Facts, Estimate | None]
+"""Facts, and the seconds of a call; None where the devices are fake."""
 
 
-def attempt(try_it: Callable[[], DeviceReading], stage: str) -> DeviceReading:
-    """The reading, or the reason for its absence."""
+def attempt(x: int, label: str, try_it: Callable[[], Reading], stage: str) -> Point:
+    """The point of a reading, or with the reason for its absence."""
     try:
-        return try_it()
+        facts, time = try_it()
     except Exception as error:
         why = error.problem if isinstance(error, NotAvailable) else diagnose(error, stage).message
-        return DeviceReading((("not available:", why),))
+        facts, time = (("not available:", why),), None
+    return point_at(x, label, time, facts)
 
 
 def with_devices(count: int, flags: str = "") -> Condition:
@@ -299,13 +289,12 @@ def measure_meshes(usual: str, x_label: str, asked: Asked) -> Measure:
     meshes = read_meshes(asked, usual)
     name, title, case = asked.variant.name, asked.variant.title, asked.plain
     batch = find_batch(case, asked.inputs, asked.batch)
-    places = {label: math.prod(shape) for label, shape in meshes.items()}
 
     def measure(lab: WorkerLab) -> tuple[Curve]:
         argument = (case, batch, meshes, lab.options.seed)
-        devices = with_devices(max(places.values()))
+        devices = with_devices(max(map(math.prod, meshes.values())))
         told = lab.call_alone(try_meshes, argument, name=f"the meshes of {case.id.label!r}", condition=devices)
-        return (told.curve(name, title, x_label, places),)
+        return (Curve(name, title, x_label, told.points, sentence=told.sentence),)
 
     return measure
 
@@ -317,7 +306,7 @@ def measure_meshes(usual: str, x_label: str, asked: Asked) -> Measure:
 def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) -> DeviceSweep:
     case, batch, meshes, seed = argument
     say("inputs")
-    is_fake, found = jax.default_backend() == "cpu", list[DeviceReading]()
+    is_fake, found = jax.default_backend() == "cpu", list[Point]()
     with without_cache():
         inputs = make_inputs(case, seed)
         # Without donation, since the same inputs are placed on every mesh.
@@ -326,7 +315,7 @@ def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) ->
         for label, shape in meshes.items():
             say(f"mesh {label}", again=True)
             tried = functools.partial(_try_mesh, call, batch, shape, inputs, expected, is_timed=not is_fake)
-            found.append(attempt(tried, "mesh"))
+            found.append(attempt(math.prod(shape), label, tried, "mesh"))
     told = "times are of one process, one after the other, and no comparison in pairs"
     if is_fake:
         told = (
@@ -336,7 +325,7 @@ def try_meshes(argument: tuple[Case, Batch, dict[str, Shape], int], say: Say) ->
     return DeviceSweep(tuple(found), f"the batch is {batch.how}; {told}")
 
 
-def _try_mesh(call: Any, batch: Batch, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> DeviceReading:
+def _try_mesh(call: Any, batch: Batch, shape: Shape, inputs: Inputs, expected: Any, *, is_timed: bool) -> Reading:
     mesh = _mesh(shape, batch)
     args, kwargs = _place_inputs(mesh, batch, inputs)
     compiled = call.lower(*args, **kwargs).compile()
@@ -346,10 +335,10 @@ def _try_mesh(call: Any, batch: Batch, shape: Shape, inputs: Inputs, expected: A
     wrong = compare(outputs, expected, against="baseline").why
     facts = (*exchanged, *_memory_facts(compiled), *((("wrong result:", wrong),) if wrong else ()))
     if not is_timed:
-        return DeviceReading(facts)
+        return facts, None
     again = functools.partial(call, *args, **kwargs)
     seen = () if NOTHING in exchanged else record(again, mesh.devices.flatten().tolist(), COMMUNICATION, shares_of)
-    return DeviceReading((*seen, *facts), time_calls(again))
+    return (*seen, *facts), time_calls(again)
 
 
 def _mesh(shape: Shape, batch: Batch) -> Mesh:
@@ -449,11 +438,8 @@ def measure_pipeline(asked: Asked) -> Measure:
     piped = Piped(case, _batch(case, make_inputs(case, asked.seed)), stages, numbers)
 
     def measure(lab: WorkerLab) -> tuple[Curve]:
-        told = _run(piped, lab)
-        if told.why:
-            raise NotAvailable(told.why)
+        found = _curve(_run(piped, lab))
         against = f"results are compared with those of {case.id.label} on one device"
-        found = _pipeline_curve(piped, told)
         return (replace(found, sentence=f"{against}; {found.sentence}"),)
 
     return measure
@@ -516,12 +502,16 @@ def check_numbers(said: str, numbers: Any) -> tuple[int, ...]:
 
 
 def _run(piped: Piped, lab: WorkerLab) -> DeviceSweep:
+    """Raises `NotAvailable` if there are too few devices."""
     argument, devices = (piped, lab.options.seed), with_devices(len(piped.stages), ONE_THREAD)
-    return lab.call_alone(try_pipeline, argument, name=f"the {piped.case.id.label!r}", condition=devices)
+    told = lab.call_alone(try_pipeline, argument, name=f"the {piped.case.id.label!r}", condition=devices)
+    if told.why:
+        raise NotAvailable(told.why)
+    return told
 
 
-def _pipeline_curve(piped: Piped, told: DeviceSweep) -> Curve:
-    return told.curve("pipeline", TITLE, "micro-batches", {str(parts): parts for parts in piped.numbers})
+def _curve(told: DeviceSweep) -> Curve:
+    return Curve("pipeline", TITLE, "micro-batches", told.points, sentence=told.sentence)
 
 
 @guard_keywords()
@@ -561,20 +551,16 @@ def pipeline(
     numbers = check_numbers(f"micro_batches={micro_batches!r}", micro_batches)
     options = resolve({"timeout_s": timeout_s, "seed": seed})
     case = make_case(functools.partial(_chain, stages), (x,), name=name or f"pipeline of {len(stages)} stages")
-    piped, told, baseline = Piped(case, 0, stages, numbers), DeviceSweep(), VariantRow(BASELINE, WHOLE)
+    baseline = VariantRow(BASELINE, WHOLE, sentence=f"{WHOLE}: its results are those that are expected")
     environment = capture(with_jax=False)
     with show_progress(progress) as report:
         try:
-            told = _run(piped, WorkerLab(options, report=report))
-        except Failed as ended:
-            baseline = failed_row(BASELINE, WHOLE, ended.failure)
-    if told.why:
-        baseline = refused_row(BASELINE, WHOLE, "not_available", told.why)
-    elif told.readings:
-        baseline = replace(baseline, sentence=f"{WHOLE}: its results are those that are expected")
-    curves = (_pipeline_curve(piped, told),) if told.readings else ()
+            told = _run(Piped(case, 0, stages, numbers), WorkerLab(options, report=report))
+        except (Failed, NotAvailable) as error:
+            baseline = row_of_error(BASELINE, WHOLE, error, "pipeline")
+            return Experiment(case.id.label, "", baseline, environment=environment)
     environment = replace(environment, **told.environment)
-    return Experiment(case.id.label, told.signature, baseline, curves=curves, environment=environment)
+    return Experiment(case.id.label, told.signature, baseline, curves=(_curve(told),), environment=environment)
 
 
 # ---- in the worker ----------------------------------------------------------------------------------------------
@@ -603,15 +589,15 @@ def try_pipeline(argument: tuple[Piped, int], say: Say) -> DeviceSweep:
         pipe = Pipe(tuple(map(jax.jit, piped.stages)), tuple(jax.devices()[:count]))
         say("trial")
         skip_reason = skip_reason_of(count, count_cores(), lambda: pipe.slowdown(batch)) if is_fake else ""
-        readings: list[DeviceReading] = []
+        points: list[Point] = []
         for parts in piped.numbers:
             say(f"{parts} micro-batches", again=True)
-            readings.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
+            points.append(try_pipe(pipe, batch, parts, expected, is_timed=not skip_reason))
     where = f"{count} fake devices with a thread each; " if is_fake else ""
     sentence = f"{where}times are of one process, one after the other, and no comparison in pairs"
     if skip_reason:
         sentence = f"{skip_reason}: results and bytes are real; times, busy and idle devices are not measured"
-    return replace(told, readings=tuple(readings), sentence=sentence)
+    return replace(told, points=tuple(points), sentence=sentence)
 
 
 @dataclass(frozen=True)
@@ -663,24 +649,24 @@ def skip_reason_of(devices: int, cores: int, slowdown: Callable[[], float]) -> s
     return ""
 
 
-def try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> DeviceReading:
-    return attempt(lambda: _try_pipe(pipe, batch, count, expected, is_timed), "pipeline")
+def try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, *, is_timed: bool) -> Point:
+    return attempt(count, str(count), lambda: _try_pipe(pipe, batch, count, expected, is_timed), "pipeline")
 
 
-def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool) -> DeviceReading:
+def _try_pipe(pipe: Pipe, batch: Any, count: int, expected: Any, is_timed: bool) -> Reading:
     parts = _split_batch(batch, count)
     outputs = _together(jax.block_until_ready(pipe(parts)))
     sizes = pipe.handed_bytes(parts[0])
     handed = ("handed on:", f"{size(sum(sizes) * count)} in {plural(len(sizes) * count, 'transfer')}")
     if why := compare(outputs, expected, against="baseline").why:
-        return DeviceReading((("wrong result:", why), handed))
+        return (("wrong result:", why), handed), None
     predicted = ("idle by the formula, if stages are equal:", percent(bubble(len(pipe.devices), count)))
     if not is_timed:
-        return DeviceReading((predicted, handed))
+        return (predicted, handed), None
     facts = (predicted, *record(lambda: pipe(parts), pipe.devices, IDLE, idle_of), handed)
     time = time_calls(lambda: pipe(parts))
     # A median without its interval is no number to stand behind.
-    return DeviceReading((*facts, UNTIMED)) if time.low is None else DeviceReading(facts, time)
+    return ((*facts, UNTIMED), None) if time.low is None else (facts, time)
 
 
 def bubble(stages: int, micro_batches: int) -> float:
