@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -91,7 +89,7 @@ def test_a_dtype_without_a_size_is_not_added_up() -> None:
         keys = jax.random.split(key)
         return (jax.random.normal(keys[0], x.shape) * x * x).sum()
 
-    assert isinstance(saved_residuals(split, plain), tuple)
+    assert isinstance(saved_residuals(split, plain.inputs), tuple)
 
 
 def test_what_is_no_loss_and_takes_no_gradient_is_refused() -> None:
@@ -177,20 +175,6 @@ def test_some_layers_or_all_but_marked_values_are_recomputed(way: str, parts: in
     inside = " ".join(str(each.params["jaxpr"]) for each in again)
     assert len(again) == parts
     assert {name for name in ("tanh", "sin", "cos") if f"{name} " in inside} >= set(recomputed)
-
-
-def test_a_scope_of_the_loss_comes_before_a_function_of_that_name_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "another_of_the_user.py").write_text("def head(x):\n    return x\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("another_of_the_user")
-    inputs = make_inputs(make_case(layered, LAYERED), 0).args
-    of = read_recomputation("remat", "only=head").of(layered)
-
-    program = jax.make_jaxpr(jax.value_and_grad(of))(*inputs)
-
-    assert len([e for e in equations(program) if "policy" in e.equation.params]) == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -389,17 +389,9 @@ class WrittenLoop:
             return jax.lax.fori_loop(0, n, step, state)
         i = 0
         while n(state) if callable(n) else i < n:
-            state = self._body(i, state)
+            state = step(i, state)
             i += 1
         return state
-
-    @cached_property
-    def _body(self) -> LoopBody:
-        return jax.jit(self.step) if self.form == "inner-jit" else self.step
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What is jitted does not travel: the other process jits its own.
-        return {key: value for key, value in vars(self).items() if key != "_body"}
 
 
 LOOP_FORMS = {
@@ -416,7 +408,7 @@ def write_loop(form: str, case: Case, step: LoopBody, n: int | Condition) -> Cha
         raise NotAvailable("the trip count is not known while tracing")
     if form == "unrolled" and not callable(n) and n > MOST_UNROLLED:
         raise NotAvailable(f"more than {MOST_UNROLLED} iterations are not unrolled here; it has {n}")
-    changed = replace(case, fn=WrittenLoop(step, n, form))
+    changed = replace(case, fn=WrittenLoop(jax.jit(step) if form == "inner-jit" else step, n, form))
     if form != "inner-jit":
         changed = replace(changed, jit=True, id=replace(case.id, variant=""))
     # Unrolled there is no loop, so that XLA counts all of it.

@@ -44,14 +44,12 @@ from jax.extend import core
 from benchax.case import Case
 from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.experiments.functions import argument_name, find_batch, is_float, plain
-from benchax.experiments.lab import Observation
 from benchax.experiments.rewriting import Rewritten, crossing, run_traced
 from benchax.experiments.variant import Asked, ChangedCase, Measure, VariantWay, always, measure_ways, whole_number
 from benchax.measuring.inputs import Inputs, make_inputs
 from benchax.program.evaluate import bind
 from benchax.program.jaxpr import every_equation, scope_of
 from benchax.results.experiment import Facts
-from benchax.source_files import owner_of
 from benchax.specs import parse_spec
 from benchax.static_leaves import as_function_of_arrays
 from benchax.units import size
@@ -204,30 +202,23 @@ def takes_gradients(fn: Callable[..., Any], inputs: Inputs) -> bool:
 
 def measure_remat(asked: Asked) -> Measure:
     """The gradient of a loss, or a step that takes gradients, recomputed in each of the ways."""
-    ways = _read_ways(asked)
+    ways, whole = _read_ways(asked), None
+    title, case, inputs = "the step, with its gradients as it takes them", replace(asked.plain, jit=True), asked.inputs
     try:
         whole = differentiate(asked.case, asked.seed)
-    except NotAvailable as error:
-        if not takes_gradients(asked.plain.fn, asked.inputs):
-            raise error
-        title, case = "the step, with its gradients as it takes them", replace(asked.plain, jit=True)
-        return partial(measure_ways, "remat:none", title, case, _as_ways(ways, partial(change_step, asked)))
+        title, case, inputs = whole.title, whole.case, whole.inputs
+    except NotAvailable:
+        if not takes_gradients(case.fn, inputs):
+            raise
+
+    def kept(change: Callable[[Loss], Loss] = lambda loss: loss) -> Facts:
+        return saved_residuals(change(whole.gradient.loss), inputs) if whole else ()
 
     def change(way: Recomputation) -> ChangedCase:
-        loss = way.of(whole.gradient.loss)
-        fn = replace(whole.gradient, loss=loss)
-        return ChangedCase(replace(whole.case, fn=fn), facts=always(*saved_residuals(loss, whole)))
+        return change_step(case, inputs, way, kept(way.of))
 
-    def kept(seen: Observation) -> Facts:
-        return saved_residuals(whole.gradient.loss, whole)
-
-    return partial(measure_ways, "remat:none", whole.title, whole.case, _as_ways(ways, change), facts=kept)
-
-
-def _as_ways(
-    ways: Sequence[Recomputation], change: Callable[[Recomputation], ChangedCase]
-) -> dict[str, VariantWay[ChangedCase]]:
-    return {f"remat:{way.label}": VariantWay(f"gradient with {way.title}", partial(change, way)) for way in ways}
+    made = {f"remat:{way.label}": VariantWay(f"gradient with {way.title}", partial(change, way)) for way in ways}
+    return partial(measure_ways, "remat:none", title, case, made, facts=lambda seen: kept())
 
 
 def remat(asked: Asked) -> ChangedCase:
@@ -235,18 +226,18 @@ def remat(asked: Asked) -> ChangedCase:
     way = _read_ways(asked)[0]
     if not takes_gradients(asked.plain.fn, asked.inputs):
         raise NotAvailable(TAKES_NONE)
-    return replace(change_step(asked, way), facts=always(("recomputed", way.title)))
+    return change_step(replace(asked.plain, jit=True), asked.inputs, way, (("recomputed", way.title),))
 
 
-def change_step(asked: Asked, way: Recomputation) -> ChangedCase:
-    """The step with its gradients recomputed; what a gradient inside of a function keeps, JAX does not list.
+def change_step(case: Case, inputs: Inputs, way: Recomputation, facts: Facts) -> ChangedCase:
+    """The step with its gradients recomputed.
 
     Raises:
         NotAvailable: it has no such layers or values.
     """
-    fn = WithGradients(asked.plain.fn, partial(_recompute, way))
-    output_shapes(fn, asked.inputs)
-    return ChangedCase(replace(asked.plain, fn=fn, jit=True))
+    fn = WithGradients(case.fn, partial(_recompute, way))
+    output_shapes(fn, inputs)
+    return ChangedCase(replace(case, fn=fn), facts=always(*facts))
 
 
 def _read_ways(asked: Asked) -> tuple[Recomputation, ...]:
@@ -257,15 +248,15 @@ def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> A
     return take(way.of(loss))
 
 
-def saved_residuals(loss: Loss, plain: Differentiated) -> Facts:
+def saved_residuals(loss: Loss, inputs: Inputs) -> Facts:
     """Returns the values that the forward pass keeps for the backward one, by JAX's own list. Arguments, which exist
-    anyway, are separate.
+    anyway, are separate. What a gradient inside of a function keeps, JAX does not list.
 
     It is empty if JAX prints an unreadable list (0.6 to 0.12 print alike).
     """
     listed = io.StringIO()
     with contextlib.redirect_stdout(listed):
-        call, arrays = as_function_of_arrays(loss, plain.inputs.args, plain.inputs.kwargs)
+        call, arrays = as_function_of_arrays(loss, inputs.args, inputs.kwargs)
         # The documented function prints; the one that returns a list is private.
         jax.ad_checkpoint.print_saved_residuals(call, *arrays)
     found = [_KEPT.match(line) for line in listed.getvalue().splitlines()]
@@ -398,24 +389,19 @@ class Segmented:
 
 @dataclass(frozen=True)
 class OnlyLayers:
-    """Layers by their names: functions of the loss's module, each call by itself; else named scopes, or functions of
-    another module of the user's."""
+    """Layers by their names: functions of the loss's module, each call by itself; else named scopes."""
 
     fn: Loss
     names: tuple[str, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        layers = {name: _find_function(name, [_own_names(self.fn)]) for name in self.names}
-        if any(layer is None for layer in layers.values()):
-            # Scopes first: elsewhere may be a function of that name which has nothing to do with the loss.
-            there = {part for each in _operations(self.fn, args, kwargs) for part in scope_of(each).split("/")}
-            others = _names_elsewhere()
-            layers |= {n: _find_function(n, others) for n, found in layers.items() if not found and n not in there}
-        scopes = tuple(name for name, layer in layers.items() if layer is None)
+        own = _own_names(self.fn)
+        found = {name: own[name] for name in self.names if name in own}
+        layers = {name: layer for name, layer in found.items() if callable(layer) and not isinstance(layer, type)}
+        scopes = tuple(name for name in self.names if name not in layers)
         with ExitStack() as stack:
             for layer in layers.values():
-                if layer is not None:
-                    stack.enter_context(replaced(layer, Checkpointed(layer, ("nothing_saveable",))))
+                stack.enter_context(replaced(layer, Checkpointed(layer, ("nothing_saveable",))))
             return _run_in_parts(self.fn, args, kwargs, _by_scope(scopes)) if scopes else self.fn(*args, **kwargs)
 
 
@@ -424,18 +410,6 @@ def _own_names(fn: Any) -> Mapping[str, Any]:
     while isinstance(fn, partial):
         fn = fn.func
     return getattr(inspect.unwrap(fn) if callable(fn) else fn, "__globals__", {})
-
-
-def _names_elsewhere() -> list[Mapping[str, Any]]:
-    """The functions of each module of the user."""
-    # A list first: looking at an attribute of a lazy module may import others, and change the dict that is walked.
-    files = {module: getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return [vars(module) for module, file in files.items() if file and owner_of(file) == "user"]
-
-
-def _find_function(name: str, modules: Sequence[Mapping[str, Any]]) -> Any:
-    found = (names.get(name) for names in modules)
-    return next((each for each in found if callable(each) and not isinstance(each, type)), None)
 
 
 def _by_scope(names: tuple[str, ...]) -> Callable[[Sequence[Any]], list[Part]]:
@@ -518,7 +492,10 @@ class MicroBatched:
     batched: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        parts = {i: jax.tree.map(self._split_leaf, args[i]) for i in self.batched}
+        def split(leaf: Any) -> Any:
+            return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])
+
+        parts = {i: jax.tree.map(split, args[i]) for i in self.batched}
 
         def of(part: dict[int, Any]) -> Any:
             return self.gradient(*(part.get(i, value) for i, value in enumerate(args)), **kwargs)
@@ -530,6 +507,3 @@ class MicroBatched:
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         total, _ = jax.lax.scan(step, zeros, parts)
         return jax.tree.map(lambda leaf: leaf / self.count, total)
-
-    def _split_leaf(self, leaf: Any) -> Any:
-        return leaf.reshape(self.count, leaf.shape[0] // self.count, *leaf.shape[1:])

@@ -37,7 +37,6 @@ from benchax.experiments.variant import (
     Asked,
     Measure,
     add_comparison,
-    failed_row,
     saved_s,
     seen_row,
     speedup,
@@ -69,11 +68,7 @@ def measure_flags(asked: Asked) -> Measure:
         lab.tell(f"trying {flags}")
         # First, since an unknown flag ends it in two seconds, before anything else has cost time.
         after = _look(case, changed, lab)
-        if isinstance(after, Failure):
-            return (failed_row(name, flags, _of_xla(after)),)
         before = _look(case, as_it_is, lab)
-        if isinstance(before, Failure):
-            return (failed_row(name, flags, before),)
         row = seen_row(name, flags, after)
         if why := wrongness(None, after, before):
             return (wrong_row(row, why),)
@@ -86,9 +81,11 @@ def measure_flags(asked: Asked) -> Measure:
     return measure
 
 
-def _look(case: Case, condition: Condition, lab: WorkerLab) -> Observation | Failure:
+def _look(case: Case, condition: Condition, lab: WorkerLab) -> Observation:
     found = lab.study([StudySide(condition.label, case)], condition)
-    return found.seen.get(condition.label) or found.failures[condition.label]
+    if condition.label in found.failures:
+        raise Failed(_of_xla(found.failures[condition.label]))
+    return found.seen[condition.label]
 
 
 def _parse_flags(asked: Asked) -> str:

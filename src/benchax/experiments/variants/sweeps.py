@@ -33,8 +33,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from operator import mul
 from statistics import median
@@ -415,27 +415,6 @@ ORDER = "vmap(jit) next to jit(vmap)"
 LEAST_GAIN = 1.1
 
 
-@dataclass(frozen=True, eq=False)
-class Vmapped:
-    """`jax.vmap` of a function, made once; `is_mapped` says of each argument whether it has a batch axis, in front."""
-
-    fn: Callable[..., Any]
-    is_mapped: tuple[bool, ...]
-    is_inner_jitted: bool = False
-
-    def __call__(self, *args: Any) -> Any:
-        return self._mapped(*args)
-
-    @cached_property
-    def _mapped(self) -> Callable[..., Any]:
-        fn = jax.jit(self.fn) if self.is_inner_jitted else self.fn
-        return jax.vmap(fn, in_axes=tuple(0 if mapped else None for mapped in self.is_mapped))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What is jitted does not travel: the other process jits its own.
-        return {key: value for key, value in vars(self).items() if key != "_mapped"}
-
-
 class Batching(NamedTuple):
     """The arguments that get a batch axis, and its sizes."""
 
@@ -447,6 +426,11 @@ class Batching(NamedTuple):
     """Whether each argument of `alone` gets one."""
     inputs: dict[int, Callable[..., CallArguments]]
     """By size. One factory for each: then the sides of a pair are given the same arrays."""
+
+    @property
+    def in_axes(self) -> tuple[int | None, ...]:
+        """The batch axis of each argument, in front; None: the argument is shared."""
+        return tuple(0 if mapped else None for mapped in self.is_mapped)
 
 
 def read_batching(asked: Asked) -> Batching:
@@ -495,13 +479,13 @@ def measure_vmap(asked: Asked) -> Measure:
 
 
 def _ways(read: Batching, size: int) -> dict[str, Case]:
-    case, is_mapped = replace(read.alone, inputs=read.inputs[size]), read.is_mapped
-    vmapped = Vmapped(case.fn, is_mapped)
+    case = replace(read.alone, inputs=read.inputs[size])
+    vmapped = jax.vmap(case.fn, read.in_axes)
     return {
-        LOOP: replace(case, fn=partial(_loop_over, case.fn, is_mapped, size), jit=False),
+        LOOP: replace(case, fn=partial(_loop_over, case.fn, read.is_mapped, size), jit=False),
         "vmap: eager": replace(case, fn=vmapped, jit=False),
         JIT_VMAP: replace(case, fn=vmapped, jit=True),
-        VMAP_JIT: replace(case, fn=Vmapped(case.fn, is_mapped, is_inner_jitted=True), jit=False),
+        VMAP_JIT: replace(case, fn=jax.vmap(jax.jit(case.fn), read.in_axes), jit=False),
     }
 
 
@@ -608,9 +592,8 @@ def measure_in_axes(asked: Asked) -> Measure:
     if all(read.is_mapped):
         raise NotAvailable("every argument has a batch axis, so that none is shared")
     fn, (inputs,) = read.alone.fn, read.inputs.values()
-    everything = Vmapped(fn, (True,) * len(read.is_mapped))
-    copied = replace(read.alone, fn=everything, inputs=partial(inputs, is_spread=True))
-    shared = replace(read.alone, fn=Vmapped(fn, read.is_mapped), inputs=inputs)
+    copied = replace(read.alone, fn=jax.vmap(fn), inputs=partial(inputs, is_spread=True))
+    shared = replace(read.alone, fn=jax.vmap(fn, read.in_axes), inputs=inputs)
     changed = ChangedCase(shared, facts=lambda before, now, c: _input_facts(now))
     ways = {SHARED: VariantWay("shared, in_axes=None", lambda: changed)}
     title = "copies for each example"
