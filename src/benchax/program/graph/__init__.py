@@ -11,20 +11,23 @@ font is the width of a text known without knowing the font. Colors show the kind
 the colors. The titles show the same, for readers who do not see the difference. Hovering over a box shows its details.
 
 An arrow over more than `FAR` layers of a large program is not drawn, because it could not be followed. Its end shows
-the number of the box that it comes from, with a link.
+the number of the box that it comes from.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from bisect import bisect_right, insort
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from itertools import count as counter
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from benchax.program import hlo
 from benchax.program.graph import dataflow
@@ -59,7 +62,7 @@ _ARROWHEAD = (
     '<defs><marker id="a" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0 .8L8 4L0 7.2Z" fill="#68707c"/></marker></defs>'
 )
-_LINK = '<a href="#b'
+_ALSO_FROM = "also from "
 _ABOUT_FAR = f"an arrow over more than {FAR} layers is a number: “also from” the box with that number"
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STYLE = (
@@ -87,7 +90,7 @@ def svg(
     program = dataflow.program(module, expand_fusions=expand_fusions, limit=limit)
     title, about = title or _module_name(hlo_text), _about(program)
     drawn = _flow(program.flow)
-    if any(_LINK in piece for piece in drawn.pieces):
+    if any(_ALSO_FROM in piece for piece in drawn.pieces):
         about.append(_ABOUT_FAR)
     roles = Counter(_all_roles(program.flow))
     widths = [_width(title, _HEADING_SIZE), *(_width(line, _LINE_SIZE) for line in about), _LEAST_WIDTH, drawn.width]
@@ -175,20 +178,18 @@ def _far(flow: Dataflow, layer_of: Sequence[int]) -> set[tuple[int, int]]:
 
 def _inside(box: Box, from_far: Sequence[int]) -> _Fragment:
     """The texts of a box and what it holds, from its upper left corner."""
-    parts = [(part.title, _flow(part.flow)) for part in box.parts]
-    references = _references(from_far)
-    texts = [_width(box.title, _TITLE_SIZE) + _width(" 9999", _LINE_SIZE)]
-    texts += [_width(line, _LINE_SIZE) for line in (*box.lines, *(" ".join(r) for r in references))]
+    parts, lines = [(part.title, _flow(part.flow)) for part in box.parts], (*box.lines, *_references(from_far))
+    texts = [
+        _width(box.title, _TITLE_SIZE) + _width(" 9999", _LINE_SIZE),
+        *(_width(line, _LINE_SIZE) for line in lines),
+    ]
     held = sum(p.width + 2 * _PADDING for _, p in parts) + _PART_GAP * max(len(parts) - 1, 0)
     width = max(*texts, held) + 2 * _PADDING
     pieces = [_text(width / 2, _PADDING + 10, "t", box.title, middle=True)]
     y = _PADDING + 10
-    for line in box.lines:
+    for line in lines:
         y += _LINE_STEP
         pieces.append(_text(width / 2, y, "l", line, middle=True))
-    for reference in references:
-        y += _LINE_STEP
-        pieces.append(_reference(width / 2, y, reference))
     y += _PADDING
     if parts:
         pieces += _parts(parts, (width - held) / 2, y)
@@ -206,25 +207,15 @@ def _parts(parts: Sequence[tuple[str, _Fragment]], x: float, y: float) -> Iterat
         x += width + _PART_GAP
 
 
-def _references(numbers: Sequence[int]) -> list[list[str]]:
-    """`also from 12, 40`, four numbers in a line, and not more lines than a reader reads."""
-    ordered = sorted(numbers)
-    told = ordered[:_MOST_REFERENCES]
-    rows = [["", *(f"{n}," for n in told[i : i + 4])] for i in range(0, len(told), 4)]
-    if rows:
-        rows[0][0] = "also from "
-        rows[-1][-1] = rows[-1][-1].removesuffix(",")
-    return rows + [[f"and {len(ordered) - len(told)} more"]] * (len(told) < len(ordered))
-
-
-def _reference(x: float, y: float, words: Sequence[str]) -> str:
-    links = " ".join(f'{_LINK}{word.rstrip(",")}"><tspan fill="#1f5fbf">{word}</tspan></a>' for word in words[1:])
-    return f'<text x="{_n(x)}" y="{_n(y)}" class="l" text-anchor="middle">{words[0]}{links}</text>'
+def _references(numbers: Sequence[int]) -> list[str]:
+    """`also from 12, 40`, in few lines."""
+    told = sorted(numbers)[:_MOST_REFERENCES]
+    more = [f"and {len(numbers) - len(told)} more"] if len(told) < len(numbers) else []
+    return textwrap.wrap(f"{_ALSO_FROM}{', '.join(map(str, told))}", dataflow.LINE) + more if told else []
 
 
 def _box(box: Box, drawn: _Fragment, corner: Point, *, is_referred: bool) -> Iterator[str]:
-    name = f' id="b{box.number}"' if is_referred else ""
-    yield f'<g{name} transform="translate({_n(corner[0])} {_n(corner[1])})">'
+    yield f'<g transform="translate({_n(corner[0])} {_n(corner[1])})">'
     if box.details:
         yield f"<title>{_escape(box.details)}</title>"
     rounded = 12 if box.role in ("parameter", "output") else 3
@@ -329,16 +320,14 @@ _WIDTH_WEIGHT = 3.0
 """The cost of a pixel of the drawing's width."""
 
 
-@dataclass(frozen=True)
-class Polyline:
-    """Down through `points`; ends at a box, or where another line of the same box goes on."""
+class Polyline(NamedTuple):
+    """Down through `points`; ends at a box, or at the lower end of a lane."""
 
     points: tuple[Point, ...]
     reaches_box: bool
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """`corners`: of each box, upper left, in the order of the sizes."""
 
     width: float
@@ -353,11 +342,15 @@ class Lanes:
 
     boxes: int
     layers: Layers
-    below: dict[int, list[int]]
-    above: dict[int, list[int]]
+    below: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    above: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def is_lane(self, node: int) -> bool:
         return node >= self.boxes
+
+    def connect(self, upper: int, lower: int) -> None:
+        self.below[upper].append(lower)
+        self.above[lower].append(upper)
 
 
 def ranks(count: int, arrows: Sequence[Arrow]) -> list[int]:
@@ -390,88 +383,66 @@ def place(sizes: Sequence[tuple[float, float]], arrows: Sequence[Arrow], layer_o
     _order(lanes)
     widths = [w for w, _ in sizes] + [LANE_WIDTH] * (sum(map(len, lanes.layers)) - len(sizes))
     centers = _centers(lanes, widths)
-    left = min(c - w / 2 for c, w in zip(centers, widths, strict=True))
-    centers = [c - left for c in centers]
-    tops, bottoms = _rows(lanes, sizes)
-    row = {n: i for i, layer in enumerate(lanes.layers) for n in layer}
-    corners = tuple((centers[n] - w / 2, (tops[row[n]] + bottoms[row[n]] - h) / 2) for n, (w, h) in enumerate(sizes))
+    rows = _rows(lanes, sizes)
+    middles = [sum(rows[n]) / 2 for n in range(len(sizes))]
+    corners = tuple((centers[n] - w / 2, middles[n] - h / 2) for n, (w, h) in enumerate(sizes))
     width = max(c + w / 2 for c, w in zip(centers, widths, strict=True))
-    drawing = _Drawing(lanes, list(zip(corners, sizes, strict=True)), centers, row, tops, bottoms)
-    return Placed(width, bottoms[-1], corners, drawing.lines())
+    height = max(bottom for _, bottom in rows.values())
+    return Placed(width, height, corners, tuple(_lines(lanes, list(zip(corners, sizes, strict=True)), centers, rows)))
 
 
 def _with_lanes(count: int, arrows: Sequence[Arrow], layer_of: Sequence[int]) -> Lanes:
-    layers: Layers = [[] for _ in range(max(layer_of) + 1)]
+    lanes, numbers = Lanes(count, [[] for _ in range(max(layer_of) + 1)]), counter(count)
     for box in range(count):
-        layers[layer_of[box]].append(box)
-    below: dict[int, list[int]] = {n: [] for n in range(count)}
-    above: dict[int, list[int]] = {n: [] for n in range(count)}
-    lanes = Lanes(count, layers, below, above)
-    readers: dict[int, list[int]] = {}
-    for source, target in arrows:
-        readers.setdefault(source, []).append(target)
-    for source, targets in readers.items():
-        at, layer = source, layer_of[source]
-        for target in sorted(targets, key=lambda t: layer_of[t]):
-            while layer < layer_of[target] - 1:
-                lane = len(below)
-                below[lane], above[lane] = [], []
-                layer += 1
-                layers[layer].append(lane)
-                _connect(lanes, at, lane)
-                at = lane
-            _connect(lanes, at, target)
+        lanes.layers[layer_of[box]].append(box)
+    ends: dict[int, tuple[int, int]] = {}
+    """Of the lane of a box: its lowest node, and the layer of that."""
+    for source, target in sorted(arrows, key=lambda arrow: layer_of[arrow[1]]):
+        at, layer = ends.get(source, (source, layer_of[source]))
+        while layer < layer_of[target] - 1:
+            lane, layer = next(numbers), layer + 1
+            lanes.layers[layer].append(lane)
+            lanes.connect(at, lane)
+            at = lane
+        lanes.connect(at, target)
+        ends[source] = at, layer
     return lanes
-
-
-def _connect(lanes: Lanes, upper: int, lower: int) -> None:
-    lanes.below[upper].append(lower)
-    lanes.above[lower].append(upper)
 
 
 def _order(lanes: Lanes) -> None:
     """Sorts each layer in place."""
     _start_order(lanes)
-    best, fewest = [list(layer) for layer in lanes.layers], _all_crossings(lanes)
+    tried: list[Layers] = []
     for sweep in range(_SWEEPS):
-        if not fewest:
-            break
-        if sweep % 2:
-            _sweep(lanes.layers[-2::-1], lanes.layers[::-1], lanes.below)
-        else:
-            _sweep(lanes.layers[1:], lanes.layers, lanes.above)
-        now = _all_crossings(lanes)
-        if now < fewest:
-            best, fewest = [list(layer) for layer in lanes.layers], now
-    lanes.layers[:] = best
+        tried.append([list(layer) for layer in lanes.layers])
+        layers, neighbors = (lanes.layers[::-1], lanes.below) if sweep % 2 else (lanes.layers, lanes.above)
+        for fixed, layer in pairwise(layers):
+            _sort(layer, {n: i for i, n in enumerate(fixed)}, neighbors)
+    lanes.layers[:] = min(
+        tried, key=lambda layers: sum(crossings(upper, lower, lanes.below) for upper, lower in pairwise(layers))
+    )
 
 
 def _start_order(lanes: Lanes) -> None:
     """Depth first from the last layer upwards, so that what belongs together starts side by side."""
     seen: dict[int, int] = {}
-    for start in [n for layer in reversed(lanes.layers) for n in layer]:
-        stack = [start]
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen[node] = len(seen)
-                stack += reversed(lanes.above[node])
+    stack = [n for layer in lanes.layers for n in reversed(layer)]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = len(seen)
+            stack += reversed(lanes.above[node])
     for layer in lanes.layers:
         layer.sort(key=lambda n: seen[n])
 
 
-def _sweep(layers: Sequence[list[int]], fixed: Sequence[list[int]], neighbours: dict[int, list[int]]) -> None:
-    for layer, before in zip(layers, fixed, strict=False):
-        at = {n: i for i, n in enumerate(before)}
-        now = {n: i for i, n in enumerate(layer)}
-        layer.sort(key=lambda n: (median([at[m] for m in neighbours[n]] or [now[n]]), now[n]))
+def _sort(layer: list[int], places: Mapping[int, int], neighbors: Mapping[int, list[int]]) -> None:
+    """Moves each node to the median of its neighbors."""
+    now = {n: i for i, n in enumerate(layer)}
+    layer.sort(key=lambda n: (median([places[m] for m in neighbors[n]] or [now[n]]), now[n]))
 
 
-def _all_crossings(lanes: Lanes) -> int:
-    return sum(crossings(upper, lower, lanes.below) for upper, lower in pairwise(lanes.layers))
-
-
-def crossings(upper: Sequence[int], lower: Sequence[int], below: dict[int, list[int]]) -> int:
+def crossings(upper: Sequence[int], lower: Sequence[int], below: Mapping[int, Sequence[int]]) -> int:
     """Pairs of arrows that start in one order and end in the other."""
     at = {n: i for i, n in enumerate(lower)}
     ends: list[int] = []
@@ -496,87 +467,56 @@ def _centers(lanes: Lanes, widths: Sequence[float]) -> list[float]:
     from scipy.sparse import coo_array  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     arrows = [(upper, lower) for upper, lowers in lanes.below.items() for lower in lowers]
-    # The unknowns are the centers, the distance that each line runs to the side, and both edges of the drawing.
-    costs = [0.0] * len(widths) + [_WEIGHTS[lanes.is_lane(upper) + lanes.is_lane(lower)] for upper, lower in arrows]
-    left_edge, right_edge = len(costs), len(costs) + 1
-    costs += [-_WIDTH_WEIGHT, _WIDTH_WEIGHT]
-    entries: list[tuple[int, int, float]] = []  # (row, unknown, factor): the sum of a row is at most its limit
-    limits: list[float] = []
+    # The unknowns are the centers, the distance that each line runs to the side, and the width of the drawing.
+    sides = [_WEIGHTS[lanes.is_lane(upper) + lanes.is_lane(lower)] for upper, lower in arrows]
+    costs = [*[0.0] * len(widths), *sides, _WIDTH_WEIGHT]
+    bounds = [(width / 2, None) for width in widths] + [(0.0, None)] * (len(arrows) + 1)
+    terms: list[tuple[list[tuple[int, float]], float]] = []  # (unknowns and factors, the limit of their sum)
     for layer in lanes.layers:
         for left, right in pairwise(layer):
-            entries += [(len(limits), left, 1.0), (len(limits), right, -1.0)]
-            limits.append(-(widths[left] + widths[right]) / 2 - COLUMN_GAP)
-        entries += [(len(limits), left_edge, 1.0), (len(limits), layer[0], -1.0)]
-        entries += [(len(limits) + 1, layer[-1], 1.0), (len(limits) + 1, right_edge, -1.0)]
-        limits += [-widths[layer[0]] / 2, -widths[layer[-1]] / 2]
+            terms.append(([(left, 1.0), (right, -1.0)], -(widths[left] + widths[right]) / 2 - COLUMN_GAP))
+        terms.append(([(layer[-1], 1.0), (len(costs) - 1, -1.0)], -widths[layer[-1]] / 2))
     for side, (upper, lower) in enumerate(arrows, len(widths)):
-        for sign in (1.0, -1.0):
-            entries += [(len(limits), upper, sign), (len(limits), lower, -sign), (len(limits), side, -1.0)]
-            limits.append(0.0)
+        terms += [([(upper, sign), (lower, -sign), (side, -1.0)], 0.0) for sign in (1.0, -1.0)]
+    entries = [(row, unknown, factor) for row, (sums, _) in enumerate(terms) for unknown, factor in sums]
     rows, columns, factors = zip(*entries, strict=True)
-    matrix = coo_array((factors, (rows, columns)), shape=(len(limits), len(costs)))
-    found = linprog(costs, A_ub=matrix, b_ub=limits, bounds=(None, None), method="highs-ds")
-    return [round(float(x), 3) for x in found.x[: len(widths)]]
+    matrix = coo_array((factors, (rows, columns)), shape=(len(terms), len(costs)))
+    limits = [limit for _, limit in terms]
+    found = linprog(costs, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs-ds")
+    return [round(float(x), 6) for x in found.x[: len(widths)]]
 
 
-def _rows(lanes: Lanes, sizes: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Upper and lower edges of the layers. Many arrows between two layers move them apart."""
-    tops: list[float] = []
-    bottoms: list[float] = []
+def _rows(lanes: Lanes, sizes: Sequence[tuple[float, float]]) -> dict[int, tuple[float, float]]:
+    """Upper and lower edge of the layer of each node. Many arrows between two layers move them apart."""
+    rows: dict[int, tuple[float, float]] = {}
     y = 0.0
     for layer in lanes.layers:
-        tops.append(y)
-        bottoms.append(y + max((sizes[n][1] for n in layer if not lanes.is_lane(n)), default=0.0))
-        y = bottoms[-1] + ROW_GAP + min(2.0 * sum(len(lanes.below[n]) for n in layer), 2 * ROW_GAP)
-    return tops, bottoms
+        bottom = y + max((sizes[n][1] for n in layer if not lanes.is_lane(n)), default=0.0)
+        rows |= dict.fromkeys(layer, (y, bottom))
+        y = bottom + ROW_GAP + min(2.0 * sum(len(lanes.below[n]) for n in layer), 2 * ROW_GAP)
+    return rows
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """The decisions that come before the drawing of lines."""
+def _lines(
+    lanes: Lanes,
+    boxes: Sequence[tuple[Point, tuple[float, float]]],
+    centers: Sequence[float],
+    rows: Mapping[int, tuple[float, float]],
+) -> Iterator[Polyline]:
+    """Yields a line from each node to each node below it. `boxes`: (corner, size)."""
+    for lower in rows:
+        is_box, uppers = not lanes.is_lane(lower), sorted(lanes.above[lower], key=lambda n: centers[n])
+        ends = _ends([centers[n] for n in uppers], centers[lower], boxes[lower][1][0]) if is_box else [centers[lower]]
+        for x, upper in zip(ends, uppers, strict=True):
+            start = rows[upper][1] if lanes.is_lane(upper) else boxes[upper][0][1] + boxes[upper][1][1]
+            end = boxes[lower][0][1] if is_box else rows[lower][1]
+            points = (centers[upper], start), (centers[upper], rows[upper][1]), (x, rows[lower][0]), (x, end)
+            yield Polyline(points, is_box)
 
-    lanes: Lanes
-    boxes: Sequence[tuple[Point, tuple[float, float]]]
-    """(corner, size)."""
-    centers: Sequence[float]
-    row: dict[int, int]
-    tops: Sequence[float]
-    bottoms: Sequence[float]
 
-    def lines(self) -> tuple[Polyline, ...]:
-        """One for each piece between two boxes, or between a box and the place where a lane forks."""
-        ends = self._ends()
-        starts = [n for n in self.row if not self.lanes.is_lane(n) or len(self.lanes.below[n]) > 1]
-        return tuple(self._line(start, following, ends) for start in starts for following in self.lanes.below[start])
-
-    def _line(self, start: int, following: int, ends: dict[Arrow, float]) -> Polyline:
-        points = [(self.centers[start], self.bottoms[self.row[start]])]
-        if not self.lanes.is_lane(start):
-            (_, top), (_, height) = self.boxes[start]
-            points.insert(0, (self.centers[start], top + height))
-        before, node = start, following
-        while self.lanes.is_lane(node):
-            points += [
-                (self.centers[node], self.tops[self.row[node]]),
-                (self.centers[node], self.bottoms[self.row[node]]),
-            ]
-            if len(self.lanes.below[node]) != 1:
-                return Polyline(tuple(points), reaches_box=False)
-            before, node = node, self.lanes.below[node][0]
-        x = ends[before, node]
-        points += [(x, self.tops[self.row[node]]), (x, self.boxes[node][0][1])]
-        return Polyline(tuple(points), reaches_box=True)
-
-    def _ends(self) -> dict[Arrow, float]:
-        """Returns where each line ends on the upper edge of its box: the straightest in the middle, the others on its
-        sides."""
-        found: dict[Arrow, float] = {}
-        for node, (_, (width, _)) in enumerate(self.boxes):
-            comers = sorted(self.lanes.above[node], key=lambda n: self.centers[n])
-            if not comers:
-                continue
-            straight = min(range(len(comers)), key=lambda n: abs(self.centers[comers[n]] - self.centers[node]))
-            step = min(0.4 * width / max(len(comers) - 1, 1), 24.0)
-            for n, comer in enumerate(comers):
-                found[comer, node] = self.centers[node] + (n - straight) * step
-        return found
+def _ends(starts: Sequence[float], center: float, width: float) -> list[float]:
+    """Returns where each line ends on the upper edge of its box: the straightest in the middle, the others on its
+    sides."""
+    straight = min(range(len(starts)), key=lambda n: abs(starts[n] - center), default=0)
+    step = min(0.4 * width / max(len(starts) - 1, 1), 24.0)
+    return [center + (n - straight) * step for n in range(len(starts))]
