@@ -105,6 +105,13 @@ class Computation:
             self._operands[instruction] = [self.by_name[name] for name in read if name in self.by_name]
         return self._operands[instruction]
 
+    def behind_bitcasts(self, one: Instruction) -> list[Instruction]:
+        """Returns it, and what it only gives another shape, in turn."""
+        found = [one]
+        while found[-1].opcode == "bitcast" and (read := self.operands(found[-1])) and read[0] not in found:
+            found.append(read[0])
+        return found
+
 
 @dataclass(frozen=True)
 class Module:

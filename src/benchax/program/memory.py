@@ -29,7 +29,7 @@ from benchax.model import Memory
 from benchax.program import hlo
 from benchax.program.arguments import ArgumentLeaf, size_bytes
 from benchax.program.hlo import Computation, Instruction, Module
-from benchax.protobuf import VARINT, broken, fields, varint
+from benchax.protobuf import ProtoMessage
 from benchax.results.inspection import (
     Buffer,
     BufferKind,
@@ -96,6 +96,10 @@ def _analysis(compiled: jax.stages.Compiled) -> Any | None:
 # ---- XLA's buffer assignment ------------------------------------------------------------------------------------
 
 
+Place = tuple[str, tuple[int, ...]]
+"""(name of an instruction, which part of its result)"""
+
+
 class AssignedValue(NamedTuple):
     """A value in an allocation, for as long as it is needed. Others can have the same bytes before and after."""
 
@@ -140,73 +144,36 @@ def read_assignment(message: bytes, names: Mapping[int, str]) -> Assignment:
     Raises:
         FormatError: not a message of protobuf.
     """
-    made_by: dict[int, tuple[str, tuple[int, ...]]] = {}  # number of a value → the instruction that makes it, and index
-    allocations: list[Allocation] = []
-    # Walked twice, since protobuf promises no order: a buffer may stand before the values that it refers to.
-    every = _fields(message)
-    for number, value in every:
-        if number == 1:
-            logical = dict(_fields(value))
-            made_by[logical.get(1, 0)] = _defined_at(_fields(logical.get(3, b"")), names)
-    for number, value in every:
-        if number == 3 and (allocation := _allocation(_fields(value), made_by)):
-            allocations.append(allocation)
-    return tuple(allocations)
+    plan = ProtoMessage(message)
+    # LogicalBufferProto: 1 its number, 3 Location, with 3 index into the shape, 4 id of the instruction.
+    made_by = {
+        value.number(1): (names.get(location.number(4), ""), tuple(location.numbers(3)))
+        for value in plan.messages(1)
+        for location in value.messages(3)
+    }
+    return tuple(_allocation(each, made_by) for each in plan.messages(3) if not each.number(3))
 
 
-def _defined_at(read: list[tuple[int, Any]], names: Mapping[int, str]) -> tuple[str, tuple[int, ...]]:
-    """LogicalBufferProto.Location: 3 index into the shape (packed, or one by one), 4 id of the instruction."""
-    index: list[int] = []
-    for number, value in read:
-        if number == 3:
-            index += _varints(value) if isinstance(value, bytes) else [value]
-    return names.get(dict(read).get(4, 0), ""), tuple(index)
-
-
-def _varints(packed: bytes) -> list[int]:
-    found: list[int] = []
-    at = 0
-    while at < len(packed):
-        value, at = varint(packed, at, len(packed))
-        found.append(value)
-    return found
-
-
-def _allocation(read: list[tuple[int, Any]], made_by: dict[int, tuple[str, tuple[int, ...]]]) -> Allocation | None:
+def _allocation(read: ProtoMessage, made_by: Mapping[int, Place]) -> Allocation:
     """Reads a BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12
     constant, 13 a parameter whose memory an output reuses. An assigned value has: 1 number of the value, 2 offset, 3
     size."""
-    last = dict(read)
-    if last.get(3):
-        return None
-    kind: BufferKind = (
-        "argument" if last.get(5) else "constant" if last.get(12) else "output" if last.get(7) else "temporary"
-    )
-    assigned = [dict(_fields(value)) for number, value in read if number == 9]
+    kinds: dict[int, BufferKind] = {5: "argument", 12: "constant", 7: "output"}
+    kind: BufferKind = next((kind for field, kind in kinds.items() if read.number(field)), "temporary")
     values = tuple(
-        AssignedValue(each.get(2, 0), each.get(3, 0), *made_by.get(each.get(1, 0), ("", ()))) for each in assigned
+        AssignedValue(each.number(2), each.number(3), *made_by.get(each.number(1), ("", ())))
+        for each in read.messages(9)
     )
-    parameter = last.get(6, 0) if kind == "argument" else None
-    return Allocation(last.get(2, 0), kind, parameter, bool(last.get(7) or last.get(13)), values)
-
-
-def _fields(message: Any) -> list[tuple[int, Any]]:
-    """(number, value): a number, or bytes."""
-    if not isinstance(message, bytes):
-        raise broken(0, "a number in the place of a message")
-    return [
-        (field.number, field.value if field.wire == VARINT else message[field.start : field.end])
-        for field in fields(message, 0, len(message))
-    ]
+    parameter = read.number(6) if kind == "argument" else None
+    return Allocation(read.number(2), kind, parameter, bool(read.number(7) or read.number(13)), values)
 
 
 def _instruction_names(compiled: jax.stages.Compiled) -> dict[int, str]:
     """Names by id, from HloModuleProto: 3 computations, in them 2 instructions, in them 1 name and 35 id."""
     try:
         module: Any = compiled.runtime_executable().hlo_modules()[0]  # type: ignore[union-attr]
-        computations = [v for n, v in _fields(module.as_serialized_hlo_module_proto()) if n == 3]
-        instructions = [dict(_fields(v)) for c in computations for n, v in _fields(c) if n == 2]
-        return {each.get(35, 0): each[1].decode() for each in instructions}
+        computations = ProtoMessage(module.as_serialized_hlo_module_proto()).messages(3)
+        return {one.number(35): one.text(1) for computation in computations for one in computation.messages(2)}
     except Exception:
         # Documented as for debugging and unstable. Harmless: the buffers keep their sizes and have no names.
         return {}
@@ -234,59 +201,45 @@ def buffers(
         paths: of the parameters of the program, as the user calls them.
         outputs: of the call, in order.
     """
-    named = _Namer(module, paths, _results(module, outputs))
-    if plan is None:
-        found = list(named.buffers_of_text())
-        method, reused = "program text", 0
-    else:
-        found = [named.buffer(a.size_bytes, a.kind, [named.value(v) for v in a.values], a.parameter) for a in plan]
-        method, reused = (
-            "buffer assignment",
-            sum(a.size_bytes for a in plan if a.kind == "argument" and a.is_also_output),
-        )
+    named, results = {each.name: each for each in module.instructions}, _results(module, outputs)
+
+    def buffer(one: Allocation) -> Buffer:
+        values = [_held_value(module, named.get(value.name), value.name, value.size_bytes) for value in one.values]
+        largest = sorted(values, key=lambda value: -value.size_bytes)[:MOST_VALUES]
+        first = largest[0] if largest else HeldValue(0, "", "")
+        path = next((results[v.name] for v in values if v.name in results), "") if one.kind == "output" else ""
+        if one.parameter is not None:
+            path = paths[one.parameter] if one.parameter < len(paths) else f"parameter {one.parameter}"
+        return Buffer(one.size_bytes, one.kind, path or _label(first), first.op_name, first.source, tuple(largest))
+
+    method = "program text" if plan is None else "buffer assignment"
+    known = [*_plan_of_text(module, results)] if plan is None else plan
+    found = [buffer(each) for each in known]
+    reused = sum(each.size_bytes for each in known if each.kind == "argument" and each.is_also_output)
     ordered = sorted(found, key=lambda buffer: -buffer.size_bytes)
     return Buffers(tuple(ordered), method, _find_unattributed(found, memory, reused))
 
 
-class _Namer:
-    """Knows what instructions of a module are called, and how the user calls its inputs and outputs."""
-
-    def __init__(self, module: Module, paths: Sequence[str], results: Mapping[str, str]) -> None:
-        self.module, self.paths, self.results = module, paths, results
-        self.by_name = {each.name: each for each in module.instructions}
-
-    def value(self, assigned: AssignedValue) -> HeldValue:
-        one = self.by_name.get(assigned.name)
-        return HeldValue(assigned.size_bytes, assigned.name, "") if one is None else self.held(one, assigned.size_bytes)
-
-    def held(self, one: Instruction, size: int) -> HeldValue:
-        return _held_value(self.module, one, size, one)
-
-    def buffer(self, size: int, kind: BufferKind, values: list[HeldValue], parameter: int | None) -> Buffer:
-        largest = sorted(values, key=lambda value: -value.size_bytes)[:MOST_VALUES]
-        first = largest[0] if largest else HeldValue(0, "", "")
-        path = next((self.results[v.name] for v in values if v.name in self.results), "") if kind == "output" else ""
-        if kind == "argument" and parameter is not None:
-            path = self.paths[parameter] if parameter < len(self.paths) else f"parameter {parameter}"
-        return Buffer(size, kind, path or _label(first), first.op_name, first.source, tuple(largest))
-
-    def buffers_of_text(self) -> Iterator[Buffer]:
-        """Arguments, outputs and constants by their shapes."""
-        for each in self.module.entry.instructions if self.module.entry else ():
+def _plan_of_text(module: Module, results: Mapping[str, str]) -> Iterator[Allocation]:
+    """Arguments, outputs and constants by their shapes."""
+    kinds: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
+    for each in module.entry.instructions if module.entry else ():
+        kind = kinds.get(each.opcode, "output")
+        if kind != "output" or (each.name in results and each.opcode != "bitcast"):
             size = hlo.shape_bytes(each.shape)
-            held = [self.held(each, size)]
-            if each.opcode == "parameter":
-                yield self.buffer(size, "argument", held, int(each.operands.strip("() ") or 0))
-            elif each.opcode == "constant":
-                yield self.buffer(size, "constant", held, None)
-            elif each.name in self.results and each.opcode != "bitcast":
-                yield self.buffer(size, "output", held, None)
+            parameter = int(each.operands.strip("() ") or 0) if kind == "argument" else None
+            yield Allocation(size, kind, parameter, False, (AssignedValue(0, size, each.name, ()),))
 
 
-def _held_value(module: Module, one: Instruction, size: int, origin: Instruction) -> HeldValue:
-    """Describes the result of an instruction; `origin` says where in the user's code it comes from."""
+def _held_value(
+    module: Module, one: Instruction | None, name: str, size: int, origin: Instruction | None = None
+) -> HeldValue:
+    """Describes the result of an instruction, if the text has it; `origin` says where in the user's code it comes
+    from, if that is another one."""
+    if one is None:
+        return HeldValue(size, name, "")
     spec = "" if one.shape.startswith("(") else one.shape.partition("{")[0]
-    return HeldValue(size, one.name, spec, hlo.op_name(origin), module.user_line(origin))
+    return HeldValue(size, name, spec, hlo.op_name(origin or one), module.user_line(origin or one))
 
 
 def _label(value: HeldValue) -> str:
@@ -312,29 +265,16 @@ def _find_unattributed(found: list[Buffer], memory: Memory, reused_bytes: int) -
 
 def _results(module: Module, outputs: Sequence[ArgumentLeaf]) -> dict[str, str]:
     """Path of each output by the name of the instruction that makes it."""
-    made = module.entry.results if module.entry else []
-    if len(made) != len(outputs):
+    entry, paths = module.entry, dict[str, str]()
+    if entry is None or len(entry.results) != len(outputs):
         return {}
-    paths: dict[str, str] = {}
-    for instruction, leaf in zip(made, outputs, strict=True):
-        for name in _same_bytes(module, instruction):
-            paths.setdefault(name, leaf.path)
+    for instruction, leaf in zip(entry.results, outputs, strict=True):
+        for same in entry.behind_bitcasts(instruction):
+            paths.setdefault(same.name, leaf.path)
     return paths
 
 
-def _same_bytes(module: Module, instruction: Instruction) -> Iterator[str]:
-    """The instruction, and what it only gives another shape."""
-    yield instruction.name
-    while instruction.opcode == "bitcast" and module.entry and (read := module.entry.operands(instruction)):
-        instruction = read[0]
-        yield instruction.name
-
-
 # ---- over time --------------------------------------------------------------------------------------------------
-
-
-Place = tuple[str, tuple[int, ...]]
-"""(name of an instruction, which part of its result)"""
 
 
 class LiveRange(NamedTuple):
@@ -475,7 +415,7 @@ class Schedule:
     def held_value(self, one: Instruction) -> HeldValue:
         """Describes a value. A value that the compiler added itself, such as a copy, has the origin of its operand."""
         origin = next((each for each in self._sources(one) if hlo.op_name(each)), one)
-        return _held_value(self.module, one, hlo.shape_bytes(one.shape), origin)
+        return _held_value(self.module, one, one.name, hlo.shape_bytes(one.shape), origin)
 
     def _sources(self, one: Instruction) -> Iterator[Instruction]:
         """Itself, and what its first operand is made of."""

@@ -279,12 +279,10 @@ def fusion_bytes(inside: Computation) -> int:
 
 def _written_bytes(inside: Computation, result: Instruction) -> int:
     """An update in place writes the update."""
-    while result.opcode == "bitcast" and inside.operands(result):
-        result = inside.operands(result)[0]
+    result = inside.behind_bitcasts(result)[-1]
     operands = inside.operands(result)
-    if result.opcode == "dynamic-update-slice" and len(operands) > 1:
-        return shape_bytes(operands[1].shape)
-    return shape_bytes(result.shape)
+    is_update = result.opcode == "dynamic-update-slice" and len(operands) > 1
+    return shape_bytes(operands[1].shape if is_update else result.shape)
 
 
 def _read(inside: Computation, value: Instruction) -> int:

@@ -30,8 +30,6 @@ _Called = Sequence[tuple[str, Computation]]
 
 _LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
 _CUSTOM_FUSION = re.compile(r'"kind":"(\w+)"')
-# Steps of a path that every program has, and that tell nothing about this one.
-_COMMON_STEPS = re.compile(r"jit\(main\)|while|body|cond|closed_call|core_call|eval_jaxpr|checkpoint")
 _NOT_COUNTED = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast")
 _COMBINE = ("reduce", "reduce-window", "scatter", "all-reduce", "all-reduce-start", "reduce-scatter")
 _PARTS = {"body": "body", "condition": "condition: once more?", "to_apply": "called", "calls": "inside"}
@@ -287,19 +285,11 @@ def _title_of_fusion(inside: Computation, role: Role) -> str:
     """After what it computes last, `reduce → subtract` where its main work comes before that."""
     if inside.root is None:
         return "fusion"
-    last = list(dict.fromkeys(_through_bitcasts(inside, i).opcode for i in inside.results))
+    last = list(dict.fromkeys(inside.behind_bitcasts(i)[-1].opcode for i in inside.results))
     if role in ("elementwise", "movement") or role in map(role_of, last):
         return ", ".join(last)
     main = dict.fromkeys(i.opcode for i in inside.instructions if _role(i) == role)
     return f"{', '.join(main)} → {', '.join(last)}" if main else ", ".join(last)
-
-
-def _through_bitcasts(inside: Computation, found: Instruction) -> Instruction:
-    for _ in inside.instructions:
-        if found.opcode != "bitcast" or not (operands := inside.operands(found)):
-            break
-        found = operands[0]
-    return found
 
 
 def _operation(found: Instruction, called: _Called) -> str:
@@ -338,8 +328,7 @@ def _plain(shape: str) -> str:
 def short_source(source: str) -> str:
     """`jit(train)/jit(main)/jvp(layer0)/while/body/tanh` becomes `jvp(layer0)/tanh`."""
     first = source.split(";")[0]
-    steps = first.split("/")
-    telling = [s for n, s in enumerate(steps) if not (_COMMON_STEPS.fullmatch(s) or (n == 0 and s.startswith("jit(")))]
+    telling = filter(None, (hlo.scope_of(first), first.rpartition("/")[2]))
     return truncate("/".join(telling), LINE, keep_end=True)
 
 
