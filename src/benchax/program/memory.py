@@ -158,14 +158,16 @@ def _allocation(read: ProtoMessage, made_by: Mapping[int, Place]) -> Allocation:
     """Reads a BufferAllocationProto: 2 size, 3 thread-local, 5 parameter, 6 its number, 7 live out, 9 assigned, 12
     constant, 13 a parameter whose memory an output reuses. An assigned value has: 1 number of the value, 2 offset, 3
     size."""
-    kinds: dict[int, BufferKind] = {5: "argument", 12: "constant", 7: "output"}
-    kind: BufferKind = next((kind for field, kind in kinds.items() if read.number(field)), "temporary")
+    is_argument, is_constant, is_output = (bool(read.number(field)) for field in (5, 12, 7))
+    kind: BufferKind = (
+        "argument" if is_argument else "constant" if is_constant else "output" if is_output else "temporary"
+    )
     values = tuple(
         AssignedValue(each.number(2), each.number(3), *made_by.get(each.number(1), ("", ())))
         for each in read.messages(9)
     )
     parameter = read.number(6) if kind == "argument" else None
-    return Allocation(read.number(2), kind, parameter, bool(read.number(7) or read.number(13)), values)
+    return Allocation(read.number(2), kind, parameter, is_output or bool(read.number(13)), values)
 
 
 def _instruction_names(compiled: jax.stages.Compiled) -> dict[int, str]:

@@ -250,7 +250,7 @@ def _recompute(way: Recomputation, loss: Loss, take: Callable[[Loss], Any]) -> A
 
 def saved_residuals(loss: Loss, inputs: Inputs) -> Facts:
     """Returns the values that the forward pass keeps for the backward one, by JAX's own list. Arguments, which exist
-    anyway, are separate. What a gradient inside of a function keeps, JAX does not list.
+    anyway, are separate. JAX lists nothing for a gradient inside of a function.
 
     It is empty if JAX prints an unreadable list (0.6 to 0.12 print alike).
     """

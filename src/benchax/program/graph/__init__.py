@@ -396,7 +396,7 @@ def _with_lanes(count: int, arrows: Sequence[Arrow], layer_of: Sequence[int]) ->
     for box in range(count):
         lanes.layers[layer_of[box]].append(box)
     ends: dict[int, tuple[int, int]] = {}
-    """Of the lane of a box: its lowest node, and the layer of that."""
+    """The lowest node in the lane of each box, and its layer."""
     for source, target in sorted(arrows, key=lambda arrow: layer_of[arrow[1]]):
         at, layer = ends.get(source, (source, layer_of[source]))
         while layer < layer_of[target] - 1:
