@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchax.checkouts.boot import Launch, Selection, clean_environ
+from benchax.checkouts.launch import Launch, Selection, clean_environ
 from benchax.model import Version
 
 

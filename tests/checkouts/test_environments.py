@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchax.checkouts import environments
-from benchax.checkouts.boot import Launch, Selection
-from benchax.checkouts.environments import MARK, check_version, ensure_environment
+from benchax.checkouts import launch as environments
+from benchax.checkouts.launch import MARK, Launch, Selection, check_version, ensure_environment
 from benchax.errors import BenchaxError, NotAvailable, UsageError
 from benchax.model import Version
 from benchax.paired_runs.partners import Service, start_partners

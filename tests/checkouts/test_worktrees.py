@@ -11,7 +11,7 @@ import pytest
 from git_repositories import git
 
 from benchax.checkouts import worktrees
-from benchax.checkouts.boot import Selection
+from benchax.checkouts.launch import Selection
 from benchax.checkouts.worktrees import build_checkout
 from benchax.discovery import import_file
 from benchax.errors import UsageError

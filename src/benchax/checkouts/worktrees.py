@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchax.checkouts.boot import Launch, Selection, run_program
+from benchax.checkouts.launch import Launch, Selection, run_program
 from benchax.discovery import files
 from benchax.environment import git_variables
 from benchax.errors import UsageError
@@ -205,9 +205,9 @@ def _move(path: Path, top: Path, tree: Path) -> Path:
 
 def _bring(what: Sequence[str], top: Path, tree: Path) -> list[str]:
     """Copies the benchmark files of now into the worktree; the names of those that differ there."""
-    changed: list[str] = []
     if ":" in what[0] and not Path(what[0]).exists():  # a function by name: no file of benchmarks is meant
-        return changed
+        return []
+    changed: list[str] = []
     for path in (file for text in what if Path(text).exists() for file in files(Path(text))):
         copy = _move(path, top, tree)
         if copy != path:

@@ -42,7 +42,7 @@ def bisect(
     given: Given,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
-    from benchax.checkouts.boot import Selection
+    from benchax.checkouts.launch import Selection
     from benchax.comparing.sequential import Effort
     from benchax.paired_runs import bisect
     from benchax.progress import show_progress

@@ -188,7 +188,7 @@ def _differences(
     as_json: bool,
 ) -> int:
     """Shows the differences. Returns 1 if there are any."""
-    from benchax.checkouts.boot import Selection
+    from benchax.checkouts.launch import Selection
     from benchax.inspecting.differences import differences
     from benchax.reporting.inspection import document_of_difference
 

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from benchax.case import Benchmark, Case
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.sequential import Effort
 from benchax.environment import capture, jax_facts
 from benchax.errors import BenchaxError, NotMeasured

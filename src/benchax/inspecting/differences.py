@@ -26,8 +26,7 @@ from pathlib import Path
 
 from benchax import codec
 from benchax.case import Case
-from benchax.checkouts.boot import COMMAND_LINE, Launch, Selection, run_program
-from benchax.checkouts.environments import launch_jax
+from benchax.checkouts.launch import COMMAND_LINE, Launch, Selection, launch_jax, run_program
 from benchax.checkouts.worktrees import launch_checkout
 from benchax.discovery import target_cases
 from benchax.errors import BenchaxError, UsageError

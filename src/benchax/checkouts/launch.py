@@ -1,10 +1,17 @@
-"""Temporary environments with another JAX, kept in the user's cache folder: made once, by uv or by venv and pip.
+"""Starts a process of another version: its Python, and its search path for modules.
+
+    sys.path there:  before (a worktree)  →  the packages of its own Python  →  behind (those of this program)
+
+So JAX, NumPy and SciPy come from the other version, and the user's code comes from the worktree. benchax and all its
+requirements are the same on both sides.
+
+Environments with another JAX are kept in the user's cache folder. They are made once, by uv or by venv and pip:
 
     ~/.cache/benchax/environments/jax-0.9.2-py3.11.7-3f2a…/        an environment with jax 0.9.2 and what it brings
                                                         benchax.json   written last: without it, it is made again
 
 Nothing else is installed there. benchax itself, its requirements, and the user's own packages come from the environment
-of the calling program. It is searched last (`boot.Launch`).
+of the calling program. It is searched last (`Launch.behind`).
 """
 
 from __future__ import annotations
@@ -12,21 +19,118 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import re
 import shutil
+import site
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
-from benchax.checkouts.boot import Launch, clean_environ
 from benchax.environment import installed
 from benchax.errors import BenchaxError, NotAvailable, UsageError, one_of
 from benchax.model import Version
 from benchax.store.file_lock import hold_lock
+
+_BOOT = """
+import json, os, site, sys
+boot = json.loads(sys.argv[1])
+if boot["core"] is not None:
+    os.sched_setaffinity(0, [boot["core"]])
+sys.path[:0] = boot["before"]
+for path in boot["behind"]:
+    if path in boot["sites"]:
+        site.addsitedir(path)
+    elif path not in sys.path:
+        sys.path.append(path)
+argument = boot["argument"]
+"""
+"""The core first: whatever is imported counts the cores to make its threads. `addsitedir` also finds what is installed
+editable."""
+COMMAND_LINE = """
+sys.argv = ["benchax", *argument]
+from benchax.cli.main import main
+main()
+"""
+"""A program for `run_program`: the argument is the words behind `benchax`."""
+_SEARCHED_FIRST = ("PYTHONPATH", "PYTHONHOME", "__PYVENV_LAUNCHER__")
+"""Variables of this program's environment: they would put its packages before those of the other one."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which cases: what, pattern, params and options as for `benchax run`."""
+
+    what: tuple[str, ...] = (".",)
+    """Paths, or a function and its inputs."""
+    pattern: str = ""
+    params: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """By name, in values that JSON knows; what a benchmark sets itself is stronger."""
+
+    def words(self, what: Sequence[str]) -> list[str]:
+        """Returns it as words of a command line, with the paths `what`; leaves out the options."""
+        params = [word for param in self.params for word in ("-p", param)]
+        return [*(["-k", self.pattern] if self.pattern else []), *params, "--", *what]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How processes of one version are started.
+
+    Modules are looked for in `before`, in the environment that `python` belongs to, and then in `behind`.
+    """
+
+    version: Version
+    python: str = sys.executable
+    folder: Path = Path()
+    """Where it works: relative paths and pyproject.toml."""
+    before: tuple[str, ...] = ()
+    behind: tuple[str, ...] = field(default_factory=lambda: tuple(path for path in sys.path if path))
+
+    def command(self, program: str, argument: Any, core: int | None = None) -> list[str]:
+        """The command that runs `program` there: Python text, which finds `argument`, a value that JSON knows.
+
+        Args:
+            core: it runs on this one alone.
+        """
+        boot = {
+            "core": core,
+            "before": self.before,
+            "behind": self.behind,
+            "sites": [*site.getsitepackages(), site.getusersitepackages()],
+            "argument": argument,
+        }
+        # Without -P the working folder would come first, before the worktree.
+        return [self.python, "-P", "-c", _BOOT + program, json.dumps(boot)]
+
+
+def clean_environ() -> dict[str, str]:
+    """The variables of this process, without those that would bring its packages to another Python."""
+    return {name: value for name, value in os.environ.items() if name not in _SEARCHED_FIRST}
+
+
+def run_program(launch: Launch, program: str, argument: Any) -> subprocess.CompletedProcess[str]:
+    """Returns the output of a program in a process of that version (`Launch.command`)."""
+    return subprocess.run(
+        launch.command(program, argument),
+        cwd=launch.folder,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+# ---- environments with another JAX ------------------------------------------------------------------------------
 
 LEAST = (0, 6)
 """benchax runs with no older JAX."""
