@@ -13,8 +13,7 @@ from steps_by_hand import read as read_steps
 from xspace_by_hand import Event
 
 import benchax
-from benchax.profiling.compiled_modules import CompiledModule, programs
-from benchax.profiling.events import read
+from benchax.profiling.events import CompiledModule, programs, read
 from benchax.profiling.host_thread import COMPILED, encode
 from benchax.profiling.operations import KEEP
 from benchax.profiling.trace import place_of, program_size

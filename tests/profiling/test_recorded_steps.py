@@ -14,12 +14,11 @@ from benchax.profiling.program_recorder import (
     LONGEST_S,
     MOST_EVENTS,
     PATIENCE_S,
-    RunNumbers,
     SeenSteps,
     look,
     measure_plain_pace,
     next_duration,
-    read_run_numbers,
+    read_run_times,
 )
 
 
@@ -100,31 +99,31 @@ def recording(
 
 
 def test_the_first_and_last_run_are_told_with_their_times() -> None:
-    found = read_run_numbers(recording(1_000_000, 41, 42, 43), "jit_step")
+    found = read_run_times(recording(1_000_000, 41, 42, 43), "jit_step")
 
-    assert found == RunNumbers(41, pytest.approx(1_050_000), 43, pytest.approx(1_250_000))
+    assert found == pytest.approx({41: 1_050_000, 42: 1_150_000, 43: 1_250_000})
 
 
 def test_another_program_is_not_counted() -> None:
-    assert read_run_numbers(recording(0, 1, 2, program="jit_other"), "jit_step") is None
-    assert read_run_numbers(space(plane("/host:CPU", {"python": []})), "jit_step") is None
+    assert read_run_times(recording(0, 1, 2, program="jit_other"), "jit_step") == {}
+    assert read_run_times(space(plane("/host:CPU", {"python": []})), "jit_step") == {}
 
 
 def test_numbers_that_do_not_follow_each_other_count_nothing() -> None:
     with pytest.raises(NotMeasured, match="the runs of jit_step are not numbered in a row by jax"):
-        read_run_numbers(recording(0, 1, 7), "jit_step")
+        read_run_times(recording(0, 1, 7), "jit_step")
 
 
 def test_programs_of_one_name_are_not_mixed() -> None:
     runs = [op("dot.1", i * US, US, hlo_module="jit_step", program_id=i, run_id=9) for i in (1, 2)]
 
     with pytest.raises(NotMeasured, match="not numbered in a row"):
-        read_run_numbers(space(plane("/host:CPU", {"pool": runs})), "jit_step")
+        read_run_times(space(plane("/host:CPU", {"pool": runs})), "jit_step")
 
 
 def test_a_recording_without_the_mark_of_the_clock_is_refused() -> None:
     with pytest.raises(NotMeasured, match="does not say when it was recorded"):
-        read_run_numbers(recording(0, 1, is_marked=False), "jit_step")
+        read_run_times(recording(0, 1, is_marked=False), "jit_step")
 
 
 class Loop:

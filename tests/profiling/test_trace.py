@@ -18,7 +18,7 @@ import benchax
 from benchax import kept_peaks
 from benchax.environment import fingerprint
 from benchax.profiling import session, trace
-from benchax.profiling.compiled_modules import CompiledModule
+from benchax.profiling.events import CompiledModule
 from benchax.profiling.spans import unite
 from benchax.profiling.trace import profile_of
 from benchax.results.profile import Op, Profile

@@ -136,12 +136,6 @@ _TIMES = ("time_s", "reading_s")
 _MADE_AT = "made_at_bytes"
 
 
-def write_timeline(run: Path, timeline: Timeline) -> None:
-    """Writes the readings next to the trace, and as counters into its file for Perfetto."""
-    (run / TIMELINE).write_text(timeline_csv(timeline), encoding="utf-8")
-    write_perfetto(run, timeline)
-
-
 def timeline_csv(timeline: Timeline) -> str:
     """One line for each reading; what is not known is empty."""
     text = io.StringIO()
@@ -156,7 +150,7 @@ def timeline_csv(timeline: Timeline) -> str:
 
 
 def read_timeline(file: Path) -> Timeline:
-    """Reads a file that `write_timeline` wrote.
+    """Reads a file that holds what `timeline_csv` gave.
 
     Raises:
         FormatError: another file of that name, or one that was cut.

@@ -194,7 +194,10 @@ def read_samples(space: Space) -> StackSamples:
         late, _ = line.number("late_us")
         cpu, has_cpu = line.number("cpu_us")
         since, _ = line.number("since_us")
-        used_us, wall_us = _cost(line)
+        used_us: int | None = None
+        wall_us: int | None = None
+        for end in line.find(ENDED.__eq__).tolist():
+            used_us, wall_us = int(line.number("used_us")[0][end]), int(line.number("wall_us")[0][end])
         return StackSamples(
             line.start_ps[chosen],
             np.searchsorted(ids, line.name_id[chosen]),
@@ -207,14 +210,6 @@ def read_samples(space: Space) -> StackSamples:
         )
     none = np.zeros(0, np.int64)
     return StackSamples(none, none, (), none, none, none, None, None)
-
-
-def _cost(line: TraceLine) -> tuple[int | None, int | None]:
-    ends = line.find(ENDED.__eq__)
-    if not len(ends):
-        return None, None
-    used, wall = line.number("used_us")[0], line.number("wall_us")[0]
-    return int(used[ends[-1]]), int(wall[ends[-1]])
 
 
 def read_host_thread(space: Space, marks: Sequence[CompileMark]) -> HostThread:

@@ -29,7 +29,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -241,20 +241,6 @@ class Sampler:
         with contextlib.suppress(FormatError):  # this JAX writes them in another way
             lines = line_columns([None if profile is None else bytes_by_line(profile) for profile in self._profiles])
         return Timeline(tuple(self._times_s), tuple(self._reading_s), tuple(columns), self._failure, lines)
-
-
-@contextlib.contextmanager
-def sample(interval_s: float | None) -> Iterator[list[Timeline]]:
-    """Puts the readings of the block into the list, at its end. None: takes none."""
-    found: list[Timeline] = []
-    if interval_s is None:
-        yield found
-        return
-    sampler = Sampler(interval_s).start()
-    try:
-        yield found
-    finally:
-        found.append(sampler.stop())
 
 
 def live_bytes_by_device() -> Counter[str]:

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from benchax.errors import NotMeasured
 from benchax.model import Remark
-from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction
-from benchax.profiling.events import HOST, Plane, Space, TraceLine
+from benchax.profiling.events import HOST, CompiledModule, ModuleInstruction, Plane, Space, TraceLine
 from benchax.profiling.spans import group_rows, number_rows, self_times, self_times_by_program, unite
 from benchax.program.work import OPCODES
 from benchax.protobuf import Ints
@@ -191,12 +190,13 @@ def _of_line(
 ) -> NDArray[np.int64]:
     """Rows device, name, module, category, program, run, has_run, is_ended, is_open, start, end, handed of the
     operations of one line."""
-    nothing = np.zeros((12, 0), np.int64)
     on_device = _DEVICE.fullmatch(plane.name)
-    if not len(line) or not (on_device or plane.name == HOST):
-        return nothing
-    if on_device and not _is_of_operations(on_device[1], line.name, tpu_line):
-        return nothing
+    if on_device:
+        is_of_operations = line.name == tpu_line if on_device[1] == "TPU" else line.name.startswith("Stream")
+    else:
+        is_of_operations = plane.name == HOST
+    if not (len(line) and is_of_operations):
+        return np.zeros((12, 0), np.int64)
     name = line.text("hlo_op")
     chosen = name != _NONE
     end = line.start_ps + line.duration_ps
@@ -238,10 +238,6 @@ def _pair_ends(line: TraceLine, end: Ints, ends: tuple[Ints, Ints]) -> tuple[Int
     return np.where(is_marked, np.maximum(end, times[at]), end), is_marked, has_number & ~is_marked
 
 
-def _is_of_operations(kind: str, line: str, tpu_line: str) -> bool:
-    return line == tpu_line if kind == "TPU" else line.startswith("Stream")
-
-
 def _cpu_devices(line: TraceLine, chosen: NDArray[np.bool_], devices: list[str]) -> Ints:
     ordinal, _ = line.number("device_ordinal")
     found = np.zeros(len(line), np.int64)
@@ -255,11 +251,8 @@ def _names(plane: Plane, line: TraceLine) -> Ints:
     HLO."""
     different, where = np.unique(line.name_id, return_inverse=True)
     words = [plane.display_names.get(int(i)) or plane.names.get(int(i), "") for i in different]
+    line.texts.extend(word for word in dict.fromkeys(words) if word not in line.texts)
     codes = {text: code for code, text in enumerate(line.texts)}
-    for word in words:
-        if word not in codes:
-            codes[word] = len(line.texts)
-            line.texts.append(word)
     return np.array([codes[word] for word in words], np.int64)[where]
 
 
@@ -402,7 +395,6 @@ def _latest(end: Ints, group: Ints) -> Ints:
 # path was tried on traces of jax 0.10.2. The GPU and TPU paths follow the source of XLA, and were tried on made-up
 # traces only.
 
-PS = 1e12
 MOST_DOUBT = 0.01
 """The two counts of the exposed time can differ by up to this share of the communication."""
 COPIES = ("Memcpy", "Memset")
@@ -467,7 +459,7 @@ def _exposed_ps(said: Exchange, end: Ints, spoken: Flags, others: Flags) -> int:
 def remark_communication(found: Operations, said: Exchange, devices: Sequence[Device]) -> Iterator[Remark]:
     """Where communication is not known, or only as a lower bound, or not what hid it."""
     if unknown := int((~said.is_known).sum()):
-        names = ", ".join(found.devices[i] for i in np.unique(found.device[~said.is_known]).tolist())
+        names = ", ".join(found.devices[i] for i in np.unique(found.device[~said.is_known]))
         yield Remark(
             "no-communication",
             "warning",
@@ -475,13 +467,19 @@ def remark_communication(found: Operations, said: Exchange, devices: Sequence[De
             "program",
         )
     if lost := int(said.is_lost.sum()):
-        text = f"of {lost} asynchronous communications the trace holds the beginning or the end only: "
-        yield Remark("half-communications", "warning", text + "communication took at least what is counted here")
-    if doubtful := ", ".join(d.name for d in devices if d.communication_s is not None and d.exposed_s is None):
-        text = (
-            f"it is not known what ran during the communication of {doubtful}: XLA:CPU says late when an operation of "
+        yield Remark(
+            "half-communications",
+            "warning",
+            f"of {lost} asynchronous communications the trace holds the beginning or the end only: communication took "
+            "at least what is counted here",
         )
-        yield Remark("exposed-unknown", "info", text + "several threads has ended")
+    if doubtful := ", ".join(d.name for d in devices if d.communication_s is not None and d.exposed_s is None):
+        yield Remark(
+            "exposed-unknown",
+            "info",
+            f"it is not known what ran during the communication of {doubtful}: XLA:CPU says late when an operation of "
+            "several threads has ended",
+        )
 
 
 def _covered_ps(said: Exchange, end: Ints, chosen: Flags) -> int:

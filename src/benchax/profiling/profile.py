@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import median
 from types import TracebackType
@@ -25,12 +25,11 @@ import jax
 from benchax.errors import NotMeasured, UsageError
 from benchax.keywords import guard_keywords
 from benchax.model import Remark
-from benchax.profiling import files, memory, trace
-from benchax.profiling.memory import sample
-from benchax.profiling.session import Session, check_options, mark_machine, session
+from benchax.profiling import memory, trace
+from benchax.profiling.session import Session, check_options, session
 from benchax.profiling.trace import recording_cost
 from benchax.progress import Listener, Progress, ProgressEvent, check_progress, show_progress
-from benchax.results.profile import Profile, Timeline
+from benchax.results.profile import Profile
 from benchax.specs import is_spec
 from benchax.units import read_duration
 
@@ -139,19 +138,15 @@ class Recording:
         self.result: Profile | None = None
         """None until the block has ended without an exception."""
         self._folder = folder
-        self._options = options
-        self._memory_s, self._progress = memory_s, progress
+        self._options, self._memory_s, self._progress = options, memory_s, progress
         self._title = "a block of code" if folder is None else f"a block of code, kept in {os.fspath(folder)}"
 
     def __enter__(self) -> Recording:
         if self.result is not None:
             raise UsageError("a recording that has ended was begun again", "a new benchax.profile() for each block")
-        self._session = session(self._options, folder=self._folder)
+        self._session = session(self._options, folder=self._folder, memory_s=self._memory_s)
         self._before = memory.live()
         self._recorded = self._session.__enter__()
-        mark_machine()
-        self._sampling = sample(self._memory_s)
-        self._timelines = self._sampling.__enter__()
         return self
 
     def __exit__(
@@ -160,11 +155,10 @@ class Recording:
         if error is None:
             # What was dispatched has to run: a block of code rarely waits for its last call.
             jax.block_until_ready(memory.live_arrays())
-        self._sampling.__exit__(None, None, None)
         self._session.__exit__(kind, error, where)
         with show_progress(self._progress) as report:
             report(ProgressEvent(self._title, "reading the trace"))
-            self.result = _read(self._recorded, self._title, self._options, self._before, self._timelines)
+            self.result = _read(self._recorded, self._title, self._options, self._before)
 
     def __getattr__(self, name: str) -> Any:
         # Only asked for what is not found here: ops, devices, table ...
@@ -205,8 +199,7 @@ def _of_function(
     before = memory.live()  # behind the first calls: what these make once and keep, such as constants, is no leak
     report(ProgressEvent(name, f"recording {'' if runs else 'up to '}{count} runs"))
     made = 0
-    with session(options, folder=folder) as recorded, sample(memory_s) as timelines:
-        mark_machine()
+    with session(options, folder=folder, memory_s=memory_s) as recorded:
         began = time.perf_counter()
         # Recording makes calls of many small operations several times as long, and takes a while to write them.
         while made < count and (runs or made < LEAST_RUNS or time.perf_counter() - began < LEAST_S):
@@ -214,7 +207,7 @@ def _of_function(
                 call()
             made += 1
     report(ProgressEvent(name, "reading the trace"))
-    read = _read(recorded, f"{name}, {made} runs", options, before, timelines)
+    read = _read(recorded, f"{name}, {made} runs", options, before)
     cost = recording_cost(read, unrecorded_s, "all calls were recorded", median)  # one late call says nothing of it
     return replace(read, split=None, recording_cost=cost)  # the loop is ours
 
@@ -229,31 +222,17 @@ def _time_unrecorded(call: Callable[[], None]) -> float:
     return median(found)
 
 
-def _read(
-    recorded: Session,
-    title: str,
-    options: Mapping[str, Any] | None,
-    before: memory.Live,
-    timelines: Sequence[Timeline],
-) -> Profile:
-    """Returns the recording as a profile, with the facts that are not in the trace. `timelines` has one timeline, or is
-    empty."""
+def _read(recorded: Session, title: str, options: Mapping[str, Any] | None, before: memory.Live) -> Profile:
+    """Returns the recording as a profile, with the facts that are not in the trace."""
     after = memory.live()
-    timeline = timelines[0] if timelines else None
-    if recorded.run is not None:
-        (recorded.run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
-        if timeline is not None:
-            files.write_timeline(recorded.run, timeline)
-        recorded.files = files.list_files(recorded.run)
-    said = [*recorded.remarks, *([timeline.incomplete] if timeline and timeline.incomplete else [])]
-    notes = tuple(Remark("profiler", "warning", text) for text in said)
+    notes = tuple(Remark("profiler", "warning", text) for text in recorded.remarks)
     read = trace.profile_of(recorded.xspace, title=title, options=options)
     return replace(
         read,
         left_over=memory.left_over(before, after),
         live_bytes_before=memory.live_bytes(before),
         live_bytes_after=memory.live_bytes(after),
-        timeline=timeline,
+        timeline=recorded.timeline,
         files={kind: str(file) for kind, file in recorded.files.items()},
         profiler_s=(recorded.start_s or 0.0) + (recorded.stop_s or 0.0),
         remarks=(*notes, *read.remarks),

@@ -25,7 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -37,17 +37,15 @@ import numpy as np
 import psutil
 
 from benchax.errors import NotMeasured
-from benchax.profiling import files
-from benchax.profiling.compiled_modules import programs
-from benchax.profiling.events import Space, read
+from benchax.profiling.events import Space, programs, read
 from benchax.profiling.host_thread import COMPILED, read_compile_marks, read_host_thread
-from benchax.profiling.memory import Sampler
+from benchax.profiling.memory import INTERVAL_S
 from benchax.profiling.operations import KEEP, PS, TPU_RUNS, Operations, on_busiest_device, operations, runs_by_device
-from benchax.profiling.session import Session, mark_machine, preflight, session
+from benchax.profiling.session import Session, preflight, session
 from benchax.profiling.stack_sampler import StackSampler, describe_stack
 from benchax.profiling.step_split import busiest_programs, find_steps
 from benchax.repeating import LEAST_CALLS
-from benchax.results.profile import MANY_EVENTS_PER_S, Run, Timeline
+from benchax.results.profile import MANY_EVENTS_PER_S, Run
 from benchax.source_files import owner_of
 from benchax.units import plural, seconds
 from benchax.watching.compiles import CompileEvent, Listening
@@ -111,16 +109,17 @@ def look(xspace: bytes) -> SeenSteps:
     over = max(int(line.start_ps[-1]) for line in lines)
     start = min(int(line.start_ps.min()) for line in lines)
     is_still = over - begin[-1] <= max(STILL_STEPS * length, STILL * (over - start))
-    worked_s = _worked_s(found, runs, int(begin[0]))
-    seen = SeenSteps(len(begin) - 1 if is_still else 0, length / PS, space.n_events, worked_s, in_all_s)
     steps = begin[1:] if len(begin) > LEAST_CALLS else begin
     program, often = (busiest_programs(runs, steps[0], steps[-1]) or [("", 0)])[0]
-    events = space.count_events(int(steps[0]), int(steps[-1]))
-    return replace(
-        seen,
-        program=program,
+    return SeenSteps(
+        len(begin) - 1 if is_still else 0,
+        length / PS,
+        space.n_events,
+        _worked_s(found, runs, int(begin[0])),
+        in_all_s,
+        program,
         runs_per_step=often / (len(steps) - 1),
-        events_per_s=events * PS / float(steps[-1] - steps[0]),
+        events_per_s=space.count_events(int(steps[0]), int(steps[-1])) * PS / float(steps[-1] - steps[0]),
     )
 
 
@@ -210,14 +209,8 @@ GLANCES = 4
 """Each twice as long as the one before, until a run is in one."""
 
 
-@dataclass(frozen=True)
-class RunNumbers:
-    """The first and the last run of a program in one recording, and when they began, on `perf_counter_ns`."""
-
-    first: int
-    first_ns: float
-    last: int
-    last_ns: float
+RunTimes = dict[int, float]
+"""The number of each run of a program in one recording → when it began, on `perf_counter_ns`."""
 
 
 def mark_clock() -> None:
@@ -256,16 +249,15 @@ def measure_plain_pace(
     return median(found_ns) / 1e9
 
 
-def _glance(program: str, step_s: float, record: Callable[[float], bytes]) -> RunNumbers:
+def _glance(program: str, step_s: float, record: Callable[[float], bytes]) -> RunTimes:
     for attempt in range(GLANCES):
-        found = read_run_numbers(record(max(GLANCE_S, 2 * step_s) * 2**attempt), program)
-        if found is not None:
+        if found := read_run_times(record(max(GLANCE_S, 2 * step_s) * 2**attempt), program):
             return found
     raise NotMeasured(f"{program} was not run any more")
 
 
-def read_run_numbers(xspace: bytes, program: str) -> RunNumbers | None:
-    """Returns the run numbers of one program in a trace, or None if it did not run.
+def read_run_times(xspace: bytes, program: str) -> RunTimes:
+    """Returns the runs of one program in a trace; none if it did not run.
 
     Raises:
         NotMeasured: they are not consecutive, as if several programs had that name.
@@ -273,12 +265,10 @@ def read_run_numbers(xspace: bytes, program: str) -> RunNumbers | None:
     space = read(xspace, KEEP)
     runs = on_busiest_device(runs_by_device(space, operations(space, {}, TPU_RUNS), {}))
     mine = sorted((run for run in runs if run.module == program), key=lambda run: run.run_id)
-    if not mine:
-        return None
     if any(later.run_id != run.run_id + 1 for run, later in pairwise(mine)):
         raise NotMeasured(f"the runs of {program} are not numbered in a row by jax {jax.__version__}")
-    zero_ns, first, last = _zero_ns(space), mine[0], mine[-1]
-    return RunNumbers(first.run_id, zero_ns + first.start_s * 1e9, last.run_id, zero_ns + last.start_s * 1e9)
+    zero_ns = _zero_ns(space) if mine else 0.0
+    return {run.run_id: zero_ns + run.start_s * 1e9 for run in mine}
 
 
 def _zero_ns(space: Space) -> float:
@@ -289,12 +279,12 @@ def _zero_ns(space: Space) -> float:
     raise NotMeasured("the trace does not say when it was recorded")
 
 
-def _between(before: RunNumbers, after: RunNumbers) -> float:
+def _between(before: RunTimes, after: RunTimes) -> float:
     """Nanoseconds a run, from the last one of one recording to the first one of the next."""
-    runs = after.first - before.last
-    if runs < LEAST_RUNS:
-        raise NotMeasured(f"there were too few runs to be counted: {max(runs, 0)}")
-    return (after.first_ns - before.last_ns) / runs
+    last, first = max(before), min(after)
+    if first - last < LEAST_RUNS:
+        raise NotMeasured(f"there were too few runs to be counted: {max(first - last, 0)}")
+    return (after[first] - before[last]) / (first - last)
 
 
 HOOK = "benchax.profiling.program_recorder:begin"
@@ -376,7 +366,6 @@ class Recorder:
         self.last_compiled = -math.inf
         self.is_starting = False
         self.recording: tuple[AbstractContextManager[Session], Session] | None = None
-        self.sampler: Sampler | None = None
         self.stacks: StackSampler | None = None
         self.earlier_marks: list[tuple[str, int]] = []
         """The compilations while nothing was recorded: names of events, and microseconds."""
@@ -470,9 +459,9 @@ class Recorder:
         self.found.remarks += [remark.message for remark in findings if not self.found.attempts]
         if any(remark.severity == "error" for remark in findings):
             return
-        manager = session(folder=folder)
+        keeps_memory = self.wish.keeps_memory
+        manager = session(folder=folder, keeps_memory=keeps_memory, memory_s=INTERVAL_S if keeps_memory else None)
         self.recording = (manager, self._enter(manager))
-        mark_machine()
         self.found.attempts += 1
         self.segment_began = perf_counter()
         self.due = self.segment_began + self.lasting_s
@@ -481,8 +470,6 @@ class Recorder:
             self._tell(f"recording for {seconds(self.lasting_s, 2)}")
         self.is_early = False
         self.growth.begin()
-        if self.wish.keeps_memory:
-            self.sampler = Sampler().start()
         if self.wish.samples_stack:
             for text, elapsed_us in self.earlier_marks:
                 _annotate(text, elapsed_us, before=1)
@@ -506,14 +493,11 @@ class Recorder:
 
     def _watch(self) -> None:
         """Ends each recording, in a thread of ours, and begins another one where it did not hold enough steps."""
-        while not self.is_wanted.wait(self._pause_s()):
+        most_s = LOOK_EVERY_S if self.wish.least_steps else threading.TIMEOUT_MAX
+        while not self.is_wanted.wait(min(max(0.0, self.due - perf_counter()), most_s)):
             with self.lock:
                 if self._is_enough() and not (self.wish.least_steps and self._goes_on()):
                     self.stop("duration")
-
-    def _pause_s(self) -> float:
-        left_s = max(0.0, self.due - perf_counter())
-        return min(left_s, LOOK_EVERY_S) if self.wish.least_steps else left_s
 
     def _is_enough(self) -> bool:
         """When the time is over; later if a compilation was part of it, and earlier if there are many events.
@@ -598,18 +582,13 @@ class Recorder:
         if self.recording is None:
             return None
         manager, recorded = self.recording
-        timeline = None if self.sampler is None else self.sampler.stop()
         if self.stacks is not None:
             self.stacks.stop()
         recorded_s = perf_counter() - self.segment_began
         self.recording = None
         manager.__exit__(None, None, None)
-        self.found.remarks += recorded.remarks if self.found.attempts == 1 else []
-        if recorded.run is None:
-            return None
-        if timeline is not None:
-            self._keep_memory(recorded.run, timeline)
-        return self._choose(recorded, recorded_s)
+        self.found.remarks += [each for each in recorded.remarks if each not in self.found.remarks]
+        return None if recorded.run is None else self._choose(recorded, recorded_s)
 
     def _choose(self, recorded: Session, recorded_s: float) -> float | None:
         """Keeps this recording where it is the best so far; returns how long another one should be."""
@@ -638,15 +617,6 @@ class Recorder:
         elif file != self.found.xplane:
             shutil.rmtree(Path(file).parent, ignore_errors=True)
         return again_s
-
-    def _keep_memory(self, run: Path, timeline: Timeline) -> None:
-        if timeline.incomplete:
-            self.found.remarks.append(timeline.incomplete)
-        try:
-            files.write_timeline(run, timeline)
-            (run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
-        except Exception as error:
-            self.found.remarks.append(f"the memory profile could not be taken: {error}")
 
     def finish(self) -> dict[str, Any]:
         """Stops, and says what came of it."""

@@ -1,4 +1,4 @@
-"""One recording by JAX's profiler: it starts, stops, and puts the files where they belong.
+"""One recording by JAX's profiler, with readings of memory: it starts, stops, and puts the files in their place.
 
 It uses only public JAX: `jax.profiler.start_trace` and `stop_trace`, which write files. It reads the bytes of the trace
 from these files. It adds four things:
@@ -31,6 +31,8 @@ from benchax.errors import NotAvailable, UsageError, one_of
 from benchax.model import Remark
 from benchax.profiling import files
 from benchax.profiling.host_thread import MACHINE
+from benchax.profiling.memory import Sampler
+from benchax.results.profile import Timeline
 from benchax.units import size
 
 # Checks before profiling: will there be anything in the trace, and can benchax write it?
@@ -68,14 +70,13 @@ def preflight(folder: Path | None = None) -> list[Remark]:
         with contextlib.suppress(OSError):  # no NVIDIA driver, or none that tells
             params = NVIDIA_PARAMS.read_text(encoding="utf-8", errors="replace")
         found += about_nvidia(params, os.environ.get("XLA_FLAGS", ""), _may_administrate())
-    return [*found, *([] if folder is None else about_folder(folder))]
+    return found if folder is None else [*found, *about_folder(folder)]
 
 
 def stop_at_errors(found: list[Remark]) -> None:
     """Raises UsageError with the first of the errors."""
-    for remark in found:
-        if remark.severity == "error":
-            raise UsageError(f"cannot profile: {remark.message}")
+    if error := next((remark for remark in found if remark.severity == "error"), None):
+        raise UsageError(f"cannot profile: {error.message}")
 
 
 def running(environment: Mapping[str, str]) -> str:
@@ -105,58 +106,59 @@ def _may_administrate() -> bool:
     return False
 
 
-def about_profilers(running: str, platform: str) -> list[Remark]:
-    """Returns an error if a profiler that runs already, as `running` names it, keeps ours from seeing anything."""
+def about_profilers(running: str, platform: str) -> Iterator[Remark]:
+    """Yields an error if a profiler that runs already, as `running` names it, keeps ours from seeing anything."""
     if running == "jax.profiler":
-        text = (
+        yield Remark(
+            "profiler-running",
+            "error",
             "jax.profiler is tracing this process already, and one trace at a time is possible; call "
-            "jax.profiler.stop_trace() first"
+            "jax.profiler.stop_trace() first",
         )
     elif running and platform == "gpu":
-        text = (
+        yield Remark(
+            "profiler-running",
+            "error",
             f"this process runs under {running}, which has the GPU's profiler (CUPTI) for itself: no kernels will be "
-            "seen. Profile with one of the two"
+            "seen. Profile with one of the two",
         )
-    else:
-        return []
-    return [Remark("profiler-running", "error", text)]
 
 
-def about_options() -> list[Remark]:
-    if hasattr(jax.profiler, "ProfileOptions"):
-        return []
-    text = (
-        f"JAX {jax.__version__} has no jax.profiler.ProfileOptions (0.6.2 has): frames of Python are traced too, which "
-        "slows the program and fills the trace"
-    )
-    return [Remark("no-profile-options", "warning", text)]
+def about_options() -> Iterator[Remark]:
+    if not hasattr(jax.profiler, "ProfileOptions"):
+        yield Remark(
+            "no-profile-options",
+            "warning",
+            f"JAX {jax.__version__} has no jax.profiler.ProfileOptions (0.6.2 has): frames of Python are traced too, "
+            "which slows the program and fills the trace",
+        )
 
 
-def about_nvidia(params: str, xla_flags: str, may_administrate: bool) -> list[Remark]:
+def about_nvidia(params: str, xla_flags: str, may_administrate: bool) -> Iterator[Remark]:
     """Says what hides kernels.
 
     Args:
         params: the text of the driver's file; empty without such a file.
         may_administrate: this process has the rights that the driver asks for.
     """
-    remarks: list[Remark] = []
     if _ADMIN_ONLY.search(params) and not may_administrate:
-        text = (
+        yield Remark(
+            "no-gpu-permission",
+            "error",
             f"{NVIDIA_PARAMS} says RmProfilingAdminOnly: 1, so that only root may see kernels (CUPTI_ERROR_"
             "INSUFFICIENT_PRIVILEGES). As root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > "
-            "/etc/modprobe.d/nvidia-profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN"
+            "/etc/modprobe.d/nvidia-profiling.conf, then reboot; in a container: --cap-add=SYS_ADMIN",
         )
-        remarks.append(Remark("no-gpu-permission", "error", text))
     if NO_COMMAND_BUFFERS in xla_flags.split():
         text = "command buffers (CUDA graphs) are off, so that each kernel is seen: starting a program takes longer"
-        remarks.append(Remark("no-command-buffers", "info", text))
+        yield Remark("no-command-buffers", "info", text)
     else:
-        text = (
+        yield Remark(
+            "command-buffers",
+            "warning",
             "command buffers (CUDA graphs) are on, and kernels inside them can lack their HLO names. To see each "
-            f"kernel: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower"
+            f"kernel: XLA_FLAGS='{NO_COMMAND_BUFFERS}', which makes the run a little slower",
         )
-        remarks.append(Remark("command-buffers", "warning", text))
-    return remarks
 
 
 def about_folder(folder: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> list[Remark]:
@@ -170,10 +172,8 @@ def about_folder(folder: Path, least_free_bytes: int = LEAST_FREE_BYTES) -> list
         free = shutil.disk_usage(nearest).free
     except OSError as error:
         return [Remark("no-folder", "error", f"cannot write into {str(nearest)!r}: {error.strerror or error}")]
-    if free < least_free_bytes:
-        text = f"{str(nearest)!r} has {size(free)} free, and a trace needs at least {size(least_free_bytes)}"
-        return [Remark("disk-full", "error", text)]
-    return []
+    text = f"{str(nearest)!r} has {size(free)} free, and a trace needs at least {size(least_free_bytes)}"
+    return [Remark("disk-full", "error", text)] if free < least_free_bytes else []
 
 
 OPTIONS = {
@@ -203,18 +203,26 @@ class Session:
     """Seconds that starting took."""
     stop_s: float | None = None
     """Seconds that stopping and writing took."""
+    timeline: Timeline | None = None
+    """Readings of memory, if there were to be any."""
     remarks: list[str] = field(default_factory=list)
 
 
 @contextlib.contextmanager
 def session(
-    options: Mapping[str, Any] | None = None, *, folder: str | os.PathLike[str] | None = None
+    options: Mapping[str, Any] | None = None,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    keeps_memory: bool = True,
+    memory_s: float | None = None,
 ) -> Iterator[Session]:
     """Records what runs inside the block.
 
     Args:
         options: names and values of `OPTIONS`; the others keep their defaults.
         folder: where to keep the files; made where it is missing. None: only `xspace` is kept.
+        keeps_memory: with a folder, keeps what is alive at the end, for `pprof`.
+        memory_s: seconds between two readings of memory. None: no readings.
 
     Raises:
         UsageError: an unknown option, a folder that cannot be written to, or another recording is running.
@@ -226,8 +234,13 @@ def session(
         began = time.perf_counter_ns()
         _start(place, _profile_options(options, recording))
         recording.start_s = (time.perf_counter_ns() - began) / 1e9
+        mark_machine()
+        sampler = None if memory_s is None else Sampler(memory_s).start()
         try:
-            yield recording
+            try:
+                yield recording
+            finally:
+                recording.timeline = sampler and sampler.stop()
         except BaseException:
             # What the block raises is the news; the recording is ended so that another one may begin.
             with contextlib.suppress(Exception):
@@ -236,7 +249,9 @@ def session(
         began = time.perf_counter_ns()
         _stop(place)
         recording.stop_s = (time.perf_counter_ns() - began) / 1e9
-        _collect(place, recording)
+        if recording.timeline and recording.timeline.incomplete:
+            recording.remarks.append(recording.timeline.incomplete)
+        _collect(place, recording, keeps_memory)
 
 
 def check_options(options: Mapping[str, Any] | None) -> None:
@@ -249,7 +264,8 @@ def check_options(options: Mapping[str, Any] | None) -> None:
             raise UsageError(f"{name}={value!r} for the profiler", f"a value of type {kind}, such as {OPTIONS[name]!r}")
 
 
-def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> Any:
+def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> dict[str, Any]:
+    """The options as an argument of `start_trace`; empty where this JAX takes none."""
     made = getattr(jax.profiler, "ProfileOptions", None)
     if made is None:  # jax 0.6.0 and 0.6.1
         if options:
@@ -259,20 +275,19 @@ def _profile_options(options: Mapping[str, Any] | None, recording: Session) -> A
                 "leave the options out",
             )
         recording.remarks.append(f"jax {jax.__version__} always records every call of Python, which slows the run")
-        return None
+        return {}
     chosen = made()
     for name, value in {**OPTIONS, **(options or {})}.items():
         if name != "device_tracer_level" or name in (options or {}):  # absent until set; the default is JAX's
             setattr(chosen, name, value)
     # Otherwise a session that cannot begin looks like one in which nothing ran.
     chosen.raise_error_on_start_failure = True
-    return chosen
+    return {"profiler_options": chosen}
 
 
-def _start(place: Path, options: Any) -> None:
-    given = {} if options is None else {"profiler_options": options}
+def _start(place: Path, options: Mapping[str, Any]) -> None:
     try:
-        jax.profiler.start_trace(str(place), **given)
+        jax.profiler.start_trace(str(place), **options)
     except Exception as error:
         if "already been started" in str(error):
             raise _refuse_occupied("nothing has been run") from error
@@ -315,7 +330,7 @@ def _reset() -> None:
         jax._src.profiler._profile_state.reset()  # noqa: TID251  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _collect(place: Path, recording: Session) -> None:
+def _collect(place: Path, recording: Session, keeps_memory: bool) -> None:
     """Reads the trace, and moves the files to where they were wanted."""
     run = files.find_run(place)
     if run is None:
@@ -325,7 +340,11 @@ def _collect(place: Path, recording: Session) -> None:
     if recording.folder is None:
         return
     try:
-        files.write_perfetto(run)
+        files.write_perfetto(run, recording.timeline)
+        if recording.timeline is not None:
+            (run / files.TIMELINE).write_text(files.timeline_csv(recording.timeline), encoding="utf-8")
+        if keeps_memory:
+            _write_live_memory(run, recording)
         recording.run = files.move_run(run, recording.folder)
     except OSError as error:
         raise UsageError(
@@ -334,6 +353,13 @@ def _collect(place: Path, recording: Session) -> None:
             "the program has run to its end; make room, or name another folder",
         ) from error
     recording.files = files.list_files(recording.run)
+
+
+def _write_live_memory(run: Path, recording: Session) -> None:
+    try:
+        (run / files.MEMORY).write_bytes(jax.profiler.device_memory_profile())
+    except Exception as error:  # the trace is worth more than this file
+        recording.remarks.append(f"the memory profile could not be taken: {error}")
 
 
 def mark_machine() -> None:

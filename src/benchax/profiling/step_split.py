@@ -93,14 +93,15 @@ def find_steps(space: Space, host: HostThread, runs: Sequence[Run]) -> StepBound
     for name, count in Counter(step.name for step in marked).most_common(1):
         if count >= LEAST_CALLS:
             begin = np.array([round(step.start_s * PS) for step in marked if step.name == name], np.int64)
-            return StepBounds("annotation", name, begin, _programs(host, begin))
+            return StepBounds("annotation", name, begin, _programs(_count_calls(host, begin), begin))
     found = islice(chain(_of_calls(host, runs), _of_runs(runs)), MOST_TRIED)
     name, begin = next((one for one in found if _do_the_same(one[1], runs)), ("", np.zeros(0, np.int64)))
     if not name:
         return StepBounds("none", "", begin)
     # Where the loop runs ahead, what was called between two steps of the device is of later ones.
     is_of_device = len(begin) > 0 and not np.isin(begin, host.call_start).any()
-    return StepBounds("program", name, begin, _programs_run(runs, begin) if is_of_device else _programs(host, begin))
+    counts = dict(busiest_programs(runs, begin[0], begin[-1])) if is_of_device else _count_calls(host, begin)
+    return StepBounds("program", name, begin, _programs(counts, begin))
 
 
 def _do_the_same(begin: Ints, runs: Sequence[Run]) -> bool:
@@ -194,17 +195,13 @@ def _starts(name: str, runs: Sequence[Run]) -> Ints:
     return np.sort(np.array([int(r.start_s * PS) for r in runs if r.module == name and r.device == first], np.int64))
 
 
-def _programs(host: HostThread, begin: Ints) -> tuple[ProgramsPerStep, ...]:
+def _count_calls(host: HostThread, begin: Ints) -> dict[str, int]:
     inside = (host.call_start >= begin[0]) & (host.call_start < begin[-1])
     counts = np.bincount(host.call_name[inside], minlength=len(host.names))
-    return _list_programs({program_name(host.names[i]): n for i, n in enumerate(counts.tolist()) if n}, begin)
+    return {program_name(host.names[i]): n for i, n in enumerate(counts.tolist()) if n}
 
 
-def _programs_run(runs: Sequence[Run], begin: Ints) -> tuple[ProgramsPerStep, ...]:
-    return _list_programs(dict(busiest_programs(runs, begin[0], begin[-1])), begin)
-
-
-def _list_programs(counts: Mapping[str, int], begin: Ints) -> tuple[ProgramsPerStep, ...]:
+def _programs(counts: Mapping[str, int], begin: Ints) -> tuple[ProgramsPerStep, ...]:
     found = [ProgramsPerStep(name, n / (len(begin) - 1)) for name, n in counts.items()]
     return tuple(sorted(found, key=lambda one: -one.per_step))
 
@@ -259,7 +256,9 @@ def split(space: Space, operations: Operations, runs: Sequence[Run], sources: Se
         lengths_s=tuple(((end - begin) / PS).tolist()),
         parts=parts,
         called_at=user_line(anchor) if bounds.mark == "program" else "",
-        first=_first(bounds, layers, lengths) if warm_up else None,
+        first=_one(0, layers.lengths(bounds.begin_ps[:1], bounds.begin_ps[1:2])[:, 0], lengths.mean(axis=1))
+        if warm_up
+        else None,
         warm_up=warm_up,
         slowest=_slowest(warm_up, begin, end, layers, lengths, samples, host),
         programs=bounds.programs,
@@ -410,13 +409,12 @@ def _compiled_at(host: HostThread, stack_of: StackOf, begin: Ints, end: Ints, sh
     for name, start, stop in zip(host.call_name.tolist(), host.call_start, host.call_end, strict=True):
         if begin[0] <= start < end[-1] and host.compiles.holds(np.array([(start + stop) // 2]))[0]:
             spent[program_name(host.names[name])] += int(stop - start)
-    whole = sum(spent.values())
-    found: list[PartLine] = []
-    for name, amount in spent.most_common(MOST_LINES):
-        own = next((frame for frame in stack_of.get(name, ()) if frame.owner == "user"), None)
-        if own is not None:
-            found.append(PartLine(own.place, own.function, share * amount / whole, name))
-    return tuple(found)
+    own = {name: next((f for f in stack_of.get(name, ()) if f.owner == "user"), None) for name in spent}
+    return tuple(
+        PartLine(frame.place, frame.function, share * amount / spent.total(), name)
+        for name, amount in spent.most_common(MOST_LINES)
+        if (frame := own[name]) is not None
+    )
 
 
 def _hottest(found: Operations, sources: Sequence[str], begin: Ints, end: Ints) -> tuple[str, float]:
@@ -427,19 +425,13 @@ def _hottest(found: Operations, sources: Sequence[str], begin: Ints, end: Ints) 
     own = found.self_ps
     for i in np.flatnonzero((found.start_ps >= begin[0]) & (found.start_ps < end[-1])).tolist():
         spent[sources[i]] += int(own[i])
-    everything = sum(spent.values())
     name = max((line for line in spent if line), key=lambda one: spent[one], default="")
-    return (name, spent[name] / everything) if name and everything else ("", 0.0)
+    return (name, spent[name] / spent.total()) if name and spent.total() else ("", 0.0)
 
 
 # ---- single steps -----------------------------------------------------------------------------------------------
 
 _KINDS: tuple[PartKind, ...] = (*LAYERS, "unseen")
-
-
-def _first(bounds: StepBounds, layers: StepLayers, steady: NDArray[np.int64]) -> OneStep:
-    begin, end = bounds.begin_ps[:1], bounds.begin_ps[1:2]
-    return _one(0, layers.lengths(begin, end)[:, 0], steady.mean(axis=1))
 
 
 def _one(index: int, mine: NDArray[np.int64], usual: NDArray[np.float64]) -> OneStep:
@@ -475,13 +467,14 @@ def _slowest(
 
 def _only_called_in(host: HostThread, begin: Ints, end: Ints, at: int) -> tuple[ProgramsPerStep, ...]:
     """Programs that were called in this step, and in most others not: an evaluation between two steps of training."""
-    found: list[ProgramsPerStep] = []
     step = np.searchsorted(begin, host.call_start, side="right") - 1
     inside = (step >= 0) & (host.call_start < end[-1])
-    for i, name in enumerate(host.names):
-        calls = np.bincount(step[inside & (host.call_name == i)], minlength=len(begin))
-        if calls[at] and np.median(calls) == 0:
-            found.append(ProgramsPerStep(program_name(name), int(calls[at])))
+    calls = [np.bincount(step[inside & (host.call_name == i)], minlength=len(begin)) for i in range(len(host.names))]
+    found = [
+        ProgramsPerStep(program_name(name), int(count[at]))
+        for name, count in zip(host.names, calls, strict=True)
+        if count[at] and np.median(count) == 0
+    ]
     return tuple(sorted(found, key=lambda one: -one.per_step))
 
 
@@ -541,13 +534,9 @@ def sample_python(
     weight[usable] = size[at] / in_piece[at] * (per_ps + more_per_ps)[at]
     unseen = float(size[~is_reached & ~is_reached_at_all].sum())
     piece = np.where(usable, pieces.index(samples.time_ps), -1)
-    on_processor = _on_processor(samples, piece)
-    return SampledPython(weight, _kinds(samples, on_processor, anchor, on_average), on_processor, unseen)
-
-
-def _on_processor(samples: StackSamples, piece: Ints) -> NDArray[np.float64]:
     is_known = (piece >= 0) & (samples.cpu_us >= 0) & (piece == np.concatenate([[-1], piece[:-1]]))
-    return np.where(is_known, np.minimum(1.0, samples.cpu_us / np.maximum(samples.since_us, 1)), np.nan)
+    on_processor = np.where(is_known, np.minimum(1.0, samples.cpu_us / np.maximum(samples.since_us, 1)), np.nan)
+    return SampledPython(weight, _kinds(samples, on_processor, anchor, on_average), on_processor, unseen)
 
 
 def _spread(

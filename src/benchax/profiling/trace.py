@@ -23,8 +23,7 @@ import numpy as np
 
 from benchax.kept_peaks import kept_peaks
 from benchax.model import Remark
-from benchax.profiling.compiled_modules import CompiledModule, ModuleInstruction, programs
-from benchax.profiling.events import Space, read
+from benchax.profiling.events import METADATA, CompiledModule, ModuleInstruction, Space, programs, read
 from benchax.profiling.host_thread import PS_PER_US, machine_of, program_name, read_compile_marks, user_line
 from benchax.profiling.operations import (
     KEEP,
@@ -257,19 +256,23 @@ def of(
         if not _DROPPED.search(text):
             yield Remark("profiler-warning", "warning", f"the profiler says: {text}")
     if not len(found):
-        reason = f"no operation of a compiled program is in this trace: {why(space, options)}"
+        planes = ", ".join(f"{plane.name} ({sum(map(len, plane.lines))} events)" for plane in space.planes)
+        reason = f"no operation of a compiled program is in this trace: {_reason(space, options)} (planes: {planes})"
         yield Remark("no-operations", "error", reason)
     elif not known:
-        text = (
+        yield Remark(
+            "no-programs",
+            "warning",
             "the trace does not hold the programs, so scopes, lines and communication are not known; record with "
-            "enable_hlo_proto=True"
+            "enable_hlo_proto=True",
         )
-        yield Remark("no-programs", "warning", text)
-    if (open_calls := int(found.is_open.sum())) and len(found):
-        text = (
+    if open_calls := int(found.is_open.sum()):
+        yield Remark(
+            "open-calls",
+            "warning",
             f"{open_calls} of {plural(len(found), 'call')} of operations had not ended when the recording did, or lost "
+            "the mark of the end. They took at least the time that is counted",
         )
-        yield Remark("open-calls", "warning", text + "the mark of the end: they took at least the time that is counted")
     if not space.hosts:
         text = "the trace does not end with the name of a host, as those of JAX do: perhaps it was cut"
         yield Remark("maybe-cut", "warning", text)
@@ -279,12 +282,6 @@ def of(
     if any(device.startswith("tpu") for device in found.devices):
         text = "reading traces of TPUs is written from the source of XLA and was not tried on such a device"
         yield Remark("unverified", "warning", text)
-
-
-def why(space: Space, options: Mapping[str, object]) -> str:
-    """Which planes and threads there are instead, and what to do."""
-    planes = ", ".join(f"{plane.name} ({sum(map(len, plane.lines))} events)" for plane in space.planes)
-    return f"{_reason(space, options)} (planes: {planes})"
 
 
 def _reason(space: Space, options: Mapping[str, object]) -> str:
@@ -298,7 +295,11 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
         return "host_tracer_level=0 records no operation on CPU; leave it at 2"
     if not space.host_lines:
         return "nothing at all ran, or nothing was recorded; is the work inside the recorded region?"
-    if _has_accelerator(space) and not devices:
+    # JAX writes the version of each of its backends into the metadata.
+    metadata = space.plane(METADATA)
+    words = metadata.words if metadata else {}
+    backends = {name.split("_")[0] for name in words if name.endswith("_version")}
+    if backends & {"cuda", "gpu", "rocm", "tpu"} and not devices:
         return (
             "programs ran, but the trace has no plane of a device: the profiler could not use it; on NVIDIA it needs "
             "CUPTI (libcupti) and the right to use it"
@@ -307,13 +308,6 @@ def _reason(space: Space, options: Mapping[str, object]) -> str:
         "no compiled program ran to its end while recording; call it inside the region, and wait there with "
         "jax.block_until_ready"
     )
-
-
-def _has_accelerator(space: Space) -> bool:
-    """Did JAX have another backend than CPU? It writes the version of each into the metadata."""
-    metadata = space.plane("/host:metadata")
-    words = metadata.words if metadata else {}
-    return any(name.endswith("_version") and name.split("_")[0] in ("cuda", "gpu", "rocm", "tpu") for name in words)
 
 
 # Collects the longest calls of a trace by device and thread, for a timeline.

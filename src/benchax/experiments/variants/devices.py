@@ -76,8 +76,7 @@ from benchax.measuring.timers.base import on_fresh_stack
 from benchax.model import Estimate
 from benchax.numerics import compare
 from benchax.options import resolve
-from benchax.profiling.compiled_modules import programs
-from benchax.profiling.events import read
+from benchax.profiling.events import programs, read
 from benchax.profiling.memory import device_name
 from benchax.profiling.operations import KEEP, operations
 from benchax.profiling.session import session
