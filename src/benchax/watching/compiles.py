@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.monitoring
@@ -178,6 +178,8 @@ def watch_compiles() -> Iterator[CompileLog]:
 
 # ---- the persistent cache ---------------------------------------------------------------------------------------
 
+_LEAST_S = "jax_persistent_cache_min_compile_time_secs"
+
 
 @contextlib.contextmanager
 def watch_cache() -> Iterator[CacheUse]:
@@ -195,7 +197,8 @@ def watch_cache() -> Iterator[CacheUse]:
 
     def on_step(step: CompileEvent) -> None:
         if step.kind == "compile":
-            fate = step.fate or _unkept(step.elapsed_s)
+            is_too_quick = _why_off() is None and step.elapsed_s < jax.config.values[_LEAST_S]
+            fate = step.fate or ("too quick" if is_too_quick else "not kept")
             found.programs.append(CachedProgram(step.fun_name, fate, step.elapsed_s))
 
     listening = Listening(on_step)
@@ -207,38 +210,25 @@ def watch_cache() -> Iterator[CacheUse]:
         _complete(found)
 
 
-def _unkept(elapsed_s: float) -> Fate:
-    is_off = _why_off() is not None
-    return (
-        "too quick" if not is_off and elapsed_s < _setting("jax_persistent_cache_min_compile_time_secs") else "not kept"
-    )
-
-
 def _complete(found: CacheUse) -> None:
     found.directory = _directory()
     found.why_off = _why_off()
     found.is_enabled = found.why_off is None
-    found.min_compile_time_s = _setting("jax_persistent_cache_min_compile_time_secs")
-    found.min_entry_size_bytes = _setting("jax_persistent_cache_min_entry_size_bytes")
+    found.min_compile_time_s = jax.config.values[_LEAST_S]
+    found.min_entry_size_bytes = jax.config.values["jax_persistent_cache_min_entry_size_bytes"]
     if found.is_enabled:
         found.after = _folder(found.directory)
         found.is_writable = _is_writable(found.directory)
 
 
-def _setting(name: str) -> Any:
-    return jax.config.values[name]
-
-
 def _directory() -> str | None:
-    return _setting("jax_compilation_cache_dir") or None
+    return jax.config.values["jax_compilation_cache_dir"] or None
 
 
 def _why_off() -> str | None:
     if _directory() is None:
         return "no folder is set"
-    if not _setting("jax_enable_compilation_cache"):
-        return "jax_enable_compilation_cache is False"
-    return None
+    return None if jax.config.values["jax_enable_compilation_cache"] else "jax_enable_compilation_cache is False"
 
 
 def _folder(directory: str | None) -> Folder | None:

@@ -120,12 +120,11 @@ def calling(ignored: frozenset[CodeType]) -> JaxCall:
     if not jitted:
         return JaxCall(None, (), {}, {}, _user_line(stack), False, is_ignored, is_seen=False)
     frame = jitted[0]
-    where = _user_line(stack[stack.index(frame) :])
-    fun, args, kwargs, settings = _locals(frame)
+    outer = stack[stack.index(frame) :]
     is_nested = any(other.f_code.co_name == "cache_miss" for other in jitted[1:])
     noted = _noted(frame)
-    user = noted.user if noted is not None else _user_call(stack[stack.index(frame) :])
-    return JaxCall(fun, args, kwargs, settings, where, is_nested, is_ignored, user=user)
+    user = _user_call(outer) if noted is None else noted.user
+    return JaxCall(*_locals(frame, noted), _user_line(outer), is_nested, is_ignored, user=user)
 
 
 def compiling() -> Any:
@@ -188,31 +187,27 @@ def _noted(frame: FrameType) -> JaxCall | None:
     return _compiled.get(frame.f_locals["compiled"]) if is_call else None
 
 
-def _locals(frame: FrameType) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], dict[str, Any]]:
+def _locals(
+    frame: FrameType, noted: JaxCall | None
+) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], Mapping[str, Any]]:
     # Names of locals in JAX's own functions, and so of no promise; two of them are those of another JAX.
     found = frame.f_locals
-    if (noted := _noted(frame)) is not None:
-        return noted.fun, found["args"], found["kwargs"], dict(noted.settings)
+    if noted is not None:
+        return noted.fun, found["args"], found["kwargs"], noted.settings
     jitted = found.get("jit_func")
     fun = found.get("fun", getattr(jitted, "_fun", None))
     info = found.get("jit_info", getattr(jitted, "_jit_info", None))
-    return fun, found.get("args", ()), found.get("kwargs", {}), _settings(info)
-
-
-def _settings(info: Any) -> dict[str, Any]:
-    return {name: getattr(info, name) for name in _SETTINGS if hasattr(info, name)}
+    settings = {name: getattr(info, name) for name in _SETTINGS if hasattr(info, name)}
+    return fun, found.get("args", ()), found.get("kwargs", {}), settings
 
 
 def _user_line(stack: list[FrameType]) -> str | None:
     """Returns the nearest line of the user's own files, or of a library if there is no such line."""
-    files = [frame for frame in stack if not _is_machinery(frame.f_code.co_filename)]
-    own = [frame for frame in files if owner_of(frame.f_code.co_filename) == "user"]
-    nearest = (own or files or [None])[0]
+    owners = [(owner_of(frame.f_code.co_filename), frame) for frame in stack]
+    own = [frame for owner, frame in owners if owner == "user"]
+    others = [frame for owner, frame in owners if owner not in ("jax", "benchax")]
+    nearest = next((f for f in (*own, *others) if not f.f_code.co_filename.startswith("<frozen")), None)
     return None if nearest is None else place(nearest.f_code.co_filename, nearest.f_lineno)
-
-
-def _is_machinery(file: str) -> bool:
-    return file.startswith("<frozen") or owner_of(file) in ("jax", "benchax")
 
 
 def place(file: str, line: int) -> str:
@@ -261,12 +256,8 @@ def earlier_calls(fun: Any) -> list[tuple[tuple[Any, ...], dict[str, Any], dict[
     """
     if not can_tell_earlier_calls():
         return None
-    found: list[tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]] = []
-    for ref, context, (avals, *_), _named in _trace_cache().cache_keys():
-        if ref() is fun:
-            args, kwargs = avals.unflatten()
-            found.append((args, kwargs, _named_context(context)))
-    return found
+    keys = _trace_cache().cache_keys()
+    return [(*avals.unflatten(), _named_context(context)) for ref, context, (avals, *_), _ in keys if ref() is fun]
 
 
 def has_traced_nothing() -> bool:

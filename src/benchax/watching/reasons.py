@@ -4,6 +4,7 @@ difference."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,8 +35,11 @@ def of(now: Signature, before: Sequence[Signature], *, was_traced: bool) -> tupl
         if not found:
             return (_traced_before(now, was_traced),)
     differences, _ = min(found, key=lambda pair: (len(pair[0]), pair[1]))
+    if not differences and was_traced:
+        cleared = "jax.clear_caches() or .clear_cache() was called, or JAX dropped the trace from its cache"
+        return (Reason("cleared", f"JAX traced it again without a visible change: {cleared}"),)
     if not differences:
-        return (_no_difference(was_traced),)
+        return (Reason("unknown", "not known why: nothing that can be seen has changed"),)
     if len(differences) > MOST:
         rest = len(differences) - MOST
         differences = [*differences[:MOST], Reason(differences[MOST].kind, f"and {rest} more differences")]
@@ -45,16 +49,6 @@ def of(now: Signature, before: Sequence[Signature], *, was_traced: bool) -> tupl
 def are_apart(now: Signature, then: Signature) -> bool:
     """Is there any difference to be seen?"""
     return any(_differences(now, then, ()))
-
-
-def _no_difference(was_traced: bool) -> Reason:
-    if was_traced:
-        return Reason(
-            "cleared",
-            "JAX traced it again without a visible change: jax.clear_caches() or .clear_cache() "
-            "was called, or JAX dropped the trace from its cache",
-        )
-    return Reason("unknown", "not known why: nothing that can be seen has changed")
 
 
 def _traced_before(now: Signature, was_traced: bool) -> Reason:
@@ -76,18 +70,20 @@ def _differences(now: Signature, then: Signature, before: Sequence[Signature]) -
     yield from _keywords(now, then)
     yield from _statics(now, then, before)
     yield from _structures(now, then)
-    for path in _both(now.leaves, then.leaves):
-        yield from _leaf(path, now.leaves[path], then.leaves[path])
+    for path, new, old in _both(now.leaves, then.leaves):
+        yield from _leaf(path, new, old)
 
 
-def _both(now: Mapping[str, object], then: Mapping[str, object]) -> list[str]:
-    """In the order of the call."""
-    return [name for name in now if name in then]
+T = TypeVar("T")
+
+
+def _both(now: Mapping[str, T], then: Mapping[str, T]) -> Iterator[tuple[str, T, T]]:
+    """(name, its value now, and then) for each name that both have, in the order of the call."""
+    return ((name, new, then[name]) for name, new in now.items() if name in then)
 
 
 def _configs(now: Signature, then: Signature) -> Iterator[Reason]:
-    for name in _both(now.config, then.config):
-        new, old = now.config[name], then.config[name]
+    for name, new, old in _both(now.config, then.config):
         if new != old:
             yield Reason("config", f"config {name}: {text(old)} → {text(new)}")
 
@@ -95,9 +91,8 @@ def _configs(now: Signature, then: Signature) -> Iterator[Reason]:
 def _settings(now: Signature, then: Signature) -> Iterator[Reason]:
     if then.is_abstract:  # a trace does not tell them
         return
-    other = [name for name in _both(now.settings, then.settings) if now.settings[name] != then.settings[name]]
-    for name in other:
-        new, old = now.settings[name], then.settings[name]
+    other = {name: (new, old) for name, new, old in _both(now.settings, then.settings) if new != old}
+    for name, (new, old) in other.items():
         # JAX works out the names of what was given by number, and the other way round; one of the two is enough.
         if name.replace("argnames", "argnums") == name or name.replace("argnames", "argnums") not in other:
             shown = name.removesuffix("_leaves").replace("compiler_options_kvs", "compiler_options")
@@ -123,8 +118,7 @@ def _names(s: Signature) -> set[str]:
 
 
 def _statics(now: Signature, then: Signature, before: Sequence[Signature]) -> Iterator[Reason]:
-    for name in _both(now.statics, then.statics):
-        new, old = now.statics[name], then.statics[name]
+    for name, new, old in _both(now.statics, then.statics):
         if _equal(new.value, old.value):
             continue
         is_function = callable(new.value)
@@ -163,13 +157,10 @@ def _structures(now: Signature, then: Signature) -> Iterator[Reason]:
     gone = [name for name in _names(then) if name not in _names(now)]
     yield from (Reason("structure", f"{name}: was not given before") for name in added)
     yield from (Reason("structure", f"{name}: is not given any more") for name in gone)
-    for name in _both(now.structures, then.structures):
-        new, old = now.structures[name], then.structures[name]
+    for name, new, old in _both(now.structures, then.structures):
         if new != old:
-            told = list(_attributes(name, now, then))
+            told = list(_attributes(name, now, then)) or [f"{name}: {_structure(name, now, then)}"]
             yield from (Reason("structure", each) for each in told)
-            if not told:
-                yield Reason("structure", f"{name}: {_structure(name, now, then)}")
 
 
 def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
@@ -181,7 +172,9 @@ def _attributes(name: str, now: Signature, then: Signature) -> Iterator[str]:
             continue
         is_attribute = not (path in now.leaves or path in then.leaves)
         if path in new and path in old and (is_attribute or "None" in (new[path], old[path])):
-            yield f"{path}: {_now_and_before(path, now, then)}"
+            is_change = path in now.attributes and path in then.attributes
+            change = f"{old[path]} → {new[path]}" if is_change else f"{new[path]} now, {old[path]} before"
+            yield f"{path}: {change}"
 
 
 def _under(name: str, s: Signature) -> dict[str, str]:
@@ -190,20 +183,11 @@ def _under(name: str, s: Signature) -> dict[str, str]:
     return {path: text for path, text in found.items() if _is_part(path, name)}
 
 
-def _now_and_before(path: str, now: Signature, then: Signature) -> str:
-    new, old = (_under(path, s)[path] for s in (now, then))
-    is_change = path in now.attributes and path in then.attributes
-    return f"{old} → {new}" if is_change else f"{new} now, {old} before"
-
-
 def _structure(name: str, now: Signature, then: Signature) -> str:
     """new in the tree: ['b']; a list now, a tuple before"""
     new, old = ({p for p in s.leaves if _is_part(p, name)} for s in (now, then))
-    parts: list[str] = []
-    if fresh := sorted(new - old):
-        parts.append(f"{_few(fresh)} {'is' if len(fresh) == 1 else 'are'} new")
-    if lost := sorted(old - new):
-        parts.append(f"{_few(lost)} {'is' if len(lost) == 1 else 'are'} gone")
+    moved = ((sorted(new - old), "new"), (sorted(old - new), "gone"))
+    parts = [f"{_few(paths)} {'is' if len(paths) == 1 else 'are'} {how}" for paths, how in moved if paths]
     types = [_type(s.structures[name]) for s in (now, then)]
     if types[0] != types[1]:
         parts = [f"{types[0]} now, {types[1]} before"]
@@ -255,10 +239,9 @@ def _with(now: ArrayLeaf, then: ArrayLeaf) -> str:
 
 
 def _weak(now: ArrayLeaf, then: ArrayLeaf) -> str:
-    dtype = now.dtype
+    is_number = now.is_scalar if now.is_weak else then.is_scalar
+    what = "a Python number" if is_number else "weakly typed (made of Python numbers)"
     if now.is_weak:
-        what = "a Python number" if now.is_scalar else "weakly typed (made of Python numbers)"
-        wrap = f"jnp.{dtype}(…)" if now.is_scalar else f"jnp.asarray(…, jnp.{dtype})"
+        wrap = f"jnp.{now.dtype}(…)" if is_number else f"jnp.asarray(…, jnp.{now.dtype})"
         return f"weak type: {what} now, {short_dtype(then.dtype)} before; give it a dtype: {wrap}"
-    what = "a Python number" if then.is_scalar else "weakly typed (made of Python numbers)"
-    return f"weak type: {short_dtype(dtype)} now, {what} before; give it a dtype from the first call on"
+    return f"weak type: {short_dtype(now.dtype)} now, {what} before; give it a dtype from the first call on"

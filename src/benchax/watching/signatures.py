@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import jax
@@ -32,12 +33,7 @@ HIDDEN = "_pytree__"
 
 def attributes(value: Any, path: str) -> dict[str, Any]:
     """Returns the values that are not arrays: None, numbers, strings, functions, dtypes."""
-    found: dict[str, Any] = {}
-    for where, one in _walk(value, path, DEEPEST, set()):
-        if len(found) >= MOST:
-            break
-        found[where] = one
-    return found
+    return dict(islice(_walk(value, path, DEEPEST, set()), MOST))
 
 
 def _walk(value: Any, path: str, depth: int, above: set[int]) -> Iterator[tuple[str, Any]]:
@@ -45,10 +41,10 @@ def _walk(value: Any, path: str, depth: int, above: set[int]) -> Iterator[tuple[
         return
     if id(value) in above:  # a graph of modules may hold itself
         return
-    above = above | {id(value)}
-    for name, child in _children(value, path) or ():
-        yield from _walk(child, name, depth - 1, above)
-    if _children(value, path) is None:
+    children = _children(value, path)
+    for name, child in children or ():
+        yield from _walk(child, name, depth - 1, above | {id(value)})
+    if children is None:
         yield path, value
 
 
@@ -61,14 +57,12 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]] | None:
     if isinstance(value, list | tuple):
         return [(f"{path}[{i}]", child) for i, child in enumerate(value)]
     held = getattr(value, "__dict__", None)
-    if not held or isinstance(value, type) or callable(getattr(value, "__code__", None)) or _is_leaf(value):
+    if not held or isinstance(value, type) or callable(getattr(value, "__code__", None)):
+        return None
+    # One level, not all: a module that holds itself has no end.
+    if jax.tree_util.default_registry.flatten_one_level(value) is None:
         return None
     return [(f"{path}.{name}", child) for name, child in held.items() if not name.startswith(HIDDEN)]
-
-
-def _is_leaf(value: Any) -> bool:
-    # One level, not all: a module that holds itself has no end.
-    return jax.tree_util.default_registry.flatten_one_level(value) is None
 
 
 LONGEST = 80
@@ -179,7 +173,7 @@ def _of(call: JaxCall, config: Mapping[str, Any] | None, *, is_abstract: bool) -
         frozenset(given.kwargs),
         call.settings,
         frames.configuration() if config is None else config,
-        _transformation(tracers),
+        " and ".join(sorted({word for key, word in _TRANSFORMATIONS.items() if any(key in name for name in tracers)})),
         beside,
         is_abstract,
     )
@@ -271,8 +265,3 @@ def text(value: Any, longest: int = LONGEST) -> str:
 
 
 _TRANSFORMATIONS = {"JVP": "a derivative", "Linearize": "a derivative", "Batch": "vmap"}
-
-
-def _transformation(tracers: set[str]) -> str:
-    found = {word for name in tracers for key, word in _TRANSFORMATIONS.items() if key in name}
-    return " and ".join(sorted(found))

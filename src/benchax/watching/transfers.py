@@ -165,10 +165,11 @@ def _remarks(found: Transfers) -> Iterator[Remark]:
             yield Remark("transfers-unseen", "warning", message)
     # Not asked before the program has chosen its backend: the question would choose it.
     if "device to host" in found.sees and xla_bridge.backends_are_initialized() and jax.default_backend() == "cpu":
-        message = (
-            "on CPU, NumPy reads JAX's arrays where they are (np.asarray(x), x.item()): no transfer, and not listed"
+        yield Remark(
+            "transfers-in-place",
+            "info",
+            "on CPU, NumPy reads JAX's arrays where they are (np.asarray(x), x.item()): no transfer, and not listed",
         )
-        yield Remark("transfers-in-place", "info", message)
 
 
 def _tell(direction: Direction, where: str | None, what: str, by: str, size: int, elapsed_s: float | None) -> None:
@@ -204,11 +205,9 @@ def _install() -> None:
         "device to host": _reading_of_arrays,
     }
     for direction, install in parts.items():
-        try:
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # a JAX without such a part: `_remarks` says so
             install()
-        except (AttributeError, KeyError, TypeError):
-            continue  # a JAX that has no such part: `_remarks` says so
-        _sees.append(direction)
+            _sees.append(direction)
 
 
 _is_watched: Any = None

@@ -95,8 +95,7 @@ class _Recorder:
     """Turns events into a `Watch`."""
 
     def __init__(self, threads: Threads, ignored: frozenset[CodeType]) -> None:
-        cache_dir: str | None = getattr(jax.config, "jax_compilation_cache_dir", None)
-        self.result = Watch(threads=threads, cache_dir=cache_dir)
+        self.result = Watch(threads=threads, cache_dir=jax.config.values["jax_compilation_cache_dir"])
         self._thread = threading.get_ident() if threads == "this" else None
         self._ignored = ignored
         self._functions = WatchedFunctions(from_start=threads == "all" and frames.has_traced_nothing())
@@ -322,10 +321,8 @@ def _lost_seconds(found: list[Compile]) -> float:
 
 def _describe_expected(n: int, seen: Watch, eager: bool) -> str:
     permitted = f"at most {n}" if n else "none"
-    if eager:
-        return f"{permitted}, eager operations included"
     others = f"; there were {len(seen.eager)}" if seen.eager else ""
-    return f"{permitted}; eager operations are not counted{others}"
+    return f"{permitted}{', eager operations included' if eager else f'; eager operations are not counted{others}'}"
 
 
 def _hint(counted: list[Compile]) -> str:
