@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
 from benchax.model import Comparison, Version
-from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, run_pairs
+from benchax.paired_runs.process_pairs import NOT_PINNED, ONE_CORE, compare_launches
 from benchax.progress import ProgressEvent
 
 pytestmark = pytest.mark.slow
@@ -116,7 +116,7 @@ def pairs(folder: Path) -> list[Comparison]:
     """Two pairs of processes for all the cases above, and two more for what changed."""
     (folder / "bench_cases.py").write_text(CASES)
     launches = sides(folder, old=BASELINE, new=CANDIDATE)
-    return run_pairs(launches, Selection(("bench_cases.py",)), TWO_PAIRS, TWO_PAIRS, EVENTS.append)
+    return compare_launches(launches, Selection(("bench_cases.py",)), None, EVENTS.append, TWO_PAIRS, TWO_PAIRS)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
     )
     launches = sides(tmp_path, old="", new="raise ImportError('too new')")
 
-    (found,) = run_pairs(launches, Selection(("bench_one.py",)), TWO_PAIRS, TWO_PAIRS)
+    (found,) = compare_launches(launches, Selection(("bench_one.py",)), effort=TWO_PAIRS, second=TWO_PAIRS)
 
     assert found.failure is not None
     assert found.failure.stage == "import of new"
@@ -215,15 +215,15 @@ def test_a_file_that_one_version_cannot_import_is_a_row_for_each_case(tmp_path: 
 
 def test_without_any_case_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no benchmarks in"):
-        run_pairs(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)), TWO_PAIRS, TWO_PAIRS)
+        compare_launches(sides(tmp_path, old="", new=""), Selection((str(tmp_path),)))
     assert children() == set()
 
 
 def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
     """Whatever the samples of a single pair say: the luck of two processes would be taken for a change."""
-    effort = Effort((8,), max_time_s=0.001, alpha=0.01)
+    launches = sides(tmp_path, old="", new="")
 
-    every = run_pairs(sides(tmp_path, old="", new=""), Selection(("jax.numpy:sin", "f32[8]")), effort, effort)
+    every = compare_launches(launches, Selection(("jax.numpy:sin", "f32[8]")), max_time_s=0.001)
     found = [c for c in every if c.metric == "run"]
 
     assert [(c.verdict, c.pairs > 0) for c in found] == [("unclear", True)]
@@ -235,7 +235,7 @@ def test_too_few_pairs_make_no_verdict(tmp_path: Path) -> None:
 PROGRAM = """
 from pathlib import Path
 from benchax.model import Version
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.launch import Launch, Selection
 from benchax.paired_runs.process_pairs import compare_launches
 sides = Launch(Version("a")), Launch(Version("b"))
 compare_launches(sides, Selection(("bench_wait.py",)), report=lambda event: print(event.doing, flush=True))

@@ -13,8 +13,8 @@ import pytest
 from git_repositories import git
 
 import benchax
-from benchax.checkouts import environments
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts import launch as environments
+from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.ranking import Comparisons
 from benchax.errors import StoreError, UsageError
 from benchax.model import CaseId, Comparison, Version

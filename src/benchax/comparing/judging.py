@@ -167,7 +167,10 @@ def testify(
     """
     if environment is None or environment.backend != "cpu" or not all(block.cpu_log_ratios for block in blocks):
         return None
-    busy = [busy_cores(blocks, half) for half in ("baseline", "candidate")]
+    busy = [
+        busy_cores([(block.baseline_cpu_s, block.baseline_s) for block in blocks]),
+        busy_cores([(block.candidate_cpu_s, block.candidate_s) for block in blocks]),
+    ]
     is_long = median([s for block in blocks for s in block.baseline_s]) > LONG_S
     if not is_long and min(busy) < max(1.0, BUSY_SHARE * (environment.cores or 1)):
         return None
@@ -177,13 +180,13 @@ def testify(
     return found, word if is_heard else "unclear"
 
 
-def busy_cores(blocks: Sequence[Block], half: str) -> float:
-    """How many cores a side keeps busy in the best quarter of its samples, where fewest others had taken any."""
-    pairs = [
-        (block.baseline_cpu_s, block.baseline_s) if half == "baseline" else (block.candidate_cpu_s, block.candidate_s)
-        for block in blocks
-    ]
-    shares = sorted(c / s for cpu, wall in pairs for c, s in zip(cpu, wall, strict=True))
+def busy_cores(samples: Iterable[tuple[Sequence[float], Sequence[float]]]) -> float:
+    """How many cores a side keeps busy in the best quarter of its samples, where fewest others had taken any.
+
+    Args:
+        samples: (processor time, wall time) of each block, in seconds.
+    """
+    shares = sorted(c / s for cpu, wall in samples for c, s in zip(cpu, wall, strict=True))
     return median(shares[-max(1, len(shares) // 4) :])
 
 

@@ -183,18 +183,16 @@ def rank_versions(times: dict[str, float], against: dict[tuple[str, str], Compar
         times: of each version, in seconds or as shares of one of them, in one session.
         against: comparisons of run times, by (faster, slower) for every two versions.
     """
-    ranks: list[Rank] = []
 
     def between(one: str, other: str) -> Comparison | None:
         return against.get((one, other))
 
     found = places(in_order(times, between), between)
     best = next(iter(found), "")
-    for label, place in found.items():
-        c = None if label == best else against.get((best, label))
-        ratio, low, high = (c.ratio, c.low, c.high) if c else (None, None, None)
-        ranks.append(Rank(place, label, times[label], 1.0 if label == best else ratio, low, high))
-    return tuple(ranks)
+    ratios = {label: (c.ratio, c.low, c.high) for (one, label), c in against.items() if one == best}
+    ratios[best] = (1.0, None, None)
+    none = (None, None, None)
+    return tuple(Rank(place, label, times[label], *ratios.get(label, none)) for label, place in found.items())
 
 
 Between = Callable[[str, str], Comparison | None]

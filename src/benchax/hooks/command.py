@@ -104,10 +104,10 @@ def run(
     """
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        _furnish(folder, hook, settings)
+        found_by = _furnish(folder, hook, settings, os.environ if env is None else env)
         begun = time.perf_counter()
         with _Forwarding() as forwarding:  # first, so that a signal that comes meanwhile is not lost
-            program = _start(command, cwd, _environment(folder, os.environ if env is None else env))
+            program = _start(command, cwd, found_by)
             forwarding.to(program)
             is_timed_out = _wait(program, limit_s, on_wait)
         elapsed_s = time.perf_counter() - begun
@@ -127,18 +127,15 @@ def run(
     )
 
 
-def _furnish(folder: Path, hook: str, settings: Mapping[str, Any]) -> None:
+def _furnish(folder: Path, hook: str, settings: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Fills the folder; the environment of a program that finds our hook there."""
     (folder / "processes").mkdir()
     path = folder / "path"
     path.mkdir()
     # A copy: it must have this name, and nothing of ours beside it that the program could import.
     shutil.copyfile(startup.__file__, path / "sitecustomize.py")
     (path / "settings.json").write_text(json.dumps({"hook": hook, "settings": dict(settings)}), encoding="utf-8")
-
-
-def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
-    path = [str(folder / "path"), *filter(None, [env.get("PYTHONPATH")])]
-    return {**env, "PYTHONPATH": os.pathsep.join(path)}
+    return {**env, "PYTHONPATH": os.pathsep.join([str(path), *filter(None, [env.get("PYTHONPATH")])])}
 
 
 def _start(command: Sequence[str], cwd: str | Path | None, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -160,8 +157,7 @@ def _wait(program: subprocess.Popen[bytes], limit_s: float | None, on_wait: Call
     """Waits for the end; True where the limit made it end."""
     begun = time.monotonic()
     while True:
-        elapsed_s = time.monotonic() - begun
-        left_s = [] if limit_s is None else [max(0.0, limit_s - elapsed_s)]
+        left_s = [] if limit_s is None else [max(0.0, begun + limit_s - time.monotonic())]
         try:
             program.wait(min([*left_s, *([TICK_S] if on_wait else [])], default=None))
             return False
@@ -267,11 +263,7 @@ def _remarks(command: Sequence[str], processes: Sequence[Mapping[str, Any]]) -> 
         count = len(processes) - 1
         others = {0: "", 1: " or its other Python process"}.get(count, f" or its {count} other Python processes")
         yield f"jax was never imported by {shlex.join(processes[0]['argv'])}{others}"
-    for found in processes:
-        if found["state"] == "failed":
-            yield _describe_failure(found)
-        elif found["state"] == "hooked":
-            yield f"{_name_program(found)} left no report: {_without_report(found['pid'])}"
+    yield from (_without_report(found) for found in processes if found["state"] in ("failed", "hooked"))
 
 
 def _deaf(command: Sequence[str]) -> str:
@@ -283,18 +275,14 @@ def _deaf(command: Sequence[str]) -> str:
     return "it started no Python, or one that has another PYTHONPATH, ignores it (-E, -I, -S), or is older than 3.7"
 
 
-def _describe_failure(found: Mapping[str, Any]) -> str:
-    error: str = found["error"]
+def _without_report(found: Mapping[str, Any]) -> str:
+    name, error = f"process {found['pid']} ({shlex.join(found['argv'])})", found.get("error", "")
     if error.startswith("ModuleNotFoundError: No module named 'benchax"):
-        return f"{_name_program(found)} was not watched: benchax is not installed in its Python, {found['python']}"
-    return f"{_name_program(found)} left no report: our part in it failed with {error}"
-
-
-def _without_report(pid: int) -> str:
-    if psutil.pid_exists(pid):
-        return "it is still running"
-    return "it ended by SIGKILL, a crash, os._exit or os.exec, before which nothing can be saved"
-
-
-def _name_program(found: Mapping[str, Any]) -> str:
-    return f"process {found['pid']} ({shlex.join(found['argv'])})"
+        return f"{name} was not watched: benchax is not installed in its Python, {found['python']}"
+    if error:
+        return f"{name} left no report: our part in it failed with {error}"
+    if psutil.pid_exists(found["pid"]):
+        return f"{name} left no report: it is still running"
+    return (
+        f"{name} left no report: it ended by SIGKILL, a crash, os._exit or os.exec, before which nothing can be saved"
+    )

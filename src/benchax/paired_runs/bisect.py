@@ -6,14 +6,14 @@ is left. Nothing here knows what is judged.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchax.checkouts import worktrees
-from benchax.checkouts.boot import Selection
-from benchax.checkouts.environments import launch_jax, list_versions, version_key
+from benchax.checkouts.launch import Selection, launch_jax, list_versions, version_key
 from benchax.checkouts.worktrees import BuiltCheckout, build_checkout
 from benchax.comparing.sequential import Effort
 from benchax.errors import BenchaxError, UsageError
@@ -37,7 +37,6 @@ NEIGHBOURS = 4
 class Bisected:
     """The result of a bisection: the remaining part of the row."""
 
-    last_good: str
     left: tuple[str, ...]
     """The first bad one is among these; the last of them is bad."""
     verdicts: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
@@ -73,18 +72,14 @@ def bisect(row: Sequence[str], judge: Judge) -> Bisected:
             f"{row[bad]} is not slower than {row[good]}{found}", "two versions; the second one must be slower"
         )
     while good + 1 < bad:
-        near = _from_the_middle(good, bad)[: NEIGHBOURS + 1]
+        # Those near the middle first; of two as near the earlier one.
+        between, middle = range(good + 1, bad), (good + bad) // 2
+        near = heapq.nsmallest(NEIGHBOURS + 1, between, key=lambda i: (abs(i - middle), i))
         clear = next((i for i in near if asked(row[i]) != "unclear"), None)
         if clear is None:
             break
         good, bad = (good, clear) if asked(row[clear]) == "slower" else (clear, bad)
-    return Bisected(row[good], tuple(row[good + 1 : bad + 1]), verdicts)
-
-
-def _from_the_middle(good: int, bad: int) -> list[int]:
-    """All between them, those near the middle first."""
-    middle = (good + bad) // 2
-    return sorted(range(good + 1, bad), key=lambda i: (abs(i - middle), i))
+    return Bisected(tuple(row[good + 1 : bad + 1]), verdicts)
 
 
 # ---- judges ----------------------------------------------------------------------------------------------------------
@@ -187,14 +182,14 @@ def _content(built: BuiltCheckout, case: CaseId) -> bytes | None:
 def _make_paired_runs(
     baseline: BuiltCheckout, candidate: BuiltCheckout, cases: Sequence[CaseId], options: Options
 ) -> list[PairedRun]:
-    found: list[PairedRun] = []
-    for case in cases:
-        contents = (_content(baseline, case), _content(candidate, case))
-        if all(contents):
-            names = (baseline.commit[:8], candidate.commit[:8])
-            sides = tuple(Side(name, program=content) for name, content in zip(names, contents, strict=True))
-            found.append(PairedRun(case, sides, tuple(map(Version, names)), options))
-    return found
+    names = (baseline.commit[:8], candidate.commit[:8])
+    contents = {case: (_content(baseline, case), _content(candidate, case)) for case in cases}
+    sides = {
+        case: tuple(Side(name, program=content) for name, content in zip(names, both, strict=True))
+        for case, both in contents.items()
+        if all(both)
+    }
+    return [PairedRun(case, both, tuple(map(Version, names)), options) for case, both in sides.items()]
 
 
 def make_jax_judge(first: str, selection: Selection, max_time_s: float | None, report: Listener = quiet) -> Judge:

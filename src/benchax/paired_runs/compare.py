@@ -76,7 +76,9 @@ def compare(
         ['sum']
     """
     labelled = _labelled(functions)
-    first = _baseline(labelled, baseline)
+    if baseline is not None and baseline not in labelled:
+        raise UsageError(f"baseline={baseline!r} is none of the functions", f"one of: {', '.join(labelled)}")
+    first = next(iter(labelled)) if baseline is None else baseline
     ordered = {first: labelled[first]} | labelled
     options = resolve({"timeout_s": timeout_s, "memory_limit_bytes": memory_limit_bytes, "seed": seed})
     cases = {
@@ -93,7 +95,10 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
 
     A baseline that fails by itself leaves its part to the next one, and the others go on.
     """
-    first, failures = next(iter(cases)), _unsendable(cases)
+    first = next(iter(cases))
+    # One function that cannot travel to another process would keep all others from going; one at least is left over.
+    unsendable = [failure for label, case in cases.items() if (failure := _why_not_sent(label, case)) is not None]
+    failures = dict(unsendable[: len(cases) - 1])
     while True:
         left = {label: case for label, case in cases.items() if label not in failures}
         labels = list(left)
@@ -101,7 +106,10 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
         notes = () if labels[0] == first else (Remark("baseline-failed", "warning", text),)
         sides = tuple(Side(label, case) for label, case in left.items())
         paired_run = PairedRun(cases[first].id, sides, tuple(map(Version, labels)), options, notes, ranks=True)
-        test = _run_test(paired_run, effort, report)
+        # One that is left over has nothing to be compared with, and is not run.
+        test = SequentialTest(PairedSamples(paired_run), effort)
+        if len(labels) > 1:
+            (test,) = session.run_tests([paired_run], effort, report)
         failed = test.first.samples.failures
         # Not by itself: a crash without a named side can come from any side, and spoils all comparisons.
         if 0 not in failed or not names(failed[0], labels[0]):
@@ -109,28 +117,14 @@ def side_by_side(cases: Mapping[str, Case], options: Options, effort: Effort, re
         failures |= {labels[i]: failure for i, failure in failed.items()}
 
 
-def _unsendable(cases: Mapping[str, Case]) -> dict[str, Failure]:
-    """Functions that cannot travel to another process: one of them would keep all others from going. Not more than
-    leave one over."""
-    found = {label: failure for label, case in cases.items() if (failure := _sent(label, case)) is not None}
-    return dict(list(found.items())[: len(cases) - 1])
-
-
-def _sent(label: str, case: Case) -> Failure | None:
+def _why_not_sent(label: str, case: Case) -> tuple[str, Failure] | None:
     try:
         pickling.dumps(case.fn, lambda buffer: None)
     except Exception as error:  # pickling raises what it likes, and it is told
         problem = f"{label} cannot be sent to a worker process: {type(error).__name__}: {error}"
-        return Failure("error", f"start of {label}", problem, "open files, locks and connections inside the function")
+        hint = "open files, locks and connections inside the function"
+        return label, Failure("error", f"start of {label}", problem, hint)
     return None
-
-
-def _run_test(paired_run: PairedRun, effort: Effort, report: Listener) -> SequentialTest[PairedSamples]:
-    """One that is left over has nothing to be compared with, and is not run."""
-    if len(paired_run.versions) == 1:
-        return SequentialTest(PairedSamples(paired_run), effort)
-    (test,) = session.run_tests([paired_run], effort, report)
-    return test
 
 
 def _make_comparisons(test: SequentialTest[PairedSamples], failures: Mapping[str, Failure]) -> Comparisons:
@@ -159,14 +153,6 @@ def _labelled(functions: Any) -> dict[str, Callable[..., Any]]:
         if not isinstance(label, str) or not callable(fn):
             raise UsageError(f"cannot compare {label!r}: {fn!r}", "texts as labels, and functions")
     return dict(pairs)
-
-
-def _baseline(labelled: Mapping[str, Any], baseline: str | None) -> str:
-    if baseline is None:
-        return next(iter(labelled))
-    if baseline not in labelled:
-        raise UsageError(f"baseline={baseline!r} is none of the functions", f"one of: {', '.join(labelled)}")
-    return baseline
 
 
 def _rank(samples: PairedSamples, second: PairedSamples | None, found: Sequence[Comparison]) -> tuple[Rank, ...]:

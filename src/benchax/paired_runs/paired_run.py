@@ -51,7 +51,12 @@ ALONE_APART = 1.1
 def remarks(answer: PairedAnswer, labels: Sequence[str]) -> tuple[Remark, ...]:
     """Makes remarks on the sides that ran."""
     sides = list(zip(labels, answer.sides, strict=True))
-    found = (*_of_results(sides), *_of_functions(answer, labels), _inline(answer, sides), _one_operation(sides))
+    unchanged = [
+        Remark("not-exported", "warning", f"{label} ran unchanged next to an exported program, because {why}")
+        for label, why in zip(labels, answer.not_exported, strict=False)
+        if why
+    ]
+    found = (*_of_results(sides), *unchanged, _inline(answer, sides), _one_operation(sides))
     return tuple(remark for remark in found if remark)
 
 
@@ -108,13 +113,6 @@ def _of_results(sides: Sequence[tuple[str, SideFacts]]) -> Iterator[Remark | Non
             yield Remark("no-outputs", "warning", f"{label} returns nothing, so there is no result to compare.")
 
 
-def _of_functions(answer: PairedAnswer, labels: Sequence[str]) -> Iterator[Remark]:
-    for label, why in zip(labels, answer.not_exported, strict=False):
-        if why:
-            text = f"{label} ran unchanged next to an exported program, because {why}"
-            yield Remark("not-exported", "warning", text)
-
-
 def _one_operation(sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
     """An eager function of one operation, or of one call of a jitted function, runs what its jitted form runs."""
     if len(sides) != 2 or {side.operations for _, side in sides} != {None, 1}:
@@ -128,10 +126,8 @@ def _one_operation(sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
 def _inline(answer: PairedAnswer, sides: Sequence[tuple[str, SideFacts]]) -> Remark | None:
     """XLA:CPU runs small programs on the calling thread and hands the others over, which costs 10 to 50 µs."""
     known = [(label, side.inline_flops) for label, side in sides if side.inline_flops is not None]
-    if answer.environment.get("backend") != "cpu" or len(known) < len(sides):
-        return None
-    small = [(label, flops) for label, flops in known if flops < INLINE_FLOPS]
-    if not small or len(small) == len(known):
+    is_known = answer.environment.get("backend") == "cpu" and len(known) == len(sides)
+    if not is_known or len({flops < INLINE_FLOPS for _, flops in known}) < 2:
         return None
     listed = ", ".join(f"{label} {count(flops, 'FLOP')}" for label, flops in known)
     return Remark(
@@ -283,11 +279,11 @@ class PairedSamples:
     def comparisons(self, alpha: float = ALPHA) -> list[Comparison]:
         """Compares all versions with the first, by all metrics."""
         candidates = range(1, len(self.paired_run.versions))
-        return [self._with_alone(c, 0, i) for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
+        return [self._with_alone(c, i) for i in candidates for c in judge(self.context(i), self.evidence(i), alpha)]
 
-    def _with_alone(self, comparison: Comparison, baseline: int, candidate: int) -> Comparison:
+    def _with_alone(self, comparison: Comparison, candidate: int) -> Comparison:
         """With a remark where the versions differ otherwise when each is called in a row."""
-        facts = self._facts_of_both(baseline, candidate)
+        facts = self._facts_of_both(0, candidate)
         known = [(one.alone_s, other.alone_s) for _, one, other in facts if one.alone_s and other.alone_s]
         remark = alone(comparison, known) if comparison.metric == "run" else None
         return replace(comparison, remarks=(*comparison.remarks, remark)) if remark else comparison
@@ -334,11 +330,10 @@ class PairedSamples:
         )
 
     def _doubts(self) -> tuple[Remark, ...]:
-        known = {
-            version.label: [facts.compiles for group in self.groups if (facts := group.facts(i))]
+        compiles = {
+            version.label: sum(facts.compiles for group in self.groups if (facts := group.facts(i)))
             for i, version in enumerate(self.paired_run.versions)
         }
-        compiles = {label: sum(each) for label, each in known.items()}
         return doubts(compiles, [group.answer.noise for group in self.groups])
 
     def _as_it_ran(self, side: int) -> Version:

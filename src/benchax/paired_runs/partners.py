@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from benchax.case import Case
-from benchax.checkouts.boot import Launch, Selection, clean_environ
+from benchax.checkouts.launch import Launch, Selection, clean_environ
 from benchax.discovery import collect
 from benchax.environment import capture
 from benchax.errors import BenchaxError, UsageError
@@ -121,15 +121,6 @@ class WarmCase:
     call_ns: int
 
 
-@dataclass(frozen=True)
-class TimedCalls:
-    """A sample."""
-
-    ns: int
-    compiles: int
-    """Programs that were compiled in all samples of the case."""
-
-
 @dataclass
 class Service:
     """Answers requests, about one case at a time."""
@@ -157,10 +148,10 @@ class Service:
         self.turns = ready = paired.prepare_turns(self.cases[argument], self.options[argument].seed, self._enter)
         return WarmCase(ready.facts, ready.subject.inputs.signature, ready.iterations, ready.call_ns)
 
-    def sample(self, argument: int) -> TimedCalls:
-        """A number of calls."""
+    def sample(self, argument: int) -> tuple[int, int]:
+        """(nanoseconds of this number of calls, programs that were compiled in all samples of the case)."""
         self.stage = "rounds"
-        return TimedCalls(self._ready.sample(argument), self._ready.facts.compiles)
+        return self._ready.sample(argument), self._ready.facts.compiles
 
     def outputs(self, argument: None) -> list[np.ndarray]:
         self.stage = "outputs"
@@ -254,7 +245,9 @@ class Partner:
         except Lost as lost:
             return Listing(broken=(lost.failure,))
         if found.refusal is None and self.version.jax not in (None, found.jax):
-            return Listing(refusal=_other_jax(self.label, found.jax))
+            # For example because of a user's own file `jax.py`.
+            problem = f"{self.label} was asked for, and jax {found.jax} was imported"
+            return Listing(refusal=(problem, "no other module called jax in the way", ""))
         return replace(found, broken=tuple(map(self._named, found.broken)))
 
     def ask(
@@ -322,7 +315,10 @@ class Partner:
         words = [line for line in self.output.text().splitlines() if line.strip()]
         code = self.process.poll()
         self.close()
-        message = f"{_how(code)}{f'; its last words: {words[-1]}' if words else ''}"
+        how = "the process closed its connection"
+        if code is not None:
+            how = f"the process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+        message = f"{how}{f'; its last words: {words[-1]}' if words else ''}"
         return Lost(Failure("crashed", f"{self.stage} of {self.label}", message, traceback="\n".join(words)))
 
     def close(self) -> None:
@@ -335,17 +331,6 @@ class Partner:
     def _let_go(self) -> None:
         self.channel.close()
         self.output.close()
-
-
-def _other_jax(label: str, found: str) -> tuple[str, str, str]:
-    """An error if another JAX was imported, for example because of a user's own file `jax.py`."""
-    return f"{label} was asked for, and jax {found} was imported", "no other module called jax in the way", ""
-
-
-def _how(code: int | None) -> str:
-    if code is None:
-        return "the process closed its connection"
-    return f"the process ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 @contextmanager

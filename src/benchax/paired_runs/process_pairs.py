@@ -23,7 +23,7 @@ from time import monotonic
 
 import numpy as np
 
-from benchax.checkouts.boot import Launch, Selection
+from benchax.checkouts.launch import Launch, Selection
 from benchax.comparing.sequential import CONFIRMING_PAIRS, PAIRS, Effort, SequentialTest
 from benchax.environment import affinity
 from benchax.errors import UsageError
@@ -60,24 +60,21 @@ def compare_launches(
     selection: Selection,
     max_time_s: float | None = None,
     report: Listener = quiet,
+    effort: Effort = PAIRS,
+    second: Effort = CONFIRMING_PAIRS,
 ) -> list[Comparison]:
     """The comparisons of all cases that both sides find, and why there are none of the others.
 
     Args:
         sides: baseline, candidate. Each finds the cases by itself.
         max_time_s: begin no further pair after this long; half of it is for confirming changes.
+        effort, second: of both stages.
 
     Raises:
         UsageError: neither side finds a case.
         KeyboardInterrupt: passes through, and leaves no process.
     """
-    return run_pairs(sides, selection, replace(PAIRS, max_time_s=max_time_s), CONFIRMING_PAIRS, report)
-
-
-def run_pairs(
-    sides: tuple[Launch, Launch], selection: Selection, effort: Effort, second: Effort, report: Listener = quiet
-) -> list[Comparison]:
-    """As `compare_launches`, with the efforts of both stages."""
+    effort = replace(effort, max_time_s=max_time_s)
     begun_s, rng, cores = monotonic(), random.Random(0), affinity() or ()
     with ExitStack() as stack:
         # The first pair also lists the cases.
@@ -214,9 +211,8 @@ def _take_samples(
 
     def sample(i: int) -> int:
         # Asked and answered before the other one is asked: two that compute at once would share the core.
-        answer = pair.partners[i].ask(Service.sample, iterations, limit_s)
-        facts[i].compiles = answer.compiles
-        return answer.ns
+        ns, facts[i].compiles = pair.partners[i].ask(Service.sample, iterations, limit_s)
+        return ns
 
     unused = UNUSED_ROUNDS if call_ns <= ROUNDS[1][0] else 0
     rounds = unused + next(rounds for limit_ns, rounds in ROUNDS if call_ns <= limit_ns)

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchax.case import Case
-from benchax.checkouts.boot import Selection
-from benchax.checkouts.environments import check_version, launch_jax
+from benchax.checkouts.launch import Selection, check_version, launch_jax
 from benchax.checkouts.worktrees import build_checkout, label_commit, launch_checkout
 from benchax.comparing.judging import resolution_of
 from benchax.comparing.ranking import Comparisons
@@ -89,7 +88,7 @@ def pair_with_cases(
             return Comparison(case.id, "run", old, new, "unclear", why)
         options = resolve(None, case.options, command_line, project=case.folder)
         sides = (Side(old.label, program=content), Side(new.label, case))
-        return PairedRun(case.id, sides, (old, new), options, _remarks(row, here))
+        return PairedRun(case.id, sides, (old, new), options, tuple(_remarks(row, here)))
 
     return _pair_each(baseline, {case.id: case for case in cases}, pair)
 
@@ -153,15 +152,14 @@ def _program(
     return None, f"{whose} has no program that could run again, because {why}"
 
 
-def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> tuple[Remark, ...]:
-    was, found = row.environment, list[Remark]()
+def _remarks(row: Measurement, here: Environment, whose: str = "the baseline") -> Iterator[Remark]:
+    was = row.environment
     if (was.jax, was.jaxlib) != (here.jax, here.jaxlib):
         text = f"{whose} was made by jax {was.jax}, and both ran under jax {here.jax}: what JAX changed is in neither"
-        found.append(Remark("other-jax", "info", text))
+        yield Remark("other-jax", "info", text)
     if was.device_kind != here.device_kind:
         text = f"{whose} was measured on {was.device_kind}, and both ran on {here.device_kind}"
-        found.append(Remark("other-device", "info", text))
-    return tuple(found)
+        yield Remark("other-device", "info", text)
 
 
 # ---- suite -----------------------------------------------------------------------------------------------------------
@@ -215,9 +213,12 @@ class BenchmarkSuite:
 
     def run(self, pairing: Pairing, effort: Effort) -> Comparisons:
         tests = session.run_tests(pairing.paired_runs, effort, self.report)
-        found: list[Comparison] = [*(c for test in tests for c in test.comparisons()), *pairing.without]
-        new, missing, broken = tuple(pairing.new), tuple(pairing.missing), tuple(pairing.broken)
-        return Comparisons(tuple(found), new=new, missing=missing, broken=broken)
+        return Comparisons(
+            (*(c for test in tests for c in test.comparisons()), *pairing.without),
+            new=tuple(pairing.new),
+            missing=tuple(pairing.missing),
+            broken=tuple(pairing.broken),
+        )
 
     def keep(self, found: Comparisons) -> Comparisons:
         """Keeps the comparisons for `benchax history`. If that fails, they are still returned: they took minutes to
@@ -438,7 +439,12 @@ def compare_stored(
         if candidate is None:
             pairing = suite.pair_with_now(suite.opened(), baseline, rows)
         else:
-            _refuse_choice(candidate, suite.selection)
+            # Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in.
+            chosen = suite.selection
+            for name, value, default in (("paths", chosen.what, (".",)), ("params", chosen.params, ())):
+                if value != default:
+                    problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
+                    raise UsageError(problem, "one of them", "choose among stored cases with --filter, or filter=")
             labels, others = (baseline, candidate), suite.stored_rows(candidate)
             options = resolve(command_line=suite.selection.options)
             pairing = pair_with_rows(suite.opened(), labels, rows, others, suite.environment(), options)
@@ -452,11 +458,3 @@ def _make_effort(resolution: float | str, max_time_s: float | str | None, metric
         raise UsageError(f"metrics={unknown} cannot be", "run, compile, or both", counted)
     limit_s = read_duration("max_time_s", max_time_s)
     return effort_for(resolution_of(resolution), limit_s, TIMES if "compile" in wanted else RUN)
-
-
-def _refuse_choice(candidate: str, selection: Selection) -> None:
-    """Stored rows are all there is of a stored candidate: no file is looked at, and no value can be put in."""
-    for name, value, default in (("paths", selection.what, (".",)), ("params", selection.params, ())):
-        if value != default:
-            problem = f"{name}={list(value)!r} is given with the stored candidate {candidate!r}"
-            raise UsageError(problem, "one of them", "choose among stored cases with --filter, or filter=")
