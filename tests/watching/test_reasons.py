@@ -48,73 +48,38 @@ def test_the_first_call_is_a_first_call():
     assert why(lambda: f(X3)) == [("first call", "first call")]
 
 
-def test_shape():
-    f = fresh()
-
-    assert why(lambda: f(X3), lambda: f(X4)) == [("shape", "x: shape f32[3] → f32[4]")]
-
-
-def test_dtype():
-    f = fresh()
-
-    assert why(lambda: f(X3), lambda: f(X3.astype(np.int32))) == [("dtype", "x: dtype f32 → i32")]
-
-
-def test_the_nearest_earlier_call_is_compared_with():
-    """JAX's own explanation names a difference to another one."""
-    f = fresh()
-
-    found = why(lambda: f(X3), lambda: f(X4, params=[X3, X3]), lambda: f(X3.astype(np.int32)))
-
-    assert found == [("dtype", "x: dtype f32 → i32")]
-
-
-def test_weak_type_of_a_python_number():
-    f = fresh()
-
-    found = why(lambda: f(np.float32(1)), lambda: f(1.0))
-
-    assert found == [
-        ("weak type", "x: weak type: a Python number now, f32 before; give it a dtype: jnp.float32(…)"),
-    ]
+LONG = tuple(range(100))
+STATIC = {"static_argnames": "n"}
+DIFFERENT: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    # settings of jax.jit, and the arguments of each call
+    "shape": ({}, [{"x": X3}, {"x": X4}]),
+    "dtype": ({}, [{"x": X3}, {"x": X3.astype(np.int32)}]),
+    # JAX's own explanation names a difference to another call than the nearest one.
+    "nearest": ({}, [{"x": X3}, {"x": X4, "params": [X3, X3]}, {"x": X3.astype(np.int32)}]),
+    "weak number": ({}, [{"x": np.float32(1)}, {"x": 1.0}]),
+    "weak array": ({}, [{"x": np.float32(1)}, {"x": jnp.asarray(1.0)}]),
+    "not weak": ({}, [{"x": 1.0}, {"x": jnp.asarray(1.0, jnp.float32)}]),
+    "static": (STATIC, [{"x": X3, "n": 3}, {"x": X3, "n": 4}]),
+    "many values": (STATIC, [{"x": X4, "n": n} for n in range(5, 12)]),
+    "long values": (STATIC, [{"x": X3, "n": (*LONG, 7)}, {"x": X3, "n": (*LONG, 8)}]),
+    "new leaf": ({}, [{"x": {"w": X3}}, {"x": {"w": X3, "b": X3}}]),
+    "lost leaf": ({}, [{"x": {"w": X4, "b": X4}}, {"x": {"w": X4}}]),
+    "container": ({}, [{"x": [X4, X3]}, {"x": (X4, X3)}]),
+    "inner container": ({}, [{"x": {"a": [X3, X4]}}, {"x": {"a": (X3, X4)}}]),
+    "no longer None": ({}, [{"x": None}, {"x": X3}]),
+    "None now": ({}, [{"x": {"w": X3, "b": X3}}, {"x": {"w": X3, "b": None}}]),
+    "one more argument": ({}, [{"x": X3}, {"x": X3, "n": 2}]),
+    "path": ({}, [{"x": X3, "params": {"w": [X3]}}, {"x": X3, "params": {"w": [X4]}}]),
+    "many differences": ({}, [{"x": [X3] * 9}, {"x": [X4] * 9}]),
+}
 
 
-def test_weak_type_of_an_array_and_back():
-    f = fresh()
-    weak = jnp.asarray(1.0)
-    strong = jnp.asarray(1.0, jnp.float32)
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_differs_from_the_nearest_earlier_call_is_told(name: str, snapshot: Any):
+    settings, given = DIFFERENT[name]
+    f = fresh(**settings)
 
-    assert why(lambda: f(strong), lambda: f(weak)) == [
-        (
-            "weak type",
-            (
-                "x: weak type: weakly typed (made of Python numbers) now, f32 before; "
-                "give it a dtype: jnp.asarray(…, jnp.float32)"
-            ),
-        )
-    ]
-    g = fresh()
-    assert why(lambda: g(1.0), lambda: g(strong)) == [
-        ("weak type", "x: weak type: f32 now, a Python number before; give it a dtype from the first call on")
-    ]
-
-
-def test_static_values_and_how_many_there_were():
-    f = fresh(static_argnames="n")
-
-    assert why(lambda: f(X3, n=3), lambda: f(X3, n=4)) == [
-        ("static", "static n: 3 → 4 (each value is compiled on its own)")
-    ]
-    g = fresh(static_argnames="n")
-    assert why(*(functools.partial(g, X4, n=n) for n in range(5, 12))) == [
-        (
-            "static",
-            (
-                "static n: 10 → 11 (each value is compiled on its own; 7 values so far: if there will be more, pass "
-                "it as an array)"
-            ),
-        )
-    ]
+    assert why(*(functools.partial(f, **one) for one in given)) == snapshot
 
 
 def test_a_static_argument_by_its_number_counted_from_the_end():
@@ -123,15 +88,6 @@ def test_a_static_argument_by_its_number_counted_from_the_end():
     found = why(lambda: f(X3, "a"), lambda: f(X3, "b"))
 
     assert found == [("static", "static name: 'a' → 'b' (each value is compiled on its own)")]
-
-
-def test_long_static_values_are_shown_where_they_differ():
-    f = fresh(static_argnames="n")
-    long = tuple(range(100))
-
-    ((_, text),) = why(lambda: f(X3, n=(*long, 7)), lambda: f(X3, n=(*long, 8)))
-
-    assert text == "static n: …95, 96, 97, 98, 99, 7) → …95, 96, 97, 98, 99, 8) (each value is compiled on its own)"
 
 
 def test_a_static_object_without_eq():
@@ -179,91 +135,52 @@ def test_a_static_object_that_cannot_be_shown_or_compared_does_no_harm():
     assert "<Rude without a repr>" in w.compiles[0].arguments
 
 
-def test_a_lambda_made_anew_in_each_turn():
-    def turn() -> None:
-        jax.jit(lambda x: x + 1)(X3)
+def add(n: int, x: Any) -> Any:
+    return x + n
 
-    ((kind, text),) = why(turn, turn, turn)
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(lambda: lambda x: x + 1, "<lambda>"), (lambda: functools.partial(add, 1), "partial(add)")]
+)
+def test_a_function_made_anew_in_each_turn(make: Callable[[], Any], name: str):
+    turns = [lambda: jax.jit(make())(X3)] * 3
+
+    ((kind, text),) = why(*turns)
 
     assert kind == "new function"
-    assert text.startswith("new function object: <lambda> of ")
+    assert text.startswith(f"new function object: {name} of ")
     assert text.endswith("was made again, and each one is compiled; make it, and jax.jit it, once outside of the loop")
 
 
-def test_a_partial_made_anew_in_each_turn():
-    def add(n: int, x: Any) -> Any:
-        return x + n
-
-    def turn() -> None:
-        jax.jit(functools.partial(add, 1))(X3)
-
-    ((kind, text),) = why(turn, turn)
-
-    assert kind == "new function"
-    assert text.startswith("new function object: partial(add) of ")
+def square(x: Any) -> Any:
+    return (x * x).sum()
 
 
-def test_two_transformations_of_one_function_are_not_one_made_anew():
-    def f(x: Any) -> Any:
-        return (x * x).sum()
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: jax.jit(jax.vmap(square)), lambda: jax.jit(jax.grad(square))),
+        (fresh, lambda: jax.jit(lambda x: x)),
+    ],
+    ids=["two transformations of one", "two of one name"],
+)
+def test_two_functions_are_not_one_made_anew(one: Callable[[], Any], other: Callable[[], Any]):
+    f, g = one(), other()
 
-    w = calls(lambda: jax.jit(jax.vmap(f))(X3), lambda: jax.jit(jax.grad(f))(X3))
-
-    assert w.recompiles == []
-
-
-def test_two_functions_of_one_name_are_not_one():
-    f, g = fresh(), jax.jit(lambda x: x)
-
-    w = calls(lambda: f(X3), lambda: g(X3))
-
-    assert w.recompiles == []
+    assert calls(lambda: f(X3), lambda: g(X3)).recompiles == []
 
 
-def test_committed():
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_committed(by_hand: bool):
+    """For a lowering by hand nothing is traced."""
     f = fresh()
     put = jax.device_put(X3, jax.devices()[0])
 
-    ((kind, text),) = why(lambda: f(X3), lambda: f(put))
+    ((kind, text),) = why(lambda: f(X3), lambda: f.lower(put).compile() if by_hand else f(put))
 
     assert kind == "committed"
     assert text.startswith("x: committed to ")
     assert text.endswith("(jax.device_put) now, not committed before; place it in the same way each time")
-
-
-def test_committed_in_a_lowering_by_hand():
-    """Nothing is traced for it."""
-    f = fresh()
-    put = jax.device_put(X3, jax.devices()[0])
-
-    ((kind, _),) = why(lambda: f(X3), lambda: f.lower(put).compile())
-
-    assert kind == "committed"
-
-
-def test_structure():
-    f = fresh()
-
-    assert why(lambda: f({"w": [X3]}), lambda: f({"w": [X3], "b": X3})) == [
-        ("structure", "x: tree structure: x['b'] is new")
-    ]
-    assert why(lambda: f({"w": [X4], "b": X4}), lambda: f({"w": [X4]})) == [
-        ("structure", "x: tree structure: x['b'] is gone")
-    ]
-    assert why(lambda: f([X4, X3]), lambda: f((X4, X3))) == [
-        ("structure", "x: tree structure: a tuple now, a list before")
-    ]
-    ((_, text),) = why(lambda: f({"a": [X3, X4]}), lambda: f({"a": (X3, X4)}))
-    assert text == "x: tree structure: dict {'a': [*, *]} → dict {'a': (*, *)}"
-
-
-def test_none_is_told_as_none():
-    f = fresh()
-
-    assert why(lambda: f(None), lambda: f(X3)) == [("structure", "x: an array f32[3] now, None before")]
-    assert why(lambda: f({"w": X3, "b": X3}), lambda: f({"w": X3, "b": None})) == [
-        ("structure", "x['b']: None now, an array f32[3] before")
-    ]
 
 
 def test_what_equinox_takes_as_static_is_told_by_the_users_names():
@@ -299,20 +216,6 @@ def test_attributes_of_flax_modules_are_told_by_their_whole_path():
         f(net, X3)
 
     assert [reason.text for c in seen.recompiles for reason in c.reasons].count("net.rate: 0.5 → 0.25") == 1
-
-
-def test_a_path_is_written_as_users_write_it():
-    f = fresh()
-
-    found = why(lambda: f(X3, params={"w": [X3]}), lambda: f(X3, params={"w": [X4]}))
-
-    assert found == [("shape", "params['w'][0]: shape f32[3] → f32[4]")]
-
-
-def test_an_argument_that_was_not_given_before():
-    f = fresh()
-
-    assert why(lambda: f(X3), lambda: f(X3, 2)) == [("structure", "n: was not given before")]
 
 
 def test_by_keyword_and_by_position():
@@ -423,14 +326,6 @@ def test_a_jax_that_does_not_tell_of_earlier_calls_says_so(monkeypatch: pytest.M
     ]
     ((kind, text),) = why(lambda: f(jax.device_put(X3, jax.devices()[0])))
     assert (kind, text.split(",")[0]) == ("unknown", "traced before the watch began")
-
-
-def test_many_differences_are_cut():
-    f = fresh()
-
-    found = why(lambda: f([X3] * 9), lambda: f([X4] * 9))
-
-    assert [text for _, text in found][-2:] == ["x[4]: shape f32[3] → f32[4]", "and 4 more differences"]
 
 
 def test_sharding_is_told_between_committed_arrays():

@@ -1,4 +1,4 @@
-"""A trace as columns of NumPy: planes, their lines, and the events of each line. Also reads the compiled programs in it.
+"""A trace as columns of NumPy: planes, their lines, and the events of each line. Compiled programs are read here, too.
 
 A plane is a device or the host. A line is a thread or a stream. An event has a name, a start, a duration and statistics
 ("stats") such as `hlo_op` and `run_id`. `trace.py` interprets the events.
