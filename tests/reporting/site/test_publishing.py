@@ -29,8 +29,9 @@ from site_stores import (
 from benchax.errors import BenchaxError, StoreError, UsageError
 from benchax.model import CaseId
 from benchax.reporting.pages import page as pages
-from benchax.reporting.site import lists, publishing
-from benchax.reporting.site.case_page import file_of
+from benchax.reporting.site import pages as site_pages
+from benchax.reporting.site import publishing
+from benchax.reporting.site.pages import file_of
 from benchax.reporting.site.publishing import publish
 from benchax.store import comparisons
 from benchax.store.database import DatabaseStore, open_store
@@ -134,7 +135,7 @@ def test_of_histories_too_short_for_a_change_none_is_expected_by_chance(site: Pa
 def test_lists_of_many_cases_lead_to_one_another(
     store: DatabaseStore, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "CASES_ON_A_PAGE", 3)
+    monkeypatch.setattr(site_pages, "CASES_ON_A_PAGE", 3)
 
     publish(store, site)
 

@@ -12,7 +12,7 @@ from browser_pages import SIZE, Opened, start_browser
 from comparisons_by_hand import CASE, commit_of
 from site_stores import make_store, page_of
 
-from benchax.reporting.site import lists
+from benchax.reporting.site import pages as site_pages
 from benchax.reporting.site.publishing import publish
 
 pytestmark = pytest.mark.slow
@@ -181,7 +181,7 @@ def test_what_was_chosen_stays_in_the_address_and_keys_choose(open_page: Any) ->
 def test_the_filter_finds_cases_on_other_pages_of_the_list(
     browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "CASES_ON_A_PAGE", 3)
+    monkeypatch.setattr(site_pages, "CASES_ON_A_PAGE", 3)
     publish(make_store(tmp_path / "store"), tmp_path / "site")
     opened = Opened(browser, tmp_path / "site" / "cases.html")
     page = opened.page

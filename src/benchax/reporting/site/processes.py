@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -42,10 +42,16 @@ class Workers(Generic[Worker]):
             work: a function of a module, or a method as its class has it.
         """
         if self._executor is None:
-            return map(partial(work, self._worker), items)
+            yield from map(partial(work, self._worker), items)
+            return
         # Eight for each process, or else fewer than that would work at the end; each way back and forth takes 0.2 ms.
         at_once = max(1, min(16, len(items) // (8 * self._processes)))
-        return _explain_loss(self._executor.map(partial(_run, work), items, chunksize=at_once))
+        try:
+            yield from self._executor.map(partial(_run, work), items, chunksize=at_once)
+        except BrokenProcessPool as error:
+            problem = "a process that was writing pages has ended before its time"
+            hint = "the system might have run out of memory: see `dmesg`; then try again"
+            raise NotAvailable(problem, hint=hint) from error
 
 
 @contextmanager
@@ -82,21 +88,10 @@ def _begin(worker: object) -> None:
 
 def _end_with_parent() -> None:
     """Without it, processes of an executor whose parent was killed wait for work for ever (Python 3.11 to 3.13)."""
-    parent = parent_process()
-    if parent is not None:
+    if (parent := parent_process()) is not None:
         wait([parent.sentinel])
         os._exit(1)
 
 
 def _run(work: Callable[[Any, T], Result], item: T) -> Result:
     return work(_worker, item)
-
-
-def _explain_loss(results: Iterable[T]) -> Iterator[T]:
-    try:
-        yield from results
-    except BrokenProcessPool as error:
-        problem = "a process that was writing pages has ended before its time"
-        raise NotAvailable(
-            problem, hint="the system might have run out of memory: see `dmesg`; then try again"
-        ) from error

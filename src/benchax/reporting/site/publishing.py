@@ -1,53 +1,48 @@
 """Writes a site from a store: only whole files, and only those that differ from what is in the folder. One process
 writes at a time. `site.json` says what the site was made from, so that a build with nothing new ends at once.
+
+A `CaseWriter` is the work of one process: it reads cases, writes their pages, and writes files of versions. It knows
+nothing of other cases. It numbers environments, versions, timers and baselines in the order in which they occur in the
+case; `_Publishing` knows their places in the whole site.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from benchax.comparing.history import History, history
 from benchax.environment import count_cores
 from benchax.errors import UsageError
+from benchax.model import Comparison
 from benchax.printable import show_line, spell_for_xml
 from benchax.reporting.document import Document
 from benchax.reporting.html import Markup
-from benchax.reporting.pages.page import ASSETS, EMPTY, asset_text, render_page, write_page
-from benchax.reporting.site.case_page import CaseSummary, file_of, name_briefly
-from benchax.reporting.site.case_writer import (
-    RATIOS,
-    TIMES,
-    CaseWriter,
-    Entries,
-    VersionNumbers,
-    WrittenCase,
-    renumber,
-    split_by_version,
-    write_changed,
-)
-from benchax.reporting.site.lists import (
-    INDEX,
-    Found,
-    SiteIndex,
-    comparing_page,
-    comparing_placeholder,
-    describe_certainty,
-    frame,
-    list_changes,
-    lists_of_cases,
-    name_list,
-    overview,
-    render_index,
-)
+from benchax.reporting.pages.page import ASSETS, EMPTY, LONGEST_TITLE, asset_text, render_page, write_page
+from benchax.reporting.site import pages
+from benchax.reporting.site.pages import VERDICTS, CaseSummary, CaseTimeline, Found, Numbers, SiteIndex, file_of, frame
 from benchax.reporting.site.processes import Workers, open_workers
-from benchax.store.comparisons import CaseActivity, list_activity
+from benchax.store.comparisons import (
+    CaseActivity,
+    TimelineRow,
+    list_activity,
+    read_comparisons,
+    read_environment,
+    read_timeline,
+)
 from benchax.store.database import DatabaseStore
 from benchax.store.file_lock import only_writer
 
@@ -57,20 +52,22 @@ from benchax.store.file_lock import only_writer
 
 MOST_ENTRIES = 50
 ATOM = "http://www.w3.org/2005/Atom"
-# What XML 1.0 cannot hold, even escaped (2.2).
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+"""RFC 3339, which ISO 8601 is where it has a time and a zone."""
 
 
 def render_feed(cases: Sequence[CaseSummary], store: str) -> str:
     """Args:
     store: digest of the place of the rows, which tells the feed from others.
     """
-    found = [each for each in list_changes(cases) if each[1].is_worse and not each[1].is_sign]
-    recent = [each for each in list_changes(cases) if each[1].is_recent and not each[1].is_sign]
+    listed = [each for each in pages.list_changes(cases) if not each[1].is_sign]
+    found = [each for each in listed if each[1].is_worse]
+    certainty = pages.describe_certainty(cases, [each for each in listed if each[1].is_recent])
     feed = ET.Element("feed", xmlns=ATOM)
     _add(feed, "id", f"urn:benchax:site:{store[:32]}")
     _add(feed, "title", "What got slower, or takes more")
-    _add(feed, "subtitle", " ".join(describe_certainty(cases, recent)))
-    _add(feed, "updated", _date(max((change.at for _, change in found), default=max(c.newest_at for c in cases))))
+    _add(feed, "subtitle", " ".join(certainty))
+    _add_date(feed, max((change.at for _, change in found), default=max(c.newest_at for c in cases)))
     _add(ET.SubElement(feed, "author"), "name", "benchax")
     ET.SubElement(feed, "link", rel="self", href="feed.xml")
     ET.SubElement(feed, "link", rel="alternate", href="index.html")
@@ -84,35 +81,23 @@ def _add_entry(feed: ET.Element, found: Found, store: str) -> None:
     case, change = found
     entry = ET.SubElement(feed, "entry")
     name = "\n".join((store, case.page, change.metric, change.baseline, change.commit, change.at))
-    _add(entry, "id", f"urn:benchax:change:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
+    _add(entry, "id", f"urn:benchax:change:{_digest(name)[:32]}")
     _add(entry, "title", f"{case.label}: {change.size} from {change.commit} on")
-    _add(entry, "updated", _date(change.at))
+    _add_date(entry, change.at)
     ET.SubElement(entry, "link", rel="alternate", href=f"cases/{case.page}")
-    seen = "; ".join(
-        text
-        for text in (
-            f"at that commit {change.there}" * bool(change.there),
-            f"newest {change.newest}" * bool(change.newest),
-        )
-        if text
-    )
-    text = (
+    size = (
         f"{change.metric} against {change.baseline}: {change.size} ({change.sure}); the last before it is {change.last}"
     )
-    _add(entry, "summary", f"{text}; {seen}" if seen else text)
+    there = f"at that commit {change.there}" * bool(change.there)
+    _add(entry, "summary", "; ".join(filter(None, (size, there, f"newest {change.newest}" * bool(change.newest)))))
 
 
 def _add(parent: ET.Element, tag: str, text: str) -> None:
     ET.SubElement(parent, tag).text = spell_for_xml(show_line(text))
 
 
-def _date(text: str) -> str:
-    """RFC 3339, which ISO 8601 is where it has a time and a zone."""
-    return (
-        text
-        if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", text)
-        else "1970-01-01T00:00:00Z"
-    )
+def _add_date(parent: ET.Element, date: str) -> None:
+    _add(parent, "updated", date if DATE.fullmatch(date) else "1970-01-01T00:00:00Z")
 
 
 LICENCE = "echarts-LICENSES.txt"
@@ -131,11 +116,11 @@ class Published:
 
     folder: Path
     cases: int
-    written: int
+    written: int = 0
     """Pages of cases."""
-    versions: int
-    versions_written: int
-    others: int
+    versions: int = 0
+    versions_written: int = 0
+    others: int = 0
     """Lists, the feed, styles and scripts."""
 
 
@@ -152,12 +137,11 @@ def publish(store: DatabaseStore, folder: Path) -> Published:
     made_from = _identify(store, activity)
     with _own(folder), store.held_open():
         if known := _find_files(folder, made_from):
-            versions = sum(name.startswith("data/") for name in known) - 1
-            return Published(folder, len(activity), 0, versions, 0, 0)
+            return Published(folder, len(activity), versions=sum(name.startswith("data/") for name in known) - 1)
         # A build that is stopped leaves no state, so that the next one looks at all files.
         (folder / FILE).unlink(missing_ok=True)
-        publishing = _Publishing(store, folder, activity)
-        done = publishing.write()
+        publishing = _Publishing(store, folder)
+        done = publishing.write(activity)
         write_page(folder / FILE, json.dumps({"made_from": made_from, "files": sorted(publishing.files)}) + "\n")
         return done
 
@@ -177,9 +161,9 @@ def _own(folder: Path) -> Generator[None]:
             each.mkdir(parents=True, exist_ok=True)
         with only_writer(folder / LOCK):
             yield
+    except UsageError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in its name
-        if isinstance(error, UsageError):
-            raise
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot write a site to {str(folder)!r}: {why}", "a folder that can be written to") from error
 
@@ -187,89 +171,75 @@ def _own(folder: Path) -> Generator[None]:
 class _Publishing:
     """One time."""
 
-    def __init__(self, store: DatabaseStore, folder: Path, activity: Sequence[CaseActivity]) -> None:
-        self.store, self.folder, self.activity = store, folder, activity
+    def __init__(self, store: DatabaseStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
         self.site = SiteIndex()
-        self.environments, self.versions = dict[str, int](), dict[str, int]()
+        self.environments, self.versions = Numbers(), Numbers()
         """Their places in the site."""
         self.times, self.ratios = list[Entries](), list[Entries]()
         self.files = set[str]()
         """All that belong to the site."""
-        self.written = self.versions_written = self.others = 0
+        self.others = 0
 
-    def write(self) -> Published:
-        self._write_assets()
-        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(self.activity)) as workers:
-            for case in workers.map(CaseWriter.write_case, self.activity):
-                self._add_case(case)
-            self._write_versions(workers)
-        self._write_lists()
-        self._remove_old()
-        return Published(
-            self.folder, len(self.activity), self.written, len(self.versions), self.versions_written, self.others
-        )
-
-    def _add_case(self, written: WrittenCase) -> None:
-        """Gives all that the case has numbered its place in the site."""
-        self.files.add(f"cases/{written.summary.page}")
-        self.written += written.is_changed
-        self.site.environments |= written.environments
-        for name, at in written.versions.items():
-            self.site.versions[name] = min(at, self.site.versions.get(name, at))
-        environments = [_place(self.environments, name) for name in written.environments]
-        versions = [_place(self.versions, name) for name in written.versions]
-        timers = [_place(self.site.timers, name) for name in written.timers]
-        baselines = [_place(self.site.baselines, name) for name in written.baselines]
-        self.times.append(renumber(written.times, {0: versions, 2: environments, 3: timers}))
-        self.ratios.append(renumber(written.ratios, {0: versions, 2: environments, 3: baselines}))
-        where = written.summary.where
-        self.site.cases.append(replace(written.summary, where=None if where is None else environments[where]))
-
-    def _write_versions(self, workers: Workers[CaseWriter]) -> None:
-        times = split_by_version(self.times, TIMES, len(self.versions))
-        ratios = split_by_version(self.ratios, RATIOS, len(self.versions))
-        numbers = list(map(VersionNumbers, self.versions, times, ratios))
-        self.versions_written = sum(workers.map(CaseWriter.write_version, numbers))
-        self.files |= {f"data/{file_of(name)}" for name in self.versions}
-
-    def _write_lists(self) -> None:
-        cases = self.site.cases
-        environments = [name_briefly(facts) for facts in self.site.environments.values()]
-        self._write_page("index.html", "Benchmarks: what changed lately", overview(cases, environments))
-        for number, document in enumerate(lists_of_cases(cases, environments), 1):
-            self._write_page(name_list(number), "Benchmarks: all cases", document)
-        self._write_file("data/" + INDEX, render_index(self.site))
-        below, scripts = comparing_placeholder(), ("data/" + INDEX,)
-        self._write_page("compare.html", "Benchmarks: compare", comparing_page(), below, scripts)
-        self._write_file("feed.xml", render_feed(cases, _digest(self.store.where)))
-
-    def _write_page(
-        self,
-        name: str,
-        title: str,
-        document: Document,
-        below: Markup = EMPTY,
-        scripts: tuple[str, ...] = (),
-    ) -> None:
-        self._write_file(name, render_page(title, (document,), frame("", name, below, scripts)))
-
-    def _write_assets(self) -> None:
+    def write(self, activity: Sequence[CaseActivity]) -> Published:
         for name in (*ASSETS, LICENCE):
             self._write_file(f"assets/{name}", asset_text(name))
         for name in OWN_ASSETS:
-            text = (files("benchax.reporting.site") / "assets" / name).read_text(encoding="utf-8")
-            self._write_file(f"assets/{name}", text)
-
-    def _write_file(self, name: str, text: str) -> None:
-        self.files.add(name)
-        self.others += write_changed(self.folder / name, text)
-
-    def _remove_old(self) -> None:
-        """Files of a store, or of a time, that this one does not have."""
+            asset = files("benchax.reporting.site") / "assets" / name
+            self._write_file(f"assets/{name}", asset.read_text(encoding="utf-8"))
+        with open_workers(CaseWriter(self.store, self.folder), _choose_processes(activity)) as workers:
+            written = sum(map(self._add_case, workers.map(CaseWriter.write_case, activity)))
+            versions_written = self._write_versions(workers)
+        self._write_lists()
+        # Files of a store, or of a time, that this one does not have.
         for pattern in ("cases/*.html", "data/*.js", "cases-*.html"):
             for file in self.folder.glob(pattern):
                 if file.relative_to(self.folder).as_posix() not in self.files:
                     file.unlink(missing_ok=True)
+        return Published(self.folder, len(activity), written, len(self.versions), versions_written, self.others)
+
+    def _add_case(self, written: WrittenCase) -> bool:
+        """Gives all that the case has numbered its place in the site. Returns whether its page is another one now."""
+        summary, site = written.summary, self.site
+        self.files.add(f"cases/{summary.page}")
+        site.environments |= written.environments
+        for name, at in written.versions.items():
+            site.versions[name] = min(at, site.versions.get(name, at))
+        environments = [self.environments[name] for name in written.environments]
+        versions = [self.versions[name] for name in written.versions]
+        timers = [site.timers[name] for name in written.timers]
+        baselines = [site.baselines[name] for name in written.baselines]
+        self.times.append(renumber(written.times, {0: versions, 2: environments, 3: timers}))
+        self.ratios.append(renumber(written.ratios, {0: versions, 2: environments, 3: baselines}))
+        site.cases.append(replace(summary, where=None if summary.where is None else environments[summary.where]))
+        return written.is_changed
+
+    def _write_versions(self, workers: Workers[CaseWriter]) -> int:
+        """Returns how many files are others now."""
+        self.files |= {f"data/{file_of(name)}" for name in self.versions}
+        times = split_by_version(self.times, TIMES, len(self.versions))
+        ratios = split_by_version(self.ratios, RATIOS, len(self.versions))
+        return sum(workers.map(CaseWriter.write_version, list(zip(self.versions, times, ratios, strict=True))))
+
+    def _write_lists(self) -> None:
+        cases = self.site.cases
+        environments = [pages.name_briefly(facts) for facts in self.site.environments.values()]
+        self._write_page("index.html", "Benchmarks: what changed lately", pages.overview(cases, environments))
+        for number, document in enumerate(pages.lists_of_cases(cases, environments), 1):
+            self._write_page(pages.name_list(number), "Benchmarks: all cases", document)
+        index = f"data/{pages.INDEX}"
+        self._write_file(index, pages.render_index(self.site))
+        self._write_page("compare.html", "Benchmarks: compare", pages.COMPARING, pages.PLACEHOLDER, (index,))
+        self._write_file("feed.xml", render_feed(cases, _digest(self.store.where)))
+
+    def _write_page(
+        self, name: str, title: str, document: Document, below: Markup = EMPTY, scripts: tuple[str, ...] = ()
+    ) -> None:
+        self._write_file(name, render_page(title, (document,), frame("", name, below, scripts)))
+
+    def _write_file(self, name: str, text: str) -> None:
+        self.files.add(name)
+        self.others += write_changed(self.folder / name, text)
 
 
 def _choose_processes(activity: Sequence[CaseActivity]) -> int:
@@ -278,9 +248,14 @@ def _choose_processes(activity: Sequence[CaseActivity]) -> int:
     return max(1, min(count_cores(), len(activity), lines // FEWEST))
 
 
-def _place(places: dict[str, int], name: str) -> int:
-    """The place of a name, which is the next one if it has none yet."""
-    return places.setdefault(name, len(places))
+def write_changed(file: Path, text: str) -> bool:
+    """Leaves a file as it is if it has this text already."""
+    with suppress(OSError, ValueError):
+        # As `write_page` writes it.
+        if file.read_bytes() == text.encode("utf-8", "backslashreplace"):
+            return False
+    write_page(file, text)
+    return True
 
 
 # ---- what a site was made from: if it is the same, nothing is to be done -----------------------------------------
@@ -309,3 +284,148 @@ def _find_files(folder: Path, made_from: str) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError):
         return []
     return state["files"] if is_same else []
+
+
+# ---- the work of one process -------------------------------------------------------------------------------------
+
+SLUG = re.compile("[^a-z0-9]+")
+Entries = NDArray[np.float64]
+"""One in each line: a store may have a million of them, and tuples would take five times as much."""
+TIMES, RATIOS = 6, 7
+"""The length of one entry: case, environment, timer, median, low, high; case, environment, baseline, verdict, ratio,
+low, high. A value that is not a number is a position in a list of `SiteIndex`."""
+NUMBERS = 3
+"""The last ones of an entry are no positions."""
+CALL = "benchaxVersion("
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class WrittenCase:
+    """A case whose page is written, and what it adds to files that it shares with others."""
+
+    summary: CaseSummary
+    is_changed: bool
+    """Its page is another one than before."""
+    environments: Mapping[str, Mapping[str, str]]
+    """Facts by fingerprint."""
+    versions: Mapping[str, str]
+    """Name → when it was measured first."""
+    timers: Sequence[str]
+    baselines: Sequence[str]
+    times: Entries
+    """The number of the version precedes each of them."""
+    ratios: Entries
+
+
+class CaseWriter:
+    """Keeps what it has read of environments."""
+
+    def __init__(self, store: DatabaseStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self._facts = dict[str, dict[str, str]]()
+
+    def write_case(self, activity: CaseActivity) -> WrittenCase:
+        rows, compared = read_timeline(self.store, activity), read_comparisons(self.store, activity)
+        facts = self._describe_environments(rows, compared)
+        found = CaseTimeline(activity.case, rows, _histories(compared), facts)
+        # A part of its name to read, and a digest that tells it from all others.
+        slug = SLUG.sub("-", activity.case.name[:200].lower()).strip("-")[:40].strip("-")
+        page = f"{slug}-{activity.key[:16]}.html".removeprefix("-")
+        title = pages.shorten_label(activity.case.label)[:LONGEST_TITLE]
+        text = render_page(title, pages.documents(found), frame("../"))
+        is_changed = write_changed(self.folder / "cases" / page, text)
+        environments, versions, timers, baselines = Numbers(), Numbers(), Numbers(), Numbers()
+        for fingerprint in facts:
+            _ = environments[fingerprint]
+        first_seen = dict[str, str]()
+
+        def number(name: str, at: str, fingerprint: str) -> tuple[int, ...]:
+            """Returns what an entry begins with: version, case, and environment."""
+            first_seen[name] = min(at, first_seen.get(name, at))
+            return versions[name], activity.id, environments[fingerprint]
+
+        times, ratios = list[Sequence[Any]](), list[Sequence[Any]]()
+        for row in rows:
+            where = number(pages.version_of_row(row), row.started_at, row.fingerprint)
+            if row.median_s is not None:
+                times.append((*where, timers[row.timer or ""], row.median_s, row.low_s, row.high_s))
+        for c in compared:
+            version, env = c.candidate, c.environment
+            if version.commit and env is not None and c.metric == "run" and c.ratio is not None:
+                where = number(pages.name_version(version.commit, version.is_dirty), c.compared_at, env.fingerprint)
+                ratios.append((*where, baselines[c.baseline.label], VERDICTS.index(c.verdict), c.ratio, c.low, c.high))
+        summary = pages.summarize(activity, found, page, environments)
+        numbers = list_entries(times, TIMES), list_entries(ratios, RATIOS)
+        return WrittenCase(summary, is_changed, facts, first_seen, list(timers), list(baselines), *numbers)
+
+    def _describe_environments(
+        self, rows: Sequence[TimelineRow], compared: Sequence[Comparison]
+    ) -> dict[str, dict[str, str]]:
+        """Their facts by fingerprint, in the order in which they came."""
+        found = dict[str, dict[str, str]]()
+        for row in rows:
+            if row.fingerprint not in self._facts:
+                self._facts[row.fingerprint] = pages.describe_facts(read_environment(self.store, row))
+            found[row.fingerprint] = self._facts[row.fingerprint]
+        for c in compared:
+            if c.environment is not None and c.environment.fingerprint not in found:
+                found[c.environment.fingerprint] = pages.describe_facts(c.environment)
+        return found
+
+    def write_version(self, numbers: tuple[str, Entries, Entries]) -> bool:
+        """Writes the file of a version: its name, times, and ratios. Returns whether it is another one than before."""
+        return write_changed(self.folder / "data" / file_of(numbers[0]), render_numbers(*numbers))
+
+
+def _histories(compared: Sequence[Comparison]) -> list[History]:
+    """One for each metric and baseline; that with the newest comparison last."""
+    newest_first = dict.fromkeys((c.metric, c.baseline.label) for c in reversed(compared))
+    return [
+        history([c for c in compared if (c.metric, c.baseline.label) == series]) for series in reversed(newest_first)
+    ]
+
+
+# ---- entries of many versions: before each is the place of its version -------------------------------------------
+
+
+def list_entries(listed: Sequence[Sequence[Any]], width: int) -> Entries:
+    """Makes entries from lists: each is a version, followed by as many numbers as `TIMES` or `RATIOS` states
+    (`width`). None becomes NaN."""
+    return np.array(listed, dtype=float).reshape(-1, 1 + width)
+
+
+def renumber(entries: Entries, columns: Mapping[int, Sequence[int]]) -> Entries:
+    """The entries with other numbers in some columns: of each, what stands for 0, 1, 2 …"""
+    found = entries.copy()
+    for column, places in columns.items():
+        found[:, column] = np.array(places, dtype=float)[entries[:, column].astype(int)]
+    return found
+
+
+def split_by_version(parts: Sequence[Entries], width: int, versions: int) -> list[Entries]:
+    """The entries of each version, in their order."""
+    entries = np.concatenate((list_entries((), width), *parts))
+    ordered = entries[entries[:, 0].argsort(kind="stable")]
+    ends = ordered[:, 0].searchsorted(range(versions + 1))
+    return [ordered[a:b, 1:] for a, b in pairwise(ends)]
+
+
+def render_numbers(name: str, times: Entries, ratios: Entries) -> str:
+    """The script: of each case in each environment the newest entry, in the order of cases."""
+    newest_times = {tuple(entry[:2]): entry for entry in times.tolist()}
+    newest_ratios = {tuple(entry[:3]): entry for entry in ratios.tolist()}
+    document = f'{{"times":{_columns(newest_times, TIMES)},"ratios":{_columns(newest_ratios, RATIOS)}}}'
+    # The name, like all texts, is ASCII without what could end the script or a comment in it.
+    return f"{CALL}{json.dumps(file_of(name))},{document});\n"
+
+
+def _columns(entries: Mapping[Any, Sequence[float]], width: int) -> str:
+    columns: Iterable[Sequence[float]] = (
+        zip(*(entries[key] for key in sorted(entries)), strict=True) if entries else ((),) * width
+    )
+    texts = (
+        [str(int(v)) if i < width - NUMBERS else f"{v:.{DIGITS}g}" if math.isfinite(v) else "null" for v in column]
+        for i, column in enumerate(columns)
+    )
+    return "[" + ",".join(f"[{','.join(column)}]" for column in texts) + "]"
