@@ -14,10 +14,10 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, cast
 
 from benchax.errors import MissingPackage
 from benchax.model import Remark
@@ -277,104 +277,51 @@ MOST_DECADES = 5
 """Lists that span more are written number by number."""
 
 
-def encode_chart(chart: Chart) -> dict[str, Any]:
-    """Omits empty values."""
-    return _without_empty(
-        {
-            "title": chart.title,
-            "x": _encode_axis(chart.x),
-            "y": _encode_axis(chart.y),
-            "marks": list(map(_encode_mark, chart.marks)),
-            "beside": list(map(_encode_tick, chart.beside)),
-            "legend": chart.has_legend or chart.has_series,
-            "series": chart.has_series,
-            "note": chart.note,
-        }
-    )
+def encode_chart(part: Chart | Axis | Mark | Branch) -> dict[str, Any]:
+    """Encodes a chart or a part of one: its fields by their names, without those that have their default. A mark also
+    has its type."""
+    found: dict[str, Any] = {"type": type(part).__name__} if isinstance(part, Mark) else {}
+    digits = DIGITS if isinstance(part, Points | Line | Cells) else FINE_DIGITS
+    for f in fields(part):
+        value = getattr(part, f.name)
+        if f.name == "intervals":  # two lists are shorter than many pairs
+            for end, name in enumerate(("lows", "highs") if any(value) else ()):
+                found[name] = encode_numbers([ends and ends[end] for ends in value])
+        elif value != f.default:
+            found[f.name] = _encode_field(value, digits)
+    return found
 
 
-def _without_empty(named: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if value not in ("", False, None, [], {})}
-
-
-def _encode_axis(axis: Axis) -> dict[str, Any]:
-    return _without_empty(
-        {
-            "title": axis.title,
-            "quantity": axis.quantity,
-            "log": axis.is_log,
-            "ends": [finite_number(end) for end in axis.ends] if axis.ends else None,
-            "names": axis.are_names,
-            "ticks": list(map(_encode_tick, axis.ticks)),
-        }
-    )
-
-
-def _encode_tick(tick: AxisTick) -> list[Any]:
-    return [finite_number(tick.at), tick.text, tick.style]
-
-
-def _encode_mark(mark: Mark) -> dict[str, Any]:
-    match mark:
-        case Points():
-            found = _encode_points(mark)
-        case Bars():
-            lists = {name: encode_numbers(getattr(mark, name), FINE_DIGITS) for name in ("places", "lows", "highs")}
-            thickness = None if mark.thickness == Bars.thickness else mark.thickness
-            found = {"kind": "bars", **lists, **_encode_words(mark), "thickness": thickness}
-        case Line():
-            ends = {"x": encode_numbers(mark.x), "y": encode_numbers(mark.y)}
-            found = {"kind": "line", **ends, "label": mark.label, "style": mark.style}
-        case ReferenceLine():
-            place = {"axis": mark.axis, "at": finite_number(mark.at), "as": mark.kind}
-            found = {"kind": "reference", **place, "label": mark.label, "style": mark.style}
-        case Shade():
-            found = {
-                "kind": "shade",
-                "axis": mark.axis,
-                "low": finite_number(mark.low),
-                "high": finite_number(mark.high),
-            }
-        case Note():
-            found = {
-                "kind": "note",
-                "x": finite_number(mark.x),
-                "y": finite_number(mark.y),
-                "text": mark.text,
-                "style": mark.style,
-            }
-        case Cells():
-            values = [encode_numbers(row) for row in mark.values]
-            found = {"kind": "cells", "values": values, "words": mark.words, "styles": mark.styles}
-        case Tree():
-            found = {"kind": "tree", "roots": list(map(_encode_branch, mark.roots)), "quantity": mark.quantity}
-    return _without_empty(found)
-
-
-def _encode_points(points: Points) -> dict[str, Any]:
-    known = [interval for interval in points.intervals if interval is not None]
-    lows = [None if interval is None else interval[0] for interval in points.intervals]
-    highs = [None if interval is None else interval[1] for interval in points.intervals]
-    ends = {"lows": encode_numbers(lows), "highs": encode_numbers(highs)} if known else {}
-    look = {"symbol": points.symbol, "hollow": points.is_hollow}
-    lists = {"places": encode_numbers(points.places), "values": encode_numbers(points.values)}
-    return {"kind": "points", **lists, **ends, **_encode_words(points), **look}
-
-
-def _encode_words(mark: Points | Bars) -> dict[str, Any]:
-    """Texts that repeat (the operations of a profile) are written once."""
-    names = list(dict.fromkeys(mark.texts))
-    places = {name: place for place, name in enumerate(names)}
-    texts: Any = mark.texts
-    if len(names) < len(mark.texts):
-        texts = {"names": names, "at": [places[text] for text in mark.texts]}
-    return {"along": mark.along, "label": mark.label, "style": mark.style, "texts": texts if names else None}
-
-
-def _encode_branch(branch: Branch) -> dict[str, Any]:
-    parts = list(map(_encode_branch, branch.parts))
-    named = {"name": branch.name, "detail": branch.detail, "parts": parts}
-    return _without_empty(named) | {"value": round_number(branch.value, FINE_DIGITS)}
+def _encode_field(value: Any, digits: int) -> Any:
+    match value:
+        case (
+            Chart()
+            | Axis()
+            | Points()
+            | Bars()
+            | Line()
+            | ReferenceLine()
+            | Shade()
+            | Note()
+            | Cells()
+            | Tree()
+            | Branch()
+        ):
+            return encode_chart(value)
+        case AxisTick():
+            return [finite_number(value.at), value.text, value.style]
+        case (str(), *_):
+            # Texts that repeat (the operations of a profile) are written once.
+            places = {text: place for place, text in enumerate(dict.fromkeys(value))}
+            return {"names": list(places), "at": list(map(places.get, value))} if len(places) < len(value) else value
+        case (int() | float() | None, *_):
+            return encode_numbers(value, digits)
+        case tuple():
+            return [_encode_field(item, digits) for item in cast("tuple[Any, ...]", value)]
+        case float():
+            return finite_number(value)
+        case _:
+            return value
 
 
 # Outlines, from which `assets/outlines.js` draws boxes. An entry is a list without its empty end: [name, kind, values,

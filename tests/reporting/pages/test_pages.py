@@ -130,7 +130,7 @@ def test_very_many_readings_are_thinned_and_the_page_says_so() -> None:
     assert "of 100000 readings are drawn" in page
     assert "1 reading beyond the axis: 5.00 ms" in page
     assert len(page) < 900_000
-    assert max(v for mark in data_of(page)[0]["marks"] if mark["kind"] == "points" for v in mark["values"]["v"])
+    assert max(v for mark in data_of(page)[0]["marks"] if mark["type"] == "Points" for v in mark["values"]["v"])
 
 
 def test_stages_that_were_not_measured_have_no_bar() -> None:
@@ -170,7 +170,7 @@ def test_a_heat_map_is_data_with_a_word_for_what_is_not_there() -> None:
     (chart,) = data_of(render_page("t", [Document((Chart(Axis(), Axis(), (cells,)),))]))
 
     assert chart["marks"] == [
-        {"kind": "cells", "values": [[1e-6, None]], "words": [["", "timeout"]], "styles": [["", "warning"]]}
+        {"type": "Cells", "values": [[1e-6, None]], "words": [["", "timeout"]], "styles": [["", "warning"]]}
     ]
 
 

@@ -22,7 +22,7 @@ class Plot {
     this.title = figure.querySelector("figcaption").textContent;
     this.data = data;
     this.marks = decodeMarks(this.data);
-    this.tree = this.marks.find((mark) => mark.kind === "tree");
+    this.tree = this.marks.find((mark) => mark.type === "Tree");
     this.items = this.tree ? listBranches(this.tree) : listItems(this.data, this.marks);
     this.at = -1;
     this.build();
@@ -35,7 +35,7 @@ class Plot {
     this.canvas.style.height = `${heightOf(this.data, this.frame.clientWidth)}px`;
     this.tip = make("div", { class: "tip", "aria-hidden": "true" });
     this.spoken = make("div", { class: "spoken", role: "status" });
-    if (this.data.legend) this.frame.append(this.makeLegend());
+    if (this.data.has_legend || this.data.has_series) this.frame.append(this.makeLegend());
     this.frame.append(this.canvas, this.tip, this.spoken, this.makeTools());
     this.canvas.addEventListener("keydown", (event) => this.press(event));
     this.canvas.addEventListener("blur", () => this.leave());
@@ -51,9 +51,9 @@ class Plot {
     const legend = make("div", { class: "legend" });
     this.keys = [];
     for (const mark of this.marks) {
-      const { label, kind, symbol } = mark;
-      if (!label || kind === "reference" || this.keys.some(([, key]) => key === label)) continue;
-      const sign = make("span", { "aria-hidden": "true" }, kind === "line" ? "━" : kind === "bars" ? "■" : { diamond: "◆", left: "◀", right: "▶" }[symbol] || "●");
+      const { label, type, symbol } = mark;
+      if (!label || type === "ReferenceLine" || this.keys.some(([, key]) => key === label)) continue;
+      const sign = make("span", { "aria-hidden": "true" }, type === "Line" ? "━" : type === "Bars" ? "■" : { diamond: "◆", left: "◀", right: "▶" }[symbol] || "●");
       const word = make("span", {}, ` ${label}`);
       legend.append(sign, word, " ");
       this.keys.push([sign, label, mark]);
@@ -115,7 +115,7 @@ class Plot {
   }
 
   topRoom() {
-    const lines = this.marks.filter((mark) => mark.kind === "reference" && mark.axis === "x" && mark.label);
+    const lines = this.marks.filter((mark) => mark.type === "ReferenceLine" && mark.axis === "x" && mark.label);
     return Math.max(this.data.y.title ? 26 : 14, ...lines.map((mark) => 12 + 15 * mark.label.split("\n").length)) + (lines.length && this.data.y.title ? 12 : 0);
   }
 
@@ -127,19 +127,19 @@ class Plot {
     const axis = this.data[name];
     const places = this.items.flatMap(({ box, ...item }) => (box ? box[name === "x" ? 0 : 1] : [item[name]]));
     for (const mark of this.marks) {
-      if (mark.kind === "points" && (mark.along === "x" ? "x" : "y") === name) {
+      if (mark.type === "Points" && (mark.along === "x" ? "x" : "y") === name) {
         places.push(...[...(mark.lows || []), ...(mark.highs || [])].map((value) => toPlace(axis, value)));
       }
-      if (mark.kind === "reference" && mark.axis === name) places.push(toPlace(axis, mark.at));
-      if (mark.kind === "shade" && mark.axis === name) places.push(toPlace(axis, mark.low), toPlace(axis, mark.high));
+      if (mark.type === "ReferenceLine" && mark.axis === name) places.push(toPlace(axis, mark.at));
+      if (mark.type === "Shade" && mark.axis === name) places.push(toPlace(axis, mark.low), toPlace(axis, mark.high));
     }
     return extentOf(axis, places);
   }
 
   ticks(name, given) {
     const [low, high] = this.shown[name];
-    const size = name === "x" ? this.frame.clientWidth / 85 : this.canvas.clientHeight / (this.data.y.names ? LEAST_ROW : 42);
-    const found = ticksBetween(given ? { names: true, ticks: given } : this.data[name], low, high, Math.max(2, Math.floor(size)));
+    const size = name === "x" ? this.frame.clientWidth / 85 : this.canvas.clientHeight / (this.data.y.are_names ? LEAST_ROW : 42);
+    const found = ticksBetween(given ? { are_names: true, ticks: given } : this.data[name], low, high, Math.max(2, Math.floor(size)));
     return new Map(found.map(([at, text, style]) => [at, { text, style }]));
   }
 
@@ -148,7 +148,7 @@ class Plot {
     const [low, high] = this.view[name];
     const ticks = this.ticks(name, given);
     const axis = data[name];
-    const isNames = Boolean(axis.names);
+    const isNames = Boolean(axis.are_names);
     const room = Math.min(260, this.frame.clientWidth * 0.38);
     return {
       type: "value", min: low, max: high, inverse: name === "y" && isNames, id: given ? "beside" : name, position: given ? "right" : undefined,
@@ -190,7 +190,7 @@ class Plot {
   zoom(factor) {
     const item = this.items[this.at];
     for (const name of ["x", "y"]) {
-      if (name === "y" && (this.data.y.names || !this.marks.some((mark) => mark.kind === "points"))) continue;
+      if (name === "y" && (this.data.y.are_names || !this.marks.some((mark) => mark.type === "Points"))) continue;
       const [low, high] = this.shown[name];
       const middle = item && item[name] !== null ? item[name] : (low + high) / 2;
       this.window(name, middle - (middle - low) * factor, middle + (high - middle) * factor);
@@ -314,7 +314,7 @@ class Plot {
     return this.items.map(({ row }) => {
       const found = {};
       const put = (name, value) => { if (value !== undefined && value !== null && value !== "") found[name] = value; };
-      const named = (axis, value) => (axis.names && axis.ticks?.[value] ? axis.ticks[value][1] : value);
+      const named = (axis, value) => (axis.are_names && axis.ticks?.[value] ? axis.ticks[value][1] : value);
       put("series", row.series);
       put(x.title && x.title !== y.title ? x.title : "x", named(x, row.x));
       put(y.title && x.title !== y.title ? y.title : "y", named(y, row.y));
@@ -352,8 +352,8 @@ function nearestTick(ticks, place) {
 }
 
 function heightOf(data, width) {
-  if (data.marks.some((mark) => mark.kind === "tree")) return width < 500 ? 320 : 420;
-  const rows = data.y.names ? (data.y.ticks || []).length : 0;
+  if (data.marks.some((mark) => mark.type === "Tree")) return width < 500 ? 320 : 420;
+  const rows = data.y.are_names ? (data.y.ticks || []).length : 0;
   if (!rows) return 260;
   return Math.min(MOST_HEIGHT, Math.max(110, rows * ROW + 70));
 }

@@ -27,8 +27,8 @@ const markColor = (look, { nth, style }) => {
   const colors = SERIES[look === DARK ? "dark" : "light"];
   return nth === undefined ? colorOf(look, style) : colors[nth % colors.length];
 };
-const toPlace = (axis, value) => (value === null || value === undefined ? null : axis.log ? (value > 0 ? Math.log10(value) : null) : value);
-const toValue = (axis, place) => (axis.log ? 10 ** place : place);
+const toPlace = (axis, value) => (value === null || value === undefined ? null : axis.is_log ? (value > 0 ? Math.log10(value) : null) : value);
+const toValue = (axis, place) => (axis.is_log ? 10 ** place : place);
 
 // ---- axes ----------------------------------------------------------------------------------------------------
 
@@ -42,12 +42,12 @@ function niceStep(span, most, isBinary) {
 // Ticks between two places, as [place, text, style].
 function ticksBetween(axis, low, high, most) {
   if (axis.ticks) {
-    const every = axis.names ? Math.ceil(axis.ticks.filter(([at]) => at >= low && at <= high).length / most) : 1;
+    const every = axis.are_names ? Math.ceil(axis.ticks.filter(([at]) => at >= low && at <= high).length / most) : 1;
     const shown = axis.ticks.map(([at, text, style]) => [toPlace(axis, at), text, style]);
     return shown.filter(([at], i) => at >= low && at <= high && i % every === 0);
   }
   const places = [];
-  if (axis.log && high - low > 0.6) {
+  if (axis.is_log && high - low > 0.6) {
     const digits = high - low > 4 ? [1] : high - low > 2 ? [1, 3] : [1, 2, 5];
     for (let decade = Math.floor(low); decade <= high; decade += 1) {
       for (const digit of digits) places.push(decade + Math.log10(digit));
@@ -69,8 +69,8 @@ function ticksBetween(axis, low, high, most) {
 const trimZeros = (text) => text.replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
 
 function extentOf(axis, places) {
-  if (axis.ends) return axis.ends.map((end) => toPlace(axis, end));
-  if (axis.names) return [-0.5, Math.max(1, (axis.ticks || []).length) - 0.5];
+  if (axis.ends) return decodeNumbers(axis.ends).map((end) => toPlace(axis, end));
+  if (axis.are_names) return [-0.5, Math.max(1, (axis.ticks || []).length) - 0.5];
   let low = Infinity, high = -Infinity;
   for (const place of places) {
     if (place === null || !Number.isFinite(place)) continue;
@@ -84,20 +84,20 @@ function extentOf(axis, places) {
 
 // ---- marks ---------------------------------------------------------------------------------------------------
 
-// All marks with decoded numbers; {kind, ...}.
+// All marks with decoded numbers; {type, ...}.
 function decodeMarks(chart) {
   const labels = [];
   return chart.marks.map((mark) => {
     const found = { ...mark };
     for (const name of ["places", "values", "lows", "highs"]) {
-      if (name in mark && mark.kind !== "cells") found[name] = decodeNumbers(mark[name]);
+      if (name in mark && mark.type !== "Cells") found[name] = decodeNumbers(mark[name]);
     }
-    const isNamed = chart.series && !mark.style && mark.label;
+    const isNamed = chart.has_series && !mark.style && mark.label;
     if (isNamed && !labels.includes(mark.label)) labels.push(mark.label);
     if (isNamed) found.nth = labels.indexOf(mark.label);
-    if (mark.kind === "shade") return found;
-    if (mark.kind === "line") Object.assign(found, { x: decodeNumbers(mark.x), y: decodeNumbers(mark.y) });
-    if (mark.kind === "cells") found.values = mark.values.map(decodeNumbers);
+    if (mark.type === "Shade") return found;
+    if (mark.type === "Line") Object.assign(found, { x: decodeNumbers(mark.x), y: decodeNumbers(mark.y) });
+    if (mark.type === "Cells") Object.assign(found, { values: mark.values.map(decodeNumbers), words: mark.words.map(decodeTexts) });
     found.texts = decodeTexts(mark.texts);
     return found;
   });
@@ -107,16 +107,16 @@ function decodeMarks(chart) {
 function listItems(chart, marks) {
   const items = [];
   for (const mark of marks) {
-    if (mark.kind === "points") listPoints(chart, mark, items);
-    if (mark.kind === "bars") listBars(chart, mark, items);
-    if (mark.kind === "cells") listCells(chart, mark, items);
-    if (mark.kind === "line") mark.x.forEach((x, i) => items.push({
+    if (mark.type === "Points") listPoints(chart, mark, items);
+    if (mark.type === "Bars") listBars(chart, mark, items);
+    if (mark.type === "Cells") listCells(chart, mark, items);
+    if (mark.type === "Line") mark.x.forEach((x, i) => items.push({
       x: toPlace(chart.x, x), y: toPlace(chart.y, mark.y[i]), isOnLine: true,
       row: { series: mark.label || "line", x, y: mark.y[i] } }));
-    if (mark.kind === "note") items.push({
+    if (mark.type === "Note") items.push({
       x: toPlace(chart.x, mark.x), y: toPlace(chart.y, mark.y), row: { series: "", x: mark.x, y: mark.y, text: mark.text } });
   }
-  return items.sort((a, b) => (chart.y.names ? a.y - b.y || a.x - b.x : a.x - b.x || a.y - b.y));
+  return items.sort((a, b) => (chart.y.are_names ? a.y - b.y || a.x - b.x : a.x - b.x || a.y - b.y));
 }
 
 function listPoints(chart, mark, items) {
@@ -155,7 +155,7 @@ function listCells(chart, mark, items) {
 
 // What is said of an item: at most a few short lines.
 function describeItem(chart, { row }) {
-  const name = (axis, value) => (axis.names && axis.ticks?.[value] ? axis.ticks[value][1] : writeValue(value, axis.quantity, 4));
+  const name = (axis, value) => (axis.are_names && axis.ticks?.[value] ? axis.ticks[value][1] : writeValue(value, axis.quantity, 4));
   const values = row.isSideways ? chart.x : chart.y;
   const lines = [];
   if (row.text) lines.push(row.text);
@@ -163,11 +163,11 @@ function describeItem(chart, { row }) {
   else if (row.isBar) {
     const at = row.isSideways ? row.y : row.x;
     const axis = row.isSideways ? chart.y : chart.x;
-    lines.push(axis.names ? name(axis, at) : `${row.series}`.trim());
+    lines.push(axis.are_names ? name(axis, at) : `${row.series}`.trim());
     const length = row.high - row.low;
     lines.push(row.low ? `${writeValue(length, values.quantity, 4)} from ${writeValue(row.low, values.quantity, 4)}` : writeValue(row.high, values.quantity, 4));
   } else {
-    lines.push(`${chart.y.names ? name(chart.y, row.y) : name(chart.y, row.y)} at ${name(chart.x, row.x)}`);
+    lines.push(`${chart.y.are_names ? name(chart.y, row.y) : name(chart.y, row.y)} at ${name(chart.x, row.x)}`);
     if (row.low !== undefined && row.low !== null) {
       lines.push(`95 % ${writeValue(row.low, values.quantity, 4)} to ${writeValue(row.high, values.quantity, 4)}`);
     }
@@ -181,15 +181,15 @@ function describeItem(chart, { row }) {
 function seriesOf(chart, marks, view, look) {
   const series = [guidesOf(chart, marks, look)];
   marks.forEach((mark, n) => {
-    if (mark.kind === "points") series.push(...pointsOf(chart, mark, view, look));
-    if (mark.kind === "bars") series.push(barsOf(chart, mark, look));
-    if (mark.kind === "cells") series.push(cellsOf(mark, look));
-    if (mark.kind === "line") {
+    if (mark.type === "Points") series.push(...pointsOf(chart, mark, view, look));
+    if (mark.type === "Bars") series.push(barsOf(chart, mark, look));
+    if (mark.type === "Cells") series.push(cellsOf(mark, look));
+    if (mark.type === "Line") {
       const data = mark.x.map((x, i) => [toPlace(chart.x, x), toPlace(chart.y, mark.y[i])]);
       series.push({ type: "line", data, symbol: "none", silent: true, clip: true, z: 3,
         lineStyle: { color: markColor(look, mark), width: 1.6, opacity: 0.85 } });
     }
-    if (mark.kind === "note") series.push({
+    if (mark.type === "Note") series.push({
       type: "scatter", symbolSize: 1, silent: true, data: [[toPlace(chart.x, mark.x), toPlace(chart.y, mark.y)]],
       label: { show: true, formatter: mark.text, position: "right", color: colorOf(look, mark.style) } });
   });
@@ -198,15 +198,15 @@ function seriesOf(chart, marks, view, look) {
 
 // Lines and shades across the chart.
 function guidesOf(chart, marks, look) {
-  const lines = marks.filter((mark) => mark.kind === "reference").map((mark) => ({
+  const lines = marks.filter((mark) => mark.type === "ReferenceLine").map((mark) => ({
     [mark.axis === "x" ? "xAxis" : "yAxis"]: toPlace(chart[mark.axis], mark.at),
     lineStyle: {
-      color: colorOf(look, mark.style), opacity: mark.as === "break" ? 0.35 : 0.9,
-      width: mark.as === "break" ? 4 : 1.3, type: mark.as === "change" ? "dashed" : "solid" },
+      color: colorOf(look, mark.style), opacity: mark.kind === "break" ? 0.35 : 0.9,
+      width: mark.kind === "break" ? 4 : 1.3, type: mark.kind === "change" ? "dashed" : "solid" },
     label: { show: Boolean(mark.label), formatter: mark.label || "", color: colorOf(look, mark.style),
       position: mark.axis === "x" ? "end" : "insideEndTop", rotate: 0, align: mark.axis === "x" ? "center" : "right", fontSize: 11, lineHeight: 14 },
   }));
-  const areas = marks.filter((mark) => mark.kind === "shade").map((mark) => {
+  const areas = marks.filter((mark) => mark.type === "Shade").map((mark) => {
     const name = mark.axis === "x" ? "xAxis" : "yAxis";
     return [{ [name]: toPlace(chart[mark.axis], mark.low) }, { [name]: toPlace(chart[mark.axis], mark.high) }];
   });
@@ -238,7 +238,7 @@ function pointsOf(chart, mark, view, look) {
       ends.push([toPlace(isSideways ? chart.y : chart.x, place), Math.max(low, span[0]), Math.min(high, span[1])]);
     }
   });
-  const item = mark.hollow ? { color: look.back, borderColor: color, borderWidth: 1.5 } : { color, opacity: data.length > 400 ? 0.6 : 0.9 };
+  const item = mark.is_hollow ? { color: look.back, borderColor: color, borderWidth: 1.5 } : { color, opacity: data.length > 400 ? 0.6 : 0.9 };
   const size = isSideways ? 11 : data.length > 400 ? 4 : 6;
   const dots = { type: "scatter", data, symbol: SYMBOLS[mark.symbol] || "circle", symbolSize: size, itemStyle: item, silent: true, z: 4, emphasis: { disabled: true } };
   return ends.length ? [intervalsOf(ends, isSideways, color), dots] : [dots];
