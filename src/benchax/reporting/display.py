@@ -7,6 +7,7 @@ The renderers are loaded when something is shown, so that this import weighs not
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchax.printable import show_line
@@ -15,7 +16,6 @@ from benchax.renderers import RENDERERS
 if TYPE_CHECKING:
     import os
 
-    from benchax.comparing.ranking import Comparisons
     from benchax.reporting.document import Block, Document
 
 DOCUMENTS: dict[str, str] = {
@@ -75,20 +75,25 @@ def documents_of(result: Any) -> tuple[Document, ...]:
 
 
 def _make(result: Any, functions: dict[str, str]) -> Any:
-    module, _, function = functions[type(result).__name__].partition(".")
-    return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(result)
+    return _call(functions[type(result).__name__], result)
+
+
+def _call(name: str, *arguments: Any) -> Any:
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(f"benchax.reporting.{module}"), function)(*arguments)
+
+
+def _in_python(result: Any, is_for_page: bool = False) -> Document:
+    return _call("python_words.in_python", document_of(result, is_for_page))
 
 
 def _line(result: Any) -> str:
     """The answer, if the result has one; else the first words of its text."""
-    from benchax.reporting.python_words import in_python
-    from benchax.reporting.tables import truncate
-
     if type(result).__name__ in LINES:
         line = _make(result, LINES)
     else:
-        line = ": ".join([words for block in in_python(document_of(result)).blocks if (words := _words_of(block))][:2])
-    return show_line(truncate(line, LONGEST_LINE))
+        line = ": ".join([words for block in _in_python(result).blocks if (words := _words_of(block))][:2])
+    return show_line(_call("tables.truncate", line, LONGEST_LINE))
 
 
 def _words_of(block: Block) -> str:
@@ -105,30 +110,18 @@ def _words_of(block: Block) -> str:
             return ""
 
 
-def _text(result: Any) -> str:
-    from benchax.reporting import terminal
-    from benchax.reporting.python_words import in_python
-
-    return terminal.to_printed(in_python(document_of(result)))
-
-
-def _html(result: Any) -> str:
-    from benchax.reporting import html
-    from benchax.reporting.python_words import in_python
-
-    return html.fragment(in_python(document_of(result, is_for_page=True)))
-
-
-def _figure(found: Comparisons) -> Any:
-    from benchax.reporting import comparisons
-
-    return comparisons.figure(found)
+def _render(renderer: str, is_for_page: bool, result: Any) -> str:
+    return _call(renderer, _in_python(result, is_for_page))
 
 
 def _save(result: Any, file: str | os.PathLike[str]) -> None:
-    from benchax.reporting.pages.page import save_page
-
-    save_page(file, documents_of(result))
+    _call("pages.page.save_page", file, documents_of(result))
 
 
-RENDERERS.update(line=_line, text=_text, html=_html, figure=_figure, save=_save)
+RENDERERS.update(
+    line=_line,
+    text=partial(_render, "terminal.to_printed", False),
+    html=partial(_render, "html.fragment", True),
+    figure=partial(_call, "comparisons.figure"),
+    save=_save,
+)

@@ -10,13 +10,15 @@ faint); each renderer has its own colours.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from benchax.json_values import decode_value, encode_value
 from benchax.model import Remark
 from benchax.reporting.chart import Chart, Quantity, Style, describe_value
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,17 @@ class Document:
         return next((block.text for block in self.blocks if isinstance(block, Heading)), "")
 
 
+def rewrite(part: T, change: Callable[[Any], Any]) -> T:
+    """The part of a document with all that `change` changes in it. Where it returns None, its parts are next."""
+    if (changed := change(part)) is not None:
+        return changed
+    if isinstance(part, tuple):
+        return cast("T", tuple(rewrite(each, change) for each in cast("tuple[Any, ...]", part)))
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    return replace(part, **{f.name: rewrite(getattr(part, f.name), change) for f in fields(part)})
+
+
 def list_parts(title: str, documents: Sequence[Document], overview: Table | None = None) -> tuple[Document, ...]:
     """For a page of several: an overview first, each line leading to its part. One alone is the page's own.
 
@@ -291,42 +304,33 @@ MOST_ROWS = 60
 
 
 def tabulate_outline(outline: Outline) -> Table:
-    """Makes a table, for media that cannot unfold an outline."""
-    rows = list_outermost(outline, MOST_ROWS)
-    listed = [_describe_row(outline, *row) for row in rows]
-    outer = sum(depth == 0 for depth, _, _ in rows)
-    left_out = len(outline.entries) - outer
-    note = f"{outline.note} {left_out} other boxes are not in this table." if left_out else outline.note
+    """Makes a table, for media that cannot unfold an outline: whole levels as long as they fit, of the outermost one
+    as many boxes as fit."""
+    shown, left_out = outline.entries[:MOST_ROWS], len(outline.entries) - MOST_ROWS
+    lines = [_describe_row(outline, *row) for row in _walk(shown, 0, _count_levels(shown))]
+    note = f"{outline.note} {left_out} other boxes are not in this table." if left_out > 0 else outline.note
     names = (TableColumn("box", "words", 24), *(TableColumn(column.name) for column in outline.columns))
     columns = (*names, TableColumn("where", "words", 16), TableColumn("what", "words", 24))
-    return tabulate(columns, listed, note=note).without_empty_columns(kept=(0,))
+    return tabulate(columns, lines, note=note).without_empty_columns(kept=(0,))
 
 
 def _describe_row(outline: Outline, depth: int, entry: OutlineEntry, inside: int) -> tuple[str, ...]:
-    numbers = (describe_cost(v, c.quantity) for v, c in zip(entry.values, outline.columns, strict=True))
-    what = " · ".join(text for text in (entry.detail, f"{inside} boxes inside" if inside else "") if text)
+    """`inside`: how many boxes inside of it are not listed."""
+    numbers = (
+        UNKNOWN if value is None else describe_value(value, column.quantity) if value else ""
+        for value, column in zip(entry.values, outline.columns, strict=True)
+    )
+    what = " · ".join(filter(None, (entry.detail, f"{inside} boxes inside" if inside else "")))
     return (f"{INDENT * depth}{entry.kind} {entry.name}".strip(), *numbers, entry.source, what)
 
 
-def describe_cost(value: float | None, quantity: Quantity) -> str:
-    """Returns a text such as 1.05 MFLOP, or an empty text if there is no value."""
-    return UNKNOWN if value is None else describe_value(value, quantity) if value else ""
+def _count_inside(entry: OutlineEntry) -> int:
+    return sum(1 + _count_inside(part) for part in entry.parts)
 
 
-def count_inside(entry: OutlineEntry) -> int:
-    return sum(1 + count_inside(part) for part in entry.parts)
-
-
-def list_outermost(outline: Outline, most: int) -> list[tuple[int, OutlineEntry, int]]:
-    """(depth, entry, how many inside of it are not listed): whole levels as long as they fit, of the outermost one as
-    many as fit."""
-    outermost = outline.entries[:most]
-    return list(_walk(outermost, 0, _count_levels(outermost, most)))
-
-
-def _count_levels(entries: Sequence[OutlineEntry], most: int) -> int:
+def _count_levels(entries: Sequence[OutlineEntry]) -> int:
     levels, count, level = 0, 0, list(entries)
-    while level and count + len(level) <= most:
+    while level and count + len(level) <= MOST_ROWS:
         levels, count = levels + 1, count + len(level)
         level = [part for entry in level for part in entry.parts]
     return levels
@@ -335,9 +339,8 @@ def _count_levels(entries: Sequence[OutlineEntry], most: int) -> int:
 def _walk(entries: Sequence[OutlineEntry], depth: int, levels: int) -> Iterator[tuple[int, OutlineEntry, int]]:
     for entry in entries:
         is_last = depth + 1 == levels
-        yield depth, entry, count_inside(entry) if is_last else 0
-        if not is_last:
-            yield from _walk(entry.parts, depth + 1, levels)
+        yield depth, entry, _count_inside(entry) if is_last else 0
+        yield from () if is_last else _walk(entry.parts, depth + 1, levels)
 
 
 # Documents as JSON, for a process that waits for another one's: blocks with the names of their types.

@@ -6,14 +6,12 @@ arguments of a call.
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any
 
 from benchax.model import Remark
-from benchax.reporting.document import Document, Paragraph, Table, TextRow
-
-T = TypeVar("T")
+from benchax.reporting.document import Document, Paragraph, Table, TextRow, rewrite
 
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(flag), python)
@@ -41,7 +39,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def in_python(document: Document) -> Document:
     """The document with each flag in a remark, a reason or a note as the option that it is in Python."""
-    return _translate(document)
+    return rewrite(document, _translate_part)
 
 
 def translate(text: str) -> str:
@@ -50,19 +48,15 @@ def translate(text: str) -> str:
     return text
 
 
-def _translate(value: T) -> T:
-    if isinstance(value, tuple):
-        return cast("T", tuple(_translate(each) for each in cast("tuple[Any, ...]", value)))
-    if isinstance(value, Remark):
-        return dataclasses.replace(value, message=translate(value.message))
-    if isinstance(value, TextRow):
-        return dataclasses.replace(value, value=translate(value.value), detail=translate(value.detail))
-    if isinstance(value, Paragraph):
-        return dataclasses.replace(value, text=translate(value.text))
-    if isinstance(value, Table):
-        return dataclasses.replace(value, note=translate(value.note))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [f.name for f in dataclasses.fields(value) if isinstance(getattr(value, f.name), tuple)]
-        changed: dict[str, Any] = {name: _translate(getattr(value, name)) for name in names}
-        return dataclasses.replace(value, **changed) if changed else value
-    return value
+def _translate_part(part: Any) -> Any:
+    match part:
+        case Remark():
+            return replace(part, message=translate(part.message))
+        case TextRow():
+            return replace(part, value=translate(part.value), detail=translate(part.detail))
+        case Paragraph():
+            return replace(part, text=translate(part.text))
+        case Table():
+            return replace(part, note=translate(part.note))
+        case _:
+            return None

@@ -11,10 +11,10 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
-from itertools import chain, pairwise, product
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -25,7 +25,6 @@ from benchax.model import Remark
 from benchax.printable import show_controls, show_line
 from benchax.reporting.chart import MARKS, Chart, Style
 from benchax.reporting.document import (
-    Block,
     Code,
     Document,
     Facts,
@@ -39,6 +38,7 @@ from benchax.reporting.document import (
     Table,
     TableColumn,
     TextRow,
+    rewrite,
     tabulate_outline,
 )
 from benchax.reporting.tables import cut_middle
@@ -107,10 +107,8 @@ ENDLESS = 400
 
 def render(document: Document) -> RenderableType:
     """For a console, which prints it with `crop=False`: lines of programs, and words, may be longer than a window."""
-    parts: list[RenderableType] = []
-    for is_apart, is_below, block in _place_blocks(_prepare(document)):
-        parts += [Text(), _render_block(block, is_below)] if is_apart else [_render_block(block, is_below)]
-    return Group(*parts)
+    placed = _place_blocks(_prepare(document))
+    return Group(*(Group(*[Text()] * is_apart, _render_block(block, below)) for is_apart, below, block in placed))
 
 
 def to_text(document: Document, width: int | None = None) -> str:
@@ -129,30 +127,24 @@ def to_printed(document: Document) -> str:
 
 
 def _prepare(document: Document) -> tuple[Shown, ...]:
-    """Only blocks that a terminal can show, and nothing in them that it would obey."""
-    return _spell_out(tuple(chain.from_iterable(map(_without_outline, document.blocks))))
-
-
-def _without_outline(block: Block) -> tuple[Shown, ...]:
-    return (Heading(block.caption), tabulate_outline(block)) if isinstance(block, Outline) else (block,)
+    """Only blocks that a terminal can show, and nothing in them that it would obey: names may be of strangers."""
+    shown: list[Shown] = []
+    for block in document.blocks:
+        shown += (Heading(block.caption), tabulate_outline(block)) if isinstance(block, Outline) else (block,)
+    return rewrite(tuple(shown), _spell_out)
 
 
 def _spell_out(part: Any) -> Any:
-    """Blocks without anything that a terminal would obey: names may be of strangers."""
     match part:
         case str():
             return show_controls(part)
-        case tuple():
-            return tuple(map(_spell_out, cast("tuple[Any, ...]", part)))
         case Heading():
-            rest = {name: _spell_out(getattr(part, name)) for name in ("below", "answers")}
+            rest = {name: rewrite(getattr(part, name), _spell_out) for name in ("below", "answers")}
             return replace(part, text=show_line(part.text), aside=show_line(part.aside), **rest)
         case Chart():  # only its caption is shown
             return part
-        case _ if is_dataclass(part) and not isinstance(part, type):
-            return replace(part, **{f.name: _spell_out(getattr(part, f.name)) for f in fields(part) if f.init})
         case _:
-            return part
+            return None
 
 
 def _place_blocks(blocks: Sequence[Shown]) -> Iterator[tuple[bool, bool, Shown]]:
@@ -191,9 +183,9 @@ def _render_block(block: Shown, is_below: bool) -> RenderableType:
         case Table():
             return _TableLayout(block)
         case Facts():
-            return _FactsLayout(block.sections) if block.kind == "numbers" else _render_words(block.sections)
+            return _FactsLayout(block.sections) if block.kind == "numbers" else Group(*_render_words(block.sections))
         case Remarks():
-            return _render_remarks(block.remarks)
+            return Group(*map(_render_remark, block.remarks))
         case Code():
             title = [Text(block.title, style="bold")] if block.title else []
             return Group(*title, highlight(block.language, block.text))
@@ -229,13 +221,10 @@ def _render_paragraph(paragraph: Paragraph, is_below: bool) -> RenderableType:
     return Folded(Text(paragraph.text, style=STYLES[paragraph.style]), indent="  " if is_below else "")
 
 
-def _render_remarks(listed: Sequence[Remark]) -> RenderableType:
-    parts: list[RenderableType] = []
-    for remark in listed:
-        mark, style = MARKS[remark.severity]
-        message = Text(remark.message, STYLES[style] if remark.severity == "error" else "")
-        parts.append(Folded(message, Text.assemble("  ", (mark, STYLES[style]), " "), indent="    "))
-    return Group(*parts)
+def _render_remark(remark: Remark) -> Folded:
+    mark, style = MARKS[remark.severity]
+    message = Text(remark.message, STYLES[style] if remark.severity == "error" else "")
+    return Folded(message, Text.assemble("  ", (mark, STYLES[style]), " "), indent="    ")
 
 
 # ---- facts ------------------------------------------------------------------------------------------------------
@@ -257,7 +246,9 @@ class _FactsLayout:
         is_narrow = options.max_width < max(NARROW, label + value + max(LEAST_DETAIL, 2 + 2 * GAP + word))
         for i, section in enumerate(self.sections):
             yield from _render_title(section, is_first=i == 0)
-            yield _stack_rows(section.rows) if is_narrow else _align_rows(section.rows, label, value, self.indent)
+            yield from (
+                _stack_rows(section.rows) if is_narrow else [_align_rows(section.rows, label, value, self.indent)]
+            )
 
 
 def _render_title(section: Section, is_first: bool) -> Iterator[Text]:
@@ -279,15 +270,13 @@ def _align_rows(rows: Sequence[TextRow], label: int, value: int, indent: str) ->
     return table
 
 
-def _stack_rows(rows: Sequence[TextRow]) -> Group:
-    lines: list[RenderableType] = []
+def _stack_rows(rows: Sequence[TextRow]) -> Iterator[Folded]:
     for row in rows:
         style = STYLES[row.style]
         line = Text.assemble((row.label + "  ", style), (row.value, style or "cyan"))
-        lines.append(Folded(line, Text("  "), indent="    "))
+        yield Folded(line, Text("  "), indent="    ")
         if row.detail:
-            lines.append(Folded(_render_detail(row), indent="    "))
-    return Group(*lines)
+            yield Folded(_render_detail(row), indent="    ")
 
 
 def _render_detail(row: TextRow) -> Text:
@@ -296,17 +285,14 @@ def _render_detail(row: TextRow) -> Text:
     )
 
 
-def _render_words(sections: Sequence[Section]) -> Group:
+def _render_words(sections: Sequence[Section]) -> Iterator[RenderableType]:
     """Renders sections whose values are texts, next to their labels."""
-    parts: list[RenderableType] = []
     for i, section in enumerate(sections):
-        parts += _render_title(section, is_first=i == 0)
+        yield from _render_title(section, is_first=i == 0)
         label = max((cell_len(row.label) for row in section.rows), default=0)
         for row in section.rows:
-            detail = Text(f"  {row.detail}", style="dim") if row.detail else Text()
-            text = Text(row.value, style=STYLES[row.style]) + detail
-            parts.append(_Labelled(Text(f"  {row.label}", style="dim"), text, label + 2 + GAP))
-    return Group(*parts)
+            text = Text(row.value, style=STYLES[row.style]) + Text(f"  {row.detail}" if row.detail else "", style="dim")
+            yield _Labelled(Text(f"  {row.label}", style="dim"), text, label + 2 + GAP)
 
 
 class _Labelled:
@@ -333,8 +319,7 @@ class _TableLayout:
 
     def __init__(self, table: Table, left_out: Sequence[str] = ()) -> None:
         self.table, self.left_out = table, left_out
-        columns = zip(table.names, *table.lines, strict=True)
-        texts = list(columns)
+        texts = list(zip(table.names, *table.lines, strict=True))
         self.widths = [max(cell_len(part) for text in column for part in text.split("\n")) for column in texts]
         self.least_widths = [
             min(width, max(column.least_width or 0, _longest(column, parts[1:])))
@@ -358,7 +343,7 @@ class _TableLayout:
             yield _TableLayout(fewer, (self.table.names[optional[-1]], *self.left_out))
             return
         fits = _with_gaps(self.least_widths) <= options.max_width
-        yield self.render_wide(self.fit(options.max_width)) if fits else self.render_narrow()
+        yield self.render_wide(self.fit(options.max_width)) if fits else Group(*self.render_narrow())
         notes = [self.table.note, f"A wider window also shows: {', '.join(self.left_out)}." if self.left_out else ""]
         yield from (Folded(Text(note, style="dim")) for note in notes if note)
 
@@ -384,16 +369,14 @@ class _TableLayout:
             drawn.add_row(*(Text("\n").join(_fold_cell(*column)) for column in columns))
         return drawn
 
-    def render_narrow(self) -> Group:
-        parts: list[RenderableType] = []
+    def render_narrow(self) -> Iterator[RenderableType]:
         width = max(map(cell_len, self.table.names)) + GAP
-        for row in self.table.rows:
-            parts += [Text()] if parts else []
+        for i, row in enumerate(self.table.rows):
+            yield from [Text()] if i else []
             for name, cell in zip(self.table.names, row, strict=True):
                 if cell.text:
                     text = Text(cell.text, style=STYLES[cell.style])
-                    parts.append(_Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text))
-        return Group(*parts)
+                    yield _Labelled(Text(name, style="dim"), text, width) if width > GAP else Folded(text)
 
 
 def _with_gaps(widths: Sequence[int]) -> int:
@@ -437,8 +420,7 @@ def break_lines(text: Text, width: int) -> Iterator[Text]:
         line.expand_tabs(8)
         for part in line.divide(_breaks(line.plain, width)):
             part.rstrip()
-            part.no_wrap, part.overflow = True, "ignore"
-            yield part
+            yield _keep_whole(part)
 
 
 _JOINT = re.compile(r"(?<=[/;,])|(?=\[)")
@@ -451,10 +433,13 @@ def break_word(line: Text, width: int) -> Iterator[Text]:
         fits = next(i for i in range(len(line.plain), 0, -1) if i == 1 or cell_len(line.plain[:i]) <= width)
         joints = [found.start() for found in _JOINT.finditer(line.plain) if fits // 2 < found.start() <= fits]
         piece, line = line.divide([joints[-1] if joints else fits])
-        piece.no_wrap, piece.overflow = True, "ignore"
-        yield piece
+        yield _keep_whole(piece)
+    yield _keep_whole(line)
+
+
+def _keep_whole(line: Text) -> Text:
     line.no_wrap, line.overflow = True, "ignore"
-    yield line
+    return line
 
 
 def fold_text(text: str, width: int) -> str:
