@@ -17,7 +17,7 @@ from benchax.reporting import (
 )
 from benchax.reporting import profile as reporting
 from benchax.reporting.document import Table
-from benchax.reporting.profile import by_line, chart_memory_lines, draw_memory
+from benchax.reporting.profile import chart_memory, draw_memory
 from benchax.reporting.profile import list_groups as blocks
 from benchax.results.profile import (
     Column,
@@ -165,8 +165,7 @@ P = Profile("f", "cpu", (PRODUCT, COPY), fingerprint="here", peaks=PEAKS)
 
 def beside(p: Profile) -> dict[str, tuple[str, str]]:
     """(of roofline, bound by) of each line."""
-    table = by_line(p)
-    assert table is not None
+    table = next(block for block in blocks(p) if isinstance(block, Table))
     if "of roofline" not in table.names:
         return {line[0]: ("", "") for line in table.lines}
     at = table.names.index("of roofline")
@@ -300,6 +299,7 @@ def test_lines_that_made_arrays_have_what_they_hold_at_most_and_at_the_end(snaps
 
 
 def test_a_chart_of_lines_has_only_what_was_read() -> None:
-    first, _ = chart_memory_lines(MADE).marks
+    *_, chart = chart_memory(MADE)
+    first, _ = chart.marks
 
     assert (first.label, len(first.x)) == ("train.py:12", 4)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchax.reporting import steps
-from benchax.reporting.steps import describe_recording_cost
+from benchax.reporting.profile import describe_recording_cost, describe_split, describe_steps, tabulate_parts
 from benchax.results.profile import OneStep, PartKind, PartLine, ProgramsPerStep, RecordingCost, StepPart, StepSplit
 
 LINE = PartLine("/home/me/loader.py:31", "batches", 0.58, samples=90)
@@ -47,15 +46,15 @@ SPLIT = StepSplit(
 def test_one_sentence_says_what_most_of_a_step_is(kind: PartKind, expected: str) -> None:
     split = replace(SPLIT, parts=(StepPart(kind, 0.0058, 0.58, (LINE,)), *SPLIT.parts[1:]))
 
-    assert steps.sentence(split) == expected
+    assert describe_split(split) == expected
 
 
 def test_a_recording_without_steps_is_said_to_have_none() -> None:
     split = replace(SPLIT, mark="none", name="", lengths_s=(2.0,), programs=())
 
-    first = steps.blocks(split)[0]
+    first = describe_steps(split)[0]
 
-    assert steps.sentence(split).startswith("58 % of the recorded time is data loading")
+    assert describe_split(split).startswith("58 % of the recorded time is data loading")
     assert getattr(first, "text", "") == (
         "no step was found: no program that the devices were busy with was called three times in the 2.00 s that were "
         "recorded"
@@ -63,14 +62,14 @@ def test_a_recording_without_steps_is_said_to_have_none() -> None:
 
 
 def test_few_samples_are_said_to_be_few_and_none_to_be_missing() -> None:
-    assert "which is few: shares of lines are rough" in steps.tabulate_parts(replace(SPLIT, samples=5)).note
-    assert "no samples of the stack" in steps.tabulate_parts(replace(SPLIT, sampler_share=None)).note
+    assert "which is few: shares of lines are rough" in tabulate_parts(replace(SPLIT, samples=5)).note
+    assert "no samples of the stack" in tabulate_parts(replace(SPLIT, sampler_share=None)).note
 
 
 def test_where_python_is_while_a_device_works_is_told_as_that() -> None:
     split = replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58, (LINE,)),))
 
-    lines = steps.tabulate_parts(split).lines
+    lines = tabulate_parts(split).lines
 
     assert [(line[0], bool(line[3])) for line in lines] == [("device at work", False), ("· Python meanwhile", True)]
 
@@ -79,7 +78,7 @@ def test_several_lines_of_a_part_stand_below_it() -> None:
     other = PartLine("/home/me/decode.py:4", "decode", 0.2)
     split = replace(SPLIT, parts=(StepPart("input", 0.0058, 0.58, (replace(LINE, share=0.38), other)),))
 
-    lines = steps.tabulate_parts(split).lines
+    lines = tabulate_parts(split).lines
 
     assert [line[0] for line in lines] == ["waiting for input", "· of it", "· of it"]
     assert [line[3] for line in lines] == ["", "loader.py:31 (batches)", "decode.py:4 (decode)"]
@@ -88,7 +87,7 @@ def test_several_lines_of_a_part_stand_below_it() -> None:
 def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
     slow = OneStep(7, 0.5, (("unseen", 0.49),), "unseen", 0.48, "/home/me/save.py:3")
 
-    shown = str(steps.blocks(replace(SPLIT, slowest=slow)))
+    shown = str(describe_steps(replace(SPLIT, slowest=slow)))
 
     assert (
         "label='slowest step', value='500 ms', detail='number 7, 480 ms more than usual of: Python at save.py:3'"
@@ -99,23 +98,23 @@ def test_the_slowest_step_says_what_it_has_more_of_and_where() -> None:
 def test_a_second_part_that_is_large_is_told_too_and_work_of_the_device_is_the_usual_rest() -> None:
     compiling = StepPart("compile", 0.0042, 0.42, (LINE,))
 
-    first = steps.sentence(replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58), compiling)))
+    first = describe_split(replace(SPLIT, parts=(StepPart("device", 0.0058, 0.58), compiling)))
 
     assert first.endswith("; 42 % is tracing and compiling at loader.py:31, in 2 of 3 steps; the device waits")
-    assert "42 %" not in steps.sentence(SPLIT)
+    assert "42 %" not in describe_split(SPLIT)
 
 
 def test_what_is_not_called_in_each_step_has_its_number_of_calls() -> None:
     rare = replace(SPLIT, warm_up=1, programs=(ProgramsPerStep("jit_step", 1.0), ProgramsPerStep("jit_evaluate", 0.5)))
 
-    assert "jit_evaluate (2 in 4 steps)" in str(steps.blocks(rare))
+    assert "jit_evaluate (2 in 4 steps)" in str(describe_steps(rare))
 
 
 def test_the_slowest_step_names_what_was_called_in_it_alone() -> None:
     slowest = OneStep(49, 0.146, (), "device", 0.07, others=(ProgramsPerStep("jit_evaluate", 4),))
 
     assert "70.0 ms more than usual of: device at work; only in it: 4 × jit_evaluate" in str(
-        steps.blocks(replace(SPLIT, slowest=slowest))
+        describe_steps(replace(SPLIT, slowest=slowest))
     )
 
 
