@@ -23,15 +23,16 @@ from benchax.reporting import (
     terminal,
 )
 from benchax.reporting.document import Code, Document, OutlineEntry
-from benchax.reporting.inspection import lines, scopes
-from benchax.reporting.program_text import (
+from benchax.reporting.inspection import (
     HEAD_LINES,
     MOST_PLAIN,
     NESTED_LINES,
     TAIL_LINES,
     diff_text,
+    lines,
     make_outline,
     program_text,
+    scopes,
 )
 from benchax.reporting.terminal import to_text
 from benchax.results.inspection import (

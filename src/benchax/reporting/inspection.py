@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import TypeVar, cast
 
 from benchax.reporting.chart import Axis, Chart, Quantity, Tree, grow
 from benchax.reporting.document import (
@@ -13,6 +17,9 @@ from benchax.reporting.document import (
     Document,
     Facts,
     Heading,
+    Outline,
+    OutlineColumn,
+    OutlineEntry,
     Paragraph,
     Section,
     Sparkline,
@@ -24,16 +31,17 @@ from benchax.reporting.document import (
     tabulate,
 )
 from benchax.reporting.measurement import chart_memory
-from benchax.reporting.program_text import diff_text, make_outline, program_text
 from benchax.reporting.tables import BOUND, LINE, LINE_NAMES, SCOPE_NAMES, WHERE
 from benchax.results.inspection import (
+    Constant,
     Difference,
+    HloOperation,
+    HloOperations,
     Inspection,
     LineWork,
     NumberChange,
     PeakMemory,
     Stage,
-    TextDifference,
     highest_of_stretches,
 )
 from benchax.results.roofline import Roofline
@@ -46,29 +54,12 @@ from benchax.units import count, percent, plural, rate, seconds, seconds_range, 
 # computes, and writes at once. So its FLOPs count at the same line as its bytes, whichever lines they come from.
 
 
-@dataclass
-class _Sum:
-    """The total of all items with one name."""
-
-    flops: float = 0.0
-    transcendentals: float = 0.0
-    moved_bytes: float = 0.0
-    kernel_flops: float | None = 0.0
-
-    def add(self, one: LineWork) -> None:
-        self.flops += one.flops
-        self.transcendentals += one.transcendentals
-        self.moved_bytes += one.bytes_accessed
-        known = self.kernel_flops is not None and one.kernel_flops is not None
-        self.kernel_flops = (self.kernel_flops or 0.0) + (one.kernel_flops or 0.0) if known else None
-
-
 def lines(found: Inspection, roof: Roofline | None = None) -> Table | None:
     """Lists the work by line, and each line's share of the memory at its peak. A share of operations appears only if
     their sum is complete."""
-    held: dict[str, int] = {}
+    held = Counter[str]()
     for value in found.peak.values if found.peak else ():
-        held[near(value.source or NOT_YOURS)] = held.get(near(value.source or NOT_YOURS), 0) + value.size_bytes
+        held[near(value.source or NOT_YOURS)] += value.size_bytes
     return _by(found, lambda one: one.source or NOT_YOURS, LINE_NAMES, roof, held)
 
 
@@ -86,32 +77,40 @@ def _by(
     roof: Roofline | None,
     held: Mapping[str, int] | None = None,
 ) -> Table | None:
-    sums = {place: _Sum() for place in held or ()}
+    sizes = held or {}
+    by_place: dict[str, list[LineWork]] = {place: [] for place in sizes}
     for one in found.lines or ():
-        sums.setdefault(near(name(one)), _Sum()).add(one)
+        by_place.setdefault(near(name(one)), []).append(one)
     whole = found.counts.flops if found.counts else None
+    sums = [
+        (place, sum(one.flops for one in work), sum(one.bytes_accessed for one in work), work)
+        for place, work in by_place.items()
+    ]
     listed: list[Line] = [
         (
             place,
-            count(work.flops, "FLOP"),
-            percent(work.flops / whole) if whole else "",
-            count(work.transcendentals),
-            size(work.moved_bytes),
-            *_beside_roofline(work, roof),
-            _size_or_nothing(held, place),
+            count(flops, "FLOP"),
+            percent(flops / whole) if whole else "",
+            count(sum(one.transcendentals for one in work)),
+            size(moved_bytes),
+            *_beside_roofline(moved_bytes, [one.kernel_flops for one in work], roof),
+            size(sizes[place]) if place in sizes else "",
         )
-        for place, work in sorted(sums.items(), key=lambda pair: (-pair[1].flops, -pair[1].moved_bytes))
+        for place, flops, moved_bytes, work in sorted(sums, key=lambda one: (-one[1], -one[2]))
     ]
     columns = (column, "operations", "share", "transcendentals", "bytes", "least time", "bound by", "at the peak")
     return build_table(columns, listed, _describe(roof) if listed else "")
 
 
-def _beside_roofline(work: _Sum, roof: Roofline | None) -> tuple[str, str]:
+def _beside_roofline(
+    moved_bytes: float, kernel_flops: Sequence[float | None], roof: Roofline | None
+) -> tuple[str, str]:
     """Returns (the longer of bytes and FLOPs at the machine's rates, which of the two it is). Both are empty if one is
     not known, or if all of the work is fused into kernels of other lines."""
-    if roof is None or not roof.bytes_per_s or not roof.flops_per_s or work.kernel_flops is None:
+    known = [flops for flops in kernel_flops if flops is not None]
+    if roof is None or not roof.bytes_per_s or not roof.flops_per_s or len(known) < len(kernel_flops):
         return "", ""
-    bytes_s, flops_s = work.moved_bytes / roof.bytes_per_s, work.kernel_flops / roof.flops_per_s
+    bytes_s, flops_s = moved_bytes / roof.bytes_per_s, sum(known) / roof.flops_per_s
     least_s = max(bytes_s, flops_s)
     return (seconds(least_s), BOUND[bytes_s >= flops_s]) if least_s else ("", "")
 
@@ -122,10 +121,6 @@ def _describe(roof: Roofline | None) -> str:
     rates = f"{rate(roof.bytes_per_s, 'B')} and {rate(roof.flops_per_s, 'FLOP')}"
     counted = ", for the counted part" if roof.is_at_least else ""
     return f"least time: estimated; the longer of the bytes and of the FLOPs of their kernels, at {rates}{counted}"
-
-
-def _size_or_nothing(sizes: Mapping[str, int] | None, name: str) -> str:
-    return size(sizes[name]) if sizes and name in sizes else ""
 
 
 TEXTS: tuple[Stage, ...] = ("jaxpr", "stablehlo", "hlo")
@@ -143,20 +138,27 @@ def document(
         full: nothing is folded.
         roof: the roofline to compare the work with; None omits it.
     """
-    if len(show) == 1 and (alone := _text(found, show[0])) is not None:
-        return Document((program_text(_stage(show[0]), alone, full),))
+    texts = {stage: text for stage in TEXTS if (text := _text(found, stage)) is not None}
+    if len(show) == 1 and show[0] in texts:
+        return Document((program_text(cast("Stage", show[0]), texts[show[0]], full),))
     title, where = heading(found)
     blocks: list[Block] = [Heading(f"{title}: {answer(found)}", 1, (where,))]
     for part in show:
-        if part in TEXTS:
-            blocks += _program(found, part, full)
-        elif part in ("overview", "cost"):
-            blocks += _overview(found, part, full, roof)
+        if part in texts:
+            blocks.append(program_text(cast("Stage", part), texts[part], full, title=part))
+        elif part in TEXTS:
+            blocks += [Heading(part), _nothing(found, part)]
+        elif part == "overview":
+            blocks += (Facts((section,)) for section in overview(found, roof))
+            blocks += _table("primitives", primitives(found), full=full)
+        elif part == "cost":
+            blocks += (Facts((section,)) for section in cost(found, roof))
+            blocks += _table("by line", lines(found, roof), full=full)
+            blocks += _table("by scope", scopes(found, roof), full=full)
+            blocks += _table("loops", loops(found), full=full)
         else:
             blocks += _PARTS[part](found, full)
-    if "overview" in show:
-        blocks += list_remarks(found.remarks)
-    return Document(tuple(blocks))
+    return Document((*blocks, *(list_remarks(found.remarks) if "overview" in show else ())))
 
 
 def document_with_texts(found: Inspection) -> Document:
@@ -164,44 +166,27 @@ def document_with_texts(found: Inspection) -> Document:
     return document(found, ("overview", *(stage for stage in TEXTS if _text(found, stage) is not None)))
 
 
-def _overview(found: Inspection, part: str, full: bool, roof: Roofline | None) -> list[Block]:
-    sections = overview(found, roof) if part == "overview" else cost(found, roof)
-    shown = [("primitives", primitives(found))]
-    if part == "cost":
-        shown = [
-            ("by line", lines(found, roof)),
-            ("by scope", scopes(found, roof)),
-            ("loops", loops(found)),
-        ]
-    listed = [block for title, table in shown for block in _table(title, table, full=full)]
-    return [*(Facts((section,)) for section in sections), *listed]
-
-
 def _memory(found: Inspection, full: bool) -> list[Block]:
-    facts = Facts((memory_section(found),))
+    blocks: list[Block] = [Facts((memory_section(found),))]
     if found.buffers is None:
-        return [facts, Heading("buffers"), _nothing(found, "buffers"), *show_peak(found, full)]
-    notes = list[str]()
-    if found.buffers.method == "program text":
-        notes.append("arguments, outputs and constants only: the plan itself could not be read")
+        return [*blocks, Heading("buffers"), _nothing(found, "buffers"), *show_peak(found, full)]
+    rows: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, near(b.source)) for b in found.buffers.buffers]
+    notes = ["arguments, outputs and constants only: the plan itself could not be read"]
+    notes = notes if found.buffers.method == "program text" else []
     if missing := ", ".join(f"{size(n)} of kind {kind}" for kind, n in found.buffers.unattributed):
         notes.append(f"not attributed to any buffer: {missing}")
-    listed = _table("buffers", buffers(found), full=full)
-    return [facts, *listed, *list_lines(notes, "faint"), *show_peak(found, full)]
+    blocks += _table("buffers", build_table((WHAT, "size", "kind", WHERE, LINE), rows), full=full)
+    return [*blocks, *list_lines(notes, "faint"), *show_peak(found, full)]
 
 
 def _constants(found: Inspection, full: bool) -> list[Block]:
     """The captured ones, and those baked in."""
     blocks: list[Block] = []
-    both = found.constants
-    for title, what, listed in (
-        ("captured by the function", "captured", both and both.captured),
-        ("baked into the program", "baked_in", both and both.baked_in),
-    ):
-        if listed is None:
-            blocks += [Heading(title), _nothing(found, f"constants.{what}")]
-        elif not listed:
-            blocks += [Heading(title), Paragraph("none")]
+    for title, what in (("captured by the function", "captured"), ("baked into the program", "baked_in")):
+        listed: Sequence[Constant] | None = getattr(found.constants, what, None)
+        if not listed:
+            none = _nothing(found, f"constants.{what}") if listed is None else Paragraph("none")
+            blocks += [Heading(title), none]
         else:
             table = build_table((WHAT, "size", WHERE), [(c.spec, size(c.size_bytes), near(c.where)) for c in listed])
             blocks += _table(f"{title}: {size(sum(c.size_bytes for c in listed))}", table, full=full)
@@ -211,14 +196,14 @@ def _constants(found: Inspection, full: bool) -> list[Block]:
 def _donation(found: Inspection, full: bool) -> list[Block]:
     if found.donation is None:
         return [Heading("donation"), _nothing(found, "donation")]
-    if not found.donation.arguments:
+    aliased, each = found.donation.aliased_bytes, found.donation.arguments
+    if not each:
         return [Heading("donation"), Paragraph("no argument is donated")]
-    aliased = found.donation.aliased_bytes
-    each = found.donation.arguments
     arrays = f"{sum(bool(a.is_aliased) for a in each)} of {len(each)} arrays"
     taken = "not known how much" if aliased is None else f"{arrays}, {size(aliased)}"
+    rows: list[Line] = [(a.path, a.spec, size(a.size_bytes), _TAKEN[a.is_aliased], a.output or a.why_not) for a in each]
     title = f"donation: {taken} of {size(found.donation.asked_bytes)}, reused by outputs"
-    return _table(title, donation(found), full=full)
+    return _table(title, build_table((WHAT, "array", "size", "reused", WHERE), rows), full=full)
 
 
 def _collectives(found: Inspection, full: bool) -> list[Block]:
@@ -228,8 +213,16 @@ def _collectives(found: Inspection, full: bool) -> list[Block]:
         return [Heading("collectives"), Paragraph("none: the devices say nothing to one another")]
     total = found.collectives.bytes_per_call
     amount = "bytes not known, because of a loop of unknown length" if total is None else f"{size(total)} per call"
-    split = f"over {found.collectives.partitions} devices"
-    return _table(f"collectives: {amount}, {split}", collectives(found), full=full)
+    rows: list[Line] = [
+        (c.opcode, size(c.size_bytes), _known(c.trips), _known(c.group_size), c.groups, c.op_name)
+        for c in found.collectives.calls
+    ]
+    title = f"collectives: {amount}, over {found.collectives.partitions} devices"
+    return _table(title, build_table((OPERATION, "size", "trips", "devices", WHERE, LINE), rows), full=full)
+
+
+def _known(number: int | None) -> str:
+    return "not known" if number is None else str(number)
 
 
 _PARTS: dict[str, Callable[[Inspection, bool], list[Block]]] = {
@@ -244,20 +237,8 @@ def _table(title: str, table: Table | None, *, full: bool) -> list[Block]:
     return [] if table is None else [Heading(title), first_rows(table, full)]
 
 
-def _program(found: Inspection, stage: str, full: bool) -> list[Block]:
-    whole = _text(found, stage)
-    if whole is None:
-        return [Heading(stage), _nothing(found, stage)]
-    return [program_text(_stage(stage), whole, full, title=stage)]
-
-
-def _text(found: Inspection, stage: str) -> str | None:
-    jaxpr = found.jaxpr.text if found.jaxpr else None
-    return {"jaxpr": jaxpr, "stablehlo": found.stablehlo, "hlo": found.hlo}.get(stage)
-
-
-def _stage(name: str) -> Stage:
-    return next(stage for stage in TEXTS if stage == name)
+def _text(found: Inspection, stage: Stage) -> str | None:
+    return {"jaxpr": found.jaxpr and found.jaxpr.text, "stablehlo": found.stablehlo, "hlo": found.hlo}[stage]
 
 
 def _nothing(found: Inspection, what: str) -> Paragraph:
@@ -280,8 +261,8 @@ Line = tuple[str, ...]
 def heading(found: Inspection) -> tuple[str, str]:
     """(the call, what it was built by)"""
     place = found.place
-    devices = None if place.device_count is None else plural(place.device_count, "device")
-    parts = [place.device_kind or place.backend, devices, f"jax {place.jax}" if place.jax else None]
+    devices = "" if place.device_count is None else plural(place.device_count, "device")
+    parts = (place.device_kind or place.backend, devices, place.jax and f"jax {place.jax}")
     return f"{found.name}({found.signature})", " · ".join(part for part in parts if part)
 
 
@@ -329,8 +310,7 @@ def _program_rows(found: Inspection) -> Iterable[TextRow]:
         yield TextRow("custom calls", str(sum(n for _, n in counts.opaque_calls)), _join_counts(counts.opaque_calls))
 
 
-def _join_counts(listed: Iterable[tuple[str, int]]) -> str:
-    pairs = list(listed)
+def _join_counts(pairs: Sequence[tuple[str, int]]) -> str:
     more = f", and {len(pairs) - MOST_NAMED} more" if len(pairs) > MOST_NAMED else ""
     return ", ".join(f"{n} {name}" for name, n in pairs[:MOST_NAMED]) + more
 
@@ -341,14 +321,15 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         yield _not_known(found, "operations", "counts")
         return
     per_loop = "; bodies of loops × trip counts" if counts.loops else ""
-    yield _count_row(found, "operations", "counts.flops", counts.flops, f"on one device{per_loop}", "FLOP")
-    yield _count_row(found, "transcendentals", "counts.transcendentals", counts.transcendentals, "exp, log, tanh …")
-    bytes_accessed = counts.bytes_accessed
-    if bytes_accessed is None:
-        yield _not_known(found, "bytes accessed", "counts.bytes_accessed")
-    else:
-        least = "" if counts.is_exact else "at least; "
-        yield TextRow("bytes accessed", size(bytes_accessed), f"{least}read and written by instructions, cached or not")
+    least = "" if counts.is_exact else "at least; "
+    for label, what, text, detail in (
+        ("operations", "flops", lambda value: count(value, "FLOP"), f"on one device{per_loop}"),
+        ("transcendentals", "transcendentals", count, "exp, log, tanh …"),
+        ("bytes accessed", "bytes_accessed", size, "read and written by instructions, cached or not"),
+    ):
+        value: float | None = getattr(counts, what)
+        row = _not_known(found, label, f"counts.{what}")
+        yield row if value is None else TextRow(label, text(value), least + detail)
     if counts.arithmetic_intensity is not None:
         yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:
@@ -357,38 +338,29 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         yield TextRow("restriction", "", restriction, "warning")
 
 
-def _count_row(found: Inspection, label: str, what: str, value: float | None, detail: str, unit: str = "") -> TextRow:
-    if value is None:
-        return _not_known(found, label, what)
-    least = "" if found.counts and found.counts.is_exact else "at least; "
-    return TextRow(label, count(value, unit), least + detail)
-
-
 def _roofline(found: Inspection, roof: Roofline) -> Iterable[TextRow]:
-    why = roof.why_absent("bytes_s")
-    if why is not None and why == roof.why_absent("flops_s"):
-        yield TextRow("bytes, operations", "not known", f"because {why}", "faint")
-        yield from _time_rows(roof)
-        return
-    for label, what, unit, time_s, per_s, by in (
-        ("bytes take", "bytes_s", "B", roof.bytes_s, roof.bytes_per_s, f"with {size(roof.array_bytes)}"),
-        ("operations take", "flops_s", "FLOP", roof.flops_s, roof.flops_per_s, f"by a matmul of {roof.dtype}"),
-    ):
-        if time_s is None or per_s is None:
-            yield TextRow(label, "not known", f"because {roof.why_absent(what)}", "faint")
-        else:
-            yield TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the best that was reached {by}")
-    if roof.is_memory_bound is not None:
-        yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", _meaning(roof))
+    why = {what: roof.why_absent(what) for what in ("bytes_s", "flops_s")}
+    if why["bytes_s"] is not None and why["bytes_s"] == why["flops_s"]:
+        yield TextRow("bytes, operations", "not known", f"because {why['bytes_s']}", "faint")
+    else:
+        for label, what, unit, time_s, per_s, by in (
+            ("bytes take", "bytes_s", "B", roof.bytes_s, roof.bytes_per_s, f"with {size(roof.array_bytes)}"),
+            ("operations take", "flops_s", "FLOP", roof.flops_s, roof.flops_per_s, f"by a matmul of {roof.dtype}"),
+        ):
+            row = TextRow(label, "not known", f"because {why[what]}", "faint")
+            if time_s is not None and per_s is not None:
+                row = TextRow(label, seconds(time_s), f"at {rate(per_s, unit)}, the best that was reached {by}")
+            yield row
+        if roof.is_memory_bound is not None:
+            meaning = "for the counted part; the rest can decide" if roof.is_at_least else HELPS[roof.is_memory_bound]
+            yield TextRow("the longer one", "bytes" if roof.is_memory_bound else "operations", meaning)
     yield from _time_rows(roof)
 
 
-def _meaning(roof: Roofline) -> str:
-    if roof.is_at_least:
-        return "for the counted part; the rest can decide"
-    if roof.is_memory_bound:
-        return "memory-bound: fewer or smaller reads and writes help first"
-    return "compute-bound: fewer operations or a smaller dtype help first"
+HELPS = {
+    True: "memory-bound: fewer or smaller reads and writes help first",
+    False: "compute-bound: fewer operations or a smaller dtype help first",
+}
 
 
 def _time_rows(roof: Roofline) -> Iterable[TextRow]:
@@ -420,22 +392,17 @@ def _memory_rows(found: Inspection) -> Iterable[TextRow]:
     if plan is None:
         yield _not_known(found, "planned peak", "memory")
     else:
-        parts = {
-            "arguments": (plan.argument_bytes, "what the program takes"),
-            "outputs": (plan.output_bytes, "what it returns"),
-            "temporaries": (plan.temp_bytes, "what it needs during the call"),
-            "constants": (plan.constant_bytes, "baked into the program"),
-            "aliased": (plan.alias_bytes, "outputs in the memory of donated arguments; taken off"),
-        }
-        for label, (value, detail) in parts.items():
-            if value or label == "temporaries":
-                row = TextRow(label, "not known", "the compiler does not tell", "faint")
+        for label, value, detail in (
+            ("arguments", plan.argument_bytes, "what the program takes"),
+            ("outputs", plan.output_bytes, "what it returns"),
+            ("temporaries", plan.temp_bytes, "what it needs during the call"),
+            ("constants", plan.constant_bytes, "baked into the program"),
+            ("aliased", plan.alias_bytes, "outputs in the memory of donated arguments; taken off"),
+            ("planned peak", plan.predicted_peak_bytes, "the compiler's plan; nothing was observed"),
+        ):
+            if value or label in ("temporaries", "planned peak"):
+                row = TextRow(label, "not known", "because the compiler does not tell", "faint")
                 yield row if value is None else TextRow(label, size(value), detail)
-        peak = plan.predicted_peak_bytes
-        if peak is None:
-            yield TextRow("planned peak", "not known", "because the compiler does not tell", "faint")
-        else:
-            yield TextRow("planned peak", size(peak), "the compiler's plan; nothing was observed")
     if found.constants and found.constants.captured_bytes:
         yield TextRow("captured", size(found.constants.captured_bytes), "arrays that the Python function closes over")
 
@@ -459,43 +426,11 @@ def primitives(found: Inspection) -> Table | None:
 
 def loops(found: Inspection) -> Table | None:
     each = found.counts.loops if found.counts else ()
-    lines: list[Line] = [
-        (loop.name, "not known" if loop.trips is None else str(loop.trips), loop.op_name, loop.trips_from)
-        for loop in each
-    ]
+    lines: list[Line] = [(loop.name, _known(loop.trips), loop.op_name, loop.trips_from) for loop in each]
     return build_table((OPERATION, "trips", WHERE, TableColumn("why", "words")), lines)
 
 
-def buffers(found: Inspection) -> Table | None:
-    listed = found.buffers.buffers if found.buffers else ()
-    lines: list[Line] = [(b.what, size(b.size_bytes), b.kind, b.op_name, near(b.source)) for b in listed]
-    return build_table((WHAT, "size", "kind", WHERE, LINE), lines)
-
-
-def donation(found: Inspection) -> Table | None:
-    lines: list[Line] = [
-        (a.path, a.spec, size(a.size_bytes), _TAKEN[a.is_aliased], a.output or a.why_not)
-        for a in (found.donation.arguments if found.donation else ())
-    ]
-    return build_table((WHAT, "array", "size", "reused", WHERE), lines)
-
-
 _TAKEN = {True: "yes", False: "no", None: "not known"}
-
-
-def collectives(found: Inspection) -> Table | None:
-    lines: list[Line] = [
-        (
-            c.opcode,
-            size(c.size_bytes),
-            "not known" if c.trips is None else str(c.trips),
-            "not known" if c.group_size is None else str(c.group_size),
-            c.groups,
-            c.op_name,
-        )
-        for c in (found.collectives.calls if found.collectives else ())
-    ]
-    return build_table((OPERATION, "size", "trips", "devices", WHERE, LINE), lines)
 
 
 def first_rows(table: Table, full: bool) -> Table:
@@ -557,18 +492,20 @@ MOST_BARS = 60
 
 def show_peak(found: Inspection, full: bool) -> list[Block]:
     """The temporaries that are needed at once, at most."""
-    if found.peak is None:
-        why = found.why_absent("peak") or "nobody tells"
-        return [Heading("temporaries at their peak"), Paragraph(f"not known, because {why}", "faint")]
+    if (peak := found.peak) is None:
+        return [Heading("temporaries at their peak"), _nothing(found, "peak")]
+    rows: list[Line] = [
+        (v.operation, v.spec, size(v.size_bytes), percent(v.size_bytes / peak.live_bytes), v.role, near(v.source))
+        for v in peak.values
+    ]
+    value, role = TableColumn("value", "names"), TableColumn("role", "words")
+    table = build_table((OPERATION, value, "size", "share", role, LINE), rows)
+    bars = tuple(highest_of_stretches(peak.timeline, MOST_BARS))
     return [
-        Heading(f"temporaries at their peak: {size(found.peak.live_bytes)}"),
-        Paragraph(_describe_peak(found.peak)),
-        Sparkline(
-            tuple(highest_of_stretches(found.peak.timeline, MOST_BARS)),
-            "what is needed, over the program",
-            is_linear=True,
-        ),
-        *(first_rows(table, full) for table in [_tabulate_peak(found.peak)] if table),
+        Heading(f"temporaries at their peak: {size(peak.live_bytes)}"),
+        Paragraph(_describe_peak(peak)),
+        Sparkline(bars, "what is needed, over the program", is_linear=True),
+        *([first_rows(table, full)] if table else []),
         *list_lines(_advise(found)),
     ]
 
@@ -578,15 +515,6 @@ def _describe_peak(peak: PeakMemory) -> str:
     gaps = peak.planned_bytes - peak.live_bytes
     beyond = f"; the plan has {size(gaps)} more, for alignment and gaps" if gaps else ", which is all that the plan has"
     return f"at {peak.at.operation}, instruction {peak.position + 1} of {peak.instructions}{where}{beyond}"
-
-
-def _tabulate_peak(peak: PeakMemory) -> Table | None:
-    lines: list[Line] = [
-        (v.operation, v.spec, size(v.size_bytes), percent(v.size_bytes / peak.live_bytes), v.role, near(v.source))
-        for v in peak.values
-    ]
-    value, role = TableColumn("value", "names"), TableColumn("role", "words")
-    return build_table((OPERATION, value, "size", "share", role, LINE), lines)
 
 
 def _advise(found: Inspection) -> Iterator[str]:
@@ -614,26 +542,25 @@ def document_of_difference(found: Difference, show: Sequence[str] = (), *, full:
     Args:
         show: the stages whose texts the document shows; if empty, the first stage that differs.
     """
-    heads = list_lines((f"before  {found.before}", f"after   {found.after}"))
+    blocks: list[Block] = [*list_lines((f"before  {found.before}", f"after   {found.after}"))]
     if found.is_none:
-        nothing = Paragraph("no difference in what both know", "title")
-        return Document((*heads, nothing, *_show_texts(found, show, full)))
-    tables = [
-        *_change_table("numbers", found.numbers),
-        *_change_table("primitives of the jaxpr", found.primitives),
-        *_change_table("operations of the optimised program", found.opcodes),
-        *_change_table("operations by line", found.line_flops),
-        *_change_table("bytes by line", found.line_bytes),
-    ]
-    same = [Paragraph(f"unchanged: {', '.join(found.unchanged)}", "faint")] if found.unchanged else []
-    return Document((*heads, *tables, *same, *_show_texts(found, show, full)))
+        blocks.append(Paragraph("no difference in what both know", "title"))
+        return Document((*blocks, *_show_texts(found, show, full)))
+    for title, changes in (
+        ("numbers", found.numbers),
+        ("primitives of the jaxpr", found.primitives),
+        ("operations of the optimised program", found.opcodes),
+        ("operations by line", found.line_flops),
+        ("bytes by line", found.line_bytes),
+    ):
+        columns = (TableColumn("what", "names"), "before", "after", "change")
+        blocks += [Heading(title), tabulate(columns, map(_change_line, changes))] if changes else []
+    blocks += [Paragraph(f"unchanged: {', '.join(found.unchanged)}", "faint")] if found.unchanged else []
+    return Document((*blocks, *_show_texts(found, show, full)))
 
 
-def _change_table(title: str, changes: Sequence[NumberChange]) -> list[Block]:
-    if not changes:
-        return []
-    lines = [(c.name, _change_value(c, c.before), _change_value(c, c.after), _describe_change(c)) for c in changes]
-    return [Heading(title), tabulate((TableColumn("what", "names"), "before", "after", "change"), lines)]
+def _change_line(c: NumberChange) -> tuple[str, ...]:
+    return c.name, _change_value(c, c.before), _change_value(c, c.after), _describe_change(c)
 
 
 def _change_value(change: NumberChange, value: float | None) -> str:
@@ -649,29 +576,198 @@ def _describe_change(change: NumberChange) -> str:
     """Added, removed, or by how much."""
     if change.before is None or change.after is None:
         return ""
-    if change.before == 0:
-        return "new"
-    if change.after == 0:
-        return "gone"
+    if change.before == 0 or change.after == 0:
+        return "new" if change.before == 0 else "gone"
     more = change.after / change.before - 1
     return f"{'+' if more > 0 else ''}{percent(more)}"
 
 
-def _show_texts(found: Difference, show: Sequence[str], full: bool) -> list[Block]:
-    blocks: list[Block] = []
+def _show_texts(found: Difference, show: Sequence[str], full: bool) -> Iterator[Block]:
     first = next((each.stage for each in found.texts if not each.is_same), None)
     for each in found.texts:
         is_shown = each.stage in show if show else each.stage == first
-        line = f"{TITLES[each.stage]}: {_describe_difference(each, is_shown)}"
-        blocks += [Heading(line), diff_text(each.unified, full)] if is_shown and not each.is_same else [Paragraph(line)]
-    return blocks + [
-        Paragraph(f"{TITLES.get(absent.what, absent.what)}: not compared, because {absent.why}")
-        for absent in found.absent
-    ]
+        where = "" if is_shown else f"; --show {each.stage} shows them"
+        said = f"{each.added} {'line' if each.added == 1 else 'lines'} added, {each.removed} removed{where}"
+        line = f"{TITLES[each.stage]}: {'the same' if each.is_same else said}"
+        is_diff = is_shown and not each.is_same
+        yield from (Heading(line), diff_text(each.unified, full)) if is_diff else (Paragraph(line),)
+    for absent in found.absent:
+        yield Paragraph(f"{TITLES.get(absent.what, absent.what)}: not compared, because {absent.why}")
 
 
-def _describe_difference(each: TextDifference, is_shown: bool) -> str:
-    if each.is_same:
-        return "the same"
-    where = "" if is_shown else f"; --show {each.stage} shows them"
-    return f"{each.added} {'line' if each.added == 1 else 'lines'} added, {each.removed} removed{where}"
+# ---- texts of programs -------------------------------------------------------------------------------------------
+#
+# What is long is folded, what is noise is left out. Folded means: a line says how much is not shown. With `full` the
+# text is what JAX and XLA print, to the last character.
+
+NESTED_LINES = 40
+"""The most lines of one nested body."""
+HEAD_LINES, TAIL_LINES = 250, 20
+"""The first and last lines that are shown of the whole text."""
+LINE_CHARACTERS = 400
+OUTER_INDENT = 4
+"""The indent of the outermost equations and operations, in jaxprs and in StableHLO."""
+
+_HEX = re.compile(r'dense<"0x([0-9A-Fa-f]{64,})">')
+_LIST = re.compile(r"dense<\[[^<>]{200,}\]>")
+_TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*\n?", re.MULTILINE)
+_BLANK = re.compile(r"\n{3,}")
+_FRAME = re.compile(r" ?stack_frame_id=\d+| ?metadata=\{\},?")
+
+
+def program_text(stage: Stage, text: str, full: bool = False, title: str = "") -> Code:
+    """The text of a stage, folded unless it is wanted in full."""
+    if full:
+        return Code(stage, text.rstrip("\n"), title)
+    if stage == "hlo":
+        text = _FRAME.sub("", _BLANK.sub("\n\n", _TABLES.sub("", text)))
+    text = _HEX.sub(lambda m: f'dense<"0x{m[1][:16]}… {size(len(m[1]) // 2)}">', text)
+    text = _LIST.sub(lambda m: f"{m[0][:60]}… {len(m[0])} characters]>", text)
+    lines = text.rstrip("\n").splitlines()
+    indents = [len(line) - len(line.lstrip(" ")) > OUTER_INDENT for line in lines]
+    nested = _in_inner_computation(lines) if stage == "hlo" else indents
+    return Code(stage, "\n".join(_cut_lines(list(_fold(lines, nested)))), title)
+
+
+def diff_text(unified: str, full: bool = False) -> Code:
+    lines = unified.splitlines()
+    return Code("diff", unified if full else "\n".join(_cut_lines([_truncate(line) for line in lines])))
+
+
+def _in_inner_computation(lines: list[str]) -> Iterator[bool]:
+    """Is a line of HLO in the body of a computation that is not the entry?"""
+    in_entry = False
+    for line in lines:
+        if line and not line[0].isspace():
+            in_entry = line.startswith("ENTRY")
+        yield line.startswith(" ") and not in_entry
+
+
+def _fold(lines: list[str], nested: Iterable[bool]) -> Iterator[str]:
+    """Bodies of more than `NESTED_LINES` lines without what is beyond; long lines without their ends."""
+    for is_inner, group in groupby(zip(lines, nested, strict=True), lambda pair: pair[1]):
+        run = [_truncate(line) for line, _ in group]
+        if not is_inner or len(run) <= NESTED_LINES + 2:  # a line that says "2 lines" would spare none
+            yield from run
+            continue
+        yield from run[:NESTED_LINES]
+        indent = run[NESTED_LINES][: len(run[NESTED_LINES]) - len(run[NESTED_LINES].lstrip(" "))]
+        yield f"{indent}… {len(run) - NESTED_LINES} lines; --full shows them"
+
+
+def _cut_lines(lines: list[str]) -> list[str]:
+    if len(lines) <= HEAD_LINES + TAIL_LINES + 1:
+        return lines
+    left_out = len(lines) - HEAD_LINES - TAIL_LINES
+    return [*lines[:HEAD_LINES], f"… {left_out} lines; --full shows them", *lines[-TAIL_LINES:]]
+
+
+def _truncate(line: str) -> str:
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    return f"{line[:LINE_CHARACTERS]}… {len(line) - LINE_CHARACTERS} characters"
+
+
+OUTLINE_COLUMNS = (
+    OutlineColumn("operations", "flop"),
+    OutlineColumn("transcendentals"),
+    OutlineColumn("bytes", "bytes"),
+)
+OUTLINE_CAPTION = "the optimised program: boxes with all that is inside"
+OUTLINE_NOTE = (
+    "Numbers are for one call, by our own count: bodies of loops times their trip counts. A fusion is where its result "
+    "belongs, with all that was fused into it; the bytes are its own. Parameters, constants, tuples and bitcasts do no "
+    "work and are left out. A branch counts as if it were taken."
+)
+KINDS = {"while": "loop", "call": "call", "async-start": "call"}
+T = TypeVar("T")
+MOST_PLAIN = 24
+"""Operations side by side are folded by line if there are more of them than this."""
+_LAYOUT = re.compile(r"(\[[^\]]*\])\{[^}]*\}|/\*.*?\*/")
+_ARRAY = re.compile(r"[a-z]\w*\[[^\]]*\]")
+
+
+def make_outline(found: HloOperations) -> Outline:
+    folder = _Folder(found.listed)
+    left_out = f" {plural(found.left_out, 'operation')} more, the deepest ones, are not listed." * bool(found.left_out)
+    return Outline(OUTLINE_CAPTION, OUTLINE_COLUMNS, folder.fold_inside(None), OUTLINE_NOTE + left_out)
+
+
+class _Folder:
+    def __init__(self, listed: Sequence[HloOperation]) -> None:
+        self.listed = listed
+        self.inside: dict[int | None, dict[str, list[int]]] = {}
+        for number, one in enumerate(listed):
+            self.inside.setdefault(one.inside, {}).setdefault(one.part, []).append(number)
+
+    def fold_inside(self, holder: int | None) -> tuple[OutlineEntry, ...]:
+        """Returns the operations inside an operation: its body, its branches, or its fused operations."""
+        around = "" if holder is None else self.listed[holder].scope
+        by_part = self.inside.get(holder, {})
+        folded = {part: self.fold(self.place(numbers, around)) for part, numbers in by_part.items()}
+        if len(folded) < 2:
+            return next(iter(folded.values()), ())
+        # The body first: a condition is small, and stands before it in the text.
+        parts = sorted(folded, key=lambda part: part == "condition")
+        return tuple(self.group(part, "", by_part[part], folded[part]) for part in parts)
+
+    def place(self, numbers: Sequence[int], around: str) -> list[tuple[int, str]]:
+        """(number, its scope inside of `around`, or the whole of another one)"""
+        scopes = ((number, self.listed[number].scope) for number in numbers)
+        return [(n, "" if scope == around else scope.removeprefix(f"{around}/")) for n, scope in scopes]
+
+    def fold(self, placed: Sequence[tuple[int, str]]) -> tuple[OutlineEntry, ...]:
+        """Folds operations by the first step of their scopes, in the order of the first operation of each."""
+        by_step = _group(placed, lambda one: one[1].partition("/")[0])
+        made = list(self.fold_plain([number for number, _ in by_step.pop("", [])]))
+        for step, members in by_step.items():
+            numbers = [number for number, _ in members]
+            inner = self.fold([(number, scope.partition("/")[2]) for number, scope in members])
+            made.append((numbers[0], self.group(step, "scope", numbers, inner)))
+        return tuple(entry for _, entry in sorted(made, key=lambda pair: pair[0]))
+
+    def fold_plain(self, numbers: Sequence[int]) -> Iterable[tuple[int, OutlineEntry]]:
+        """(place of the first, entry)"""
+        lines = _group(numbers, lambda number: self.listed[number].source)
+        if len(numbers) <= MOST_PLAIN or len(lines) < 2:
+            yield from ((number, self.entry(number)) for number in numbers)
+            return
+        for line, members in lines.items():
+            entries = tuple(map(self.entry, members))
+            is_alone = len(members) == 1
+            yield members[0], entries[0] if is_alone else self.group(line or COMPILER, "line", members, entries)
+
+    def group(self, name: str, kind: str, members: Sequence[int], parts: tuple[OutlineEntry, ...]) -> OutlineEntry:
+        values = zip(*(_values(self.listed[member]) for member in members), strict=True)
+        detail = plural(len(members), "operation")
+        return OutlineEntry(name, kind, tuple(map(_add, values)), detail, parts=parts)
+
+    def entry(self, number: int) -> OutlineEntry:
+        one = self.listed[number]
+        detail = " · ".join(text for text in (_describe_shape(one.shape), one.remark) if text)
+        kind = KINDS.get(one.opcode, one.opcode)
+        parts = self.fold_inside(number)
+        return OutlineEntry(one.name, kind, _values(one), detail, one.source, parts, number, one.reads)
+
+
+def _values(one: HloOperation) -> tuple[float | None, ...]:
+    return one.flops, one.transcendentals, one.bytes_accessed
+
+
+def _add(values: Sequence[float | None]) -> float | None:
+    """A sum with a hole in it is no sum."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _group(listed: Sequence[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for one in listed:
+        found.setdefault(key(one), []).append(one)
+    return found
+
+
+def _describe_shape(shape: str) -> str:
+    """Without layout; a tuple as the number of its arrays."""
+    plain = _LAYOUT.sub(r"\1", shape)
+    return plural(len(_ARRAY.findall(plain)), "array") if plain.startswith("(") else plain

@@ -480,14 +480,8 @@ def _calls(lane: Lane, rows: list[str]) -> Iterator[Bars]:
 def chart_trees(ops: Sequence[Op]) -> Iterator[Chart]:
     """Self time by program and named scope, and by file and line, where the trace says these."""
     for title, path_of in (("by scope", _path_of_scope), ("by your line", _path_of_line)):
-        leaves = [
-            (
-                [*path_of(op), op.name],
-                op.self_s,
-                " · ".join(filter(None, (plural(op.calls, "call"), op.source, op.shape))),
-            )
-            for op in ops
-        ]
+        details = (" · ".join(filter(None, (plural(op.calls, "call"), op.source, op.shape))) for op in ops)
+        leaves = [([*path_of(op), op.name], op.self_s, detail) for op, detail in zip(ops, details, strict=True)]
         if any(len(path) > 2 for path, _, _ in leaves):
             yield Chart(Axis(), Axis(), (Tree(grow(leaves)),), f"self time {title}")
 

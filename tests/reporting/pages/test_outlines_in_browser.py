@@ -11,8 +11,8 @@ import pytest
 from browser_pages import Opened, start_browser
 
 from benchax.reporting.document import Document, Heading
+from benchax.reporting.inspection import make_outline
 from benchax.reporting.pages.page import save_page
-from benchax.reporting.program_text import make_outline
 from benchax.results.inspection import HloOperation, HloOperations
 
 pytestmark = pytest.mark.slow
