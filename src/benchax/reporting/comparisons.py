@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from benchax.model import Comparison, Method, Metric, Remark
 from benchax.reporting import figures
 from benchax.reporting.chart import Axis, AxisTick, Chart, Mark, Note, Points, ReferenceLine, Shade, Symbol, name_places
 from benchax.reporting.document import (
-    Block,
     Document,
     Heading,
     Paragraph,
@@ -62,24 +61,28 @@ NAMES: dict[Metric, str] = {
     "constants": "constants",
     "flops": "operations",
 }
+IN_MANY = {"error": "failed", "timeout": "timed out"}
+"""Verdicts in words that fit one case and many."""
 COUNTED = {"faster": "less", "slower": "more", "same": "same", "unclear": "unclear"}
 
 
 def document(found: Comparisons, has_asides: bool = True) -> Document:
     """`has_asides`: also what is about no comparison, which a command line has said before."""
-    blocks: list[Block] = [Paragraph(said)] if (said := describe(found)) else []
-    blocks += [*grids(found), *list_lines([*reasons(found), *others(found)])]
+    # For functions: each next to the baseline, and their ranks. For several cases: one line per case.
+    ranks = [ranking_grid(found)] if found.labels and len(found.ranking) > 1 else []
+    said = [Paragraph(text) for text in [describe(found)] if text]
     details = (*heading(found).split("\n"), sight(found), blind_spot(found))
-    blocks += [*list_lines((line for line in details if line), "faint"), *list_remarks(remarks(found))]
-    return Document((*blocks, *list_lines(found.asides if has_asides else ())))
-
-
-def grids(found: Comparisons) -> list[Table]:
-    """Returns the tables. For functions: each next to the baseline, and their ranks. For several cases: one line per
-    case."""
-    if not found.labels:
-        return [case_grid(found)]
-    return [function_grid(found), *([ranking_grid(found)] if len(found.ranking) > 1 else [])]
+    return Document(
+        (
+            *said,
+            function_grid(found) if found.labels else case_grid(found),
+            *ranks,
+            *list_lines([*reasons(found), *others(found)]),
+            *list_lines((line for line in details if line), "faint"),
+            *list_remarks(remarks(found)),
+            *list_lines(found.asides if has_asides else ()),
+        )
+    )
 
 
 def heading(found: Comparisons) -> str:
@@ -87,15 +90,14 @@ def heading(found: Comparisons) -> str:
     first = next((c for c in found if c.blocks), None)
     if first is None or first.environment is None:
         return ""
-    signatures = {c.signature for c in found.of("run")}
-    inputs = first.signature if len(signatures) == 1 else ""
-    where = describe_machine(first.environment)
-    processes = f"{first.processes} process{'es' * (first.processes != 1)}"
-    pairs = f"{plural(first.pairs, 'pair')} in {processes}" if len(found.of("run")) == 1 or found.labels else ""
-    # A case has the name of a function, unless another was given: that says nothing where functions are listed.
-    name = "" if first.case.name in found.labels else f"{first.case.label}: "
-    line = f"{name}{where} · {pairs}" if found.labels else where
-    return "\n".join(part for part in (line, inputs, TIMERS.get(first.method, "")) if part)
+    inputs = first.signature if len({c.signature for c in found.of("run")}) == 1 else ""
+    line = describe_machine(first.environment)
+    if found.labels:
+        # A case has the name of a function, unless another was given: that says nothing where functions are listed.
+        name = "" if first.case.name in found.labels else f"{first.case.label}: "
+        processes = f"{first.processes} process{'es' * (first.processes != 1)}"
+        line = f"{name}{line} · {plural(first.pairs, 'pair')} in {processes}"
+    return "\n".join(filter(None, (line, inputs, TIMERS.get(first.method, ""))))
 
 
 def sight(found: Comparisons) -> str:
@@ -130,8 +132,7 @@ def style(c: Comparison) -> Style:
 
 
 def _baseline_line(found: Comparisons) -> tuple[str, ...]:
-    values = [_describe_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
-    run, *others = values
+    run, *others = [_describe_known((c.baseline_value for c in found.of(metric)), metric) for metric in COLUMNS]
     why = "" if run else "not measured, because nothing else ran with it"
     return (found.labels[0], run, "baseline", why, "", *others)
 
@@ -139,21 +140,17 @@ def _baseline_line(found: Comparisons) -> tuple[str, ...]:
 def _function_line(found: Comparisons, label: str) -> tuple[str, ...]:
     of = {c.metric: c for c in found if c.candidate.label == label}
     run, *others = [_describe_known((of[m].candidate_value,) if m in of else (), m) for m in COLUMNS]
-    against = of["run"]
-    return (label, run, interval(against), sure_verdict(against), _result(against), *others)
+    against, result = of["run"], ""
+    if (n := against.numerics) is not None:
+        # Results that agree can still differ by as much as is shown; a remark tells how far others are apart.
+        agreed = f"agrees to {n.max_rel:.1e}" if n.max_rel else "equal"
+        result = "differs" if against.differs else agreed
+    return (label, run, interval(against), sure_verdict(against), result, *others)
 
 
 def _describe_known(values: Iterable[float | None], metric: Metric) -> str:
     value = next((value for value in values if value is not None), None)
     return "" if value is None else amount(value, metric)
-
-
-def _result(c: Comparison) -> str:
-    """Results that agree can still differ by as much as is shown; a remark tells how far others are apart."""
-    if c.numerics is None:
-        return ""
-    far = f" to {c.numerics.max_rel:.1e}" if c.numerics.max_rel else ""
-    return "differs" if c.differs else f"agrees{far}" if far else "equal"
 
 
 def ranking_grid(found: Comparisons) -> Table:
@@ -178,8 +175,8 @@ def case_grid(found: Comparisons) -> Table:
     lines = [
         (
             one_line(c.case.label),
-            "" if c.baseline_value is None else amount(c.baseline_value, c.metric),
-            "" if c.candidate_value is None else amount(c.candidate_value, c.metric),
+            _describe_known((c.baseline_value,), c.metric),
+            _describe_known((c.candidate_value,), c.metric),
             interval(c),
             sure_verdict(c),
             "" if are_alike else truncate(c.signature, COLUMN),
@@ -187,9 +184,9 @@ def case_grid(found: Comparisons) -> Table:
         for c in runs
     ]
     names = {(c.baseline.label, c.candidate.label) for c in runs}
-    one, other = next(iter(names)) if len(names) == 1 else ("baseline", "candidate")
+    sides = names.pop() if len(names) == 1 else ("baseline", "candidate")
     inputs = TableColumn("inputs", "words", 10, is_optional=True)
-    columns = (CASE, truncate(one, COLUMN), truncate(other, COLUMN), "change", VERDICT, inputs)
+    columns = (CASE, *(truncate(name, COLUMN) for name in sides), "change", VERDICT, inputs)
     table = tabulate(columns, lines, [style(c) for c in runs])
     return table.without_empty_columns(kept=range(len(columns) - 1))
 
@@ -220,9 +217,7 @@ def sure_verdict(c: Comparison) -> str:
 
 def verdict_with_reason(c: Comparison) -> str:
     """same: within 5.0 %; the reason of a failure begins with what it is."""
-    if c.failure is not None and c.why:
-        return c.why
-    return f"{sure_verdict(c)}: {c.why}" if c.why else sure_verdict(c)
+    return ": ".join(filter(None, ("" if c.failure is not None and c.why else sure_verdict(c), c.why)))
 
 
 def reasons(found: Comparisons) -> list[str]:
@@ -242,41 +237,45 @@ def _join_few(names: Sequence[str]) -> str:
 
 
 def others(found: Comparisons) -> list[str]:
-    """Returns the changes that have no column."""
-    changed = [c for c in found if c.metric != "run" and c.verdict in ("slower", "faster") and _reads_apart(c)]
+    """Returns the changes that have no column. 240 KiB and 240 KiB is none: a few bytes more are no change to read
+    about."""
+    changed = [
+        c
+        for c in found
+        if c.metric != "run"
+        and c.verdict in ("slower", "faster")
+        and (c.method != "counted" or len(set(_amounts(c))) != 1)
+    ]
     if not found.labels:
         return [sentence(c) for c in changed]
     return [_of_functions(found, metric) for metric in NAMES if metric in {c.metric for c in changed} - set(COLUMNS)]
 
 
-def _reads_apart(c: Comparison) -> bool:
-    """Not 240 KiB and 240 KiB: a few bytes more are no change to read about."""
-    known = [amount(value, c.metric) for value in (c.baseline_value, c.candidate_value) if value is not None]
-    return c.method != "counted" or len(set(known)) != 1
+def _amounts(c: Comparison) -> list[str]:
+    """Those that are known: the baseline's, the candidate's."""
+    return [amount(value, c.metric) for value in (c.baseline_value, c.candidate_value) if value is not None]
 
 
 def _of_functions(found: Comparisons, metric: Metric) -> str:
     """constants: 4 B in naive, 1.00 KiB in fused"""
     compared = found.of(metric)
-    values = [(c.candidate.label, c.candidate_value) for c in compared]
-    known = [(compared[0].baseline.label, compared[0].baseline_value), *values]
-    counted = ", ".join(f"{amount(v, metric)} in {name}" for name, v in known if v is not None)
+    values = [(compared[0].baseline, compared[0].baseline_value), *((c.candidate, c.candidate_value) for c in compared)]
+    counted = ", ".join(f"{amount(v, metric)} in {version.label}" for version, v in values if v is not None)
     once = " (XLA's count: the body of a loop once)" if metric == "flops" else ""
     return f"{NAMES[metric]}: {counted}{once}"
 
 
 def sentence(c: Comparison) -> str:
     """peak memory of fused: 2.00 MiB where naive has 1.00 MiB"""
-    what = f"{NAMES[c.metric]} of {c.case.label}"
-    if c.method == "counted" and c.baseline_value is not None and c.candidate_value is not None:
-        before, after = (amount(v, c.metric) for v in (c.baseline_value, c.candidate_value))
-        return f"{what}: {after} in {c.candidate.label}, {before} in {c.baseline.label}"
+    what, known = f"{NAMES[c.metric]} of {c.case.label}", _amounts(c)
+    if c.method == "counted" and len(known) == 2:
+        return f"{what}: {known[1]} in {c.candidate.label}, {known[0]} in {c.baseline.label}"
     return f"{what}: {c.candidate.label} {verdict_with_reason(c)}, {interval(c)}"
 
 
 def summary(found: Comparisons) -> str:
     """fused is fastest; naive takes 1.53 (1.51 – 1.60) times as long. short has no place: its result differs."""
-    return " ".join(part for part in (_places(found.ranking), _without_place(found)) if part)
+    return " ".join(filter(None, (_places(found.ranking), *_without_place(found))))
 
 
 def describe(found: Comparisons) -> str:
@@ -286,14 +285,9 @@ def describe(found: Comparisons) -> str:
         return said
     if len(runs) == 1:
         name = runs[0].candidate.label if found.labels else runs[0].case.label
-        return ", ".join(part for part in (f"{name}: {sure_verdict(runs[0])}", interval(runs[0])) if part)
-    return ", ".join(f"{n} {kind}" for kind, n in Counter(map(_kind, runs)).items())
-
-
-def _kind(c: Comparison) -> str:
-    """In words that fit one case and many."""
-    said = "with another result" if c.differs else verdict(c)
-    return {"error": "failed", "timeout": "timed out"}.get(said, said)
+        return ", ".join(filter(None, (f"{name}: {sure_verdict(runs[0])}", interval(runs[0]))))
+    kinds = Counter("with another result" if c.differs else verdict(c) for c in runs)
+    return ", ".join(f"{n} {IN_MANY.get(kind, kind)}" for kind, n in kinds.items())
 
 
 def _places(ranking: Sequence[Rank]) -> str:
@@ -307,22 +301,16 @@ def _places(ranking: Sequence[Rank]) -> str:
     return f"{begin}{tie}" + (f"; {'; '.join(slower)}." if slower else ".")
 
 
-def _without_place(found: Comparisons) -> str:
+def _without_place(found: Comparisons) -> Iterator[str]:
     """Names the functions without a rank. The table and the remarks give the full reasons."""
-    if not found.labels:
-        return ""
-    without = [c for c in found.of("run") if c.candidate.label in found.unranked]
-    failed = [c.candidate.label for c in without if found.is_at_fault(c)]
-    wrong = [c.candidate.label for c in without if c.failure is None and c.ratio is not None]
-    parts = [_other_result(found, wrong)] if wrong else []
-    return " ".join([*parts, *([f"{_join_names(failed)} failed and {_have(failed)} no place."] if failed else [])])
-
-
-def _other_result(found: Comparisons, wrong: Sequence[str]) -> str:
-    baseline = found.labels[0]
-    said = f"{_join_names(wrong)} {_have(wrong)} no place: another result than {baseline}."
-    is_alone = len(found.ranking) == 1
-    return said + (f" If {baseline} is the one that is wrong, make another the baseline." if is_alone else "")
+    without = [c for c in found.of("run") if c.candidate.label in found.unranked] if found.labels else []
+    if wrong := [c.candidate.label for c in without if c.failure is None and c.ratio is not None]:
+        baseline = found.labels[0]
+        yield f"{_join_names(wrong)} {_have(wrong)} no place: another result than {baseline}."
+        if len(found.ranking) == 1:
+            yield f"If {baseline} is the one that is wrong, make another the baseline."
+    if failed := [c.candidate.label for c in without if found.is_at_fault(c)]:
+        yield f"{_join_names(failed)} failed and {_have(failed)} no place."
 
 
 def _have(names: Sequence[str]) -> str:
@@ -380,17 +368,18 @@ def figure(found: Comparisons) -> Any:
 
 def document_with_chart(found: Comparisons) -> Document:
     """For a page: what a terminal shows, and the chart below it."""
-    drawn = (chart(found),) if found.of("run") else ()
-    return Document((*document(found).blocks, *drawn))
+    return Document((*document(found).blocks, *([chart(found)] if found.of("run") else [])))
 
 
 def document_for_page(found: Comparisons) -> Document:
     """The chart first, under a heading."""
-    runs = found.of("run")
-    title, _, _ = (_title(found, runs) if runs else "Comparison").partition("\n")
+    if not found.of("run"):
+        return Document((Heading("Comparison", 1), *document(found).blocks))
+    drawn = chart(found)
+    title = drawn.title.partition("\n")[0]
     # The heading says what the title of a figure says.
-    drawn = (replace(chart(found), title="ratios with their 95 % intervals"),) if runs else ()
-    return Document((Heading(title[:1].upper() + title[1:], 1), *drawn, *document(found).blocks))
+    ratios = replace(drawn, title="ratios with their 95 % intervals")
+    return Document((Heading(title[:1].upper() + title[1:], 1), ratios, *document(found).blocks))
 
 
 def chart(found: Comparisons) -> Chart:
@@ -399,47 +388,42 @@ def chart(found: Comparisons) -> Chart:
     if not runs:
         raise UsageError("there is nothing to draw", "comparisons of run times")
     low, high = _span(runs)
+    baselines, resolutions = {c.baseline.label for c in runs}, {c.resolution for c in runs}
+    against = _shorten_name(baselines.pop()) if len(baselines) == 1 else "the baseline"
+    title, shades = f"← faster    time as that of {against}    slower →", list[Mark]()
+    if len(resolutions) == 1:
+        within = resolutions.pop()
+        title += f"   (grey: same, within {percent(within)})"
+        shades.append(Shade("x", 1 / (1 + within), 1 + within))
+    places = tuple(AxisTick(place, change_name(place)) for place in ticks(low, high))
     has_words = len(runs) <= MOST_WORDS
-    beside = [AxisTick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs)]
+    beside = tuple(AxisTick(i, words(c), LOOKS[c.verdict][0]) for i, c in enumerate(runs))
     return Chart(
-        Axis(
-            _axis_title(runs), "change", is_log=True, ends=(low, high),
-            ticks=tuple(AxisTick(place, change_name(place)) for place in ticks(low, high)),
-        ),
+        Axis(title, "change", is_log=True, ends=(low, high), ticks=places),
         name_places(names(runs)),
-        (*_shade_same(runs), ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
-        title=_title(found, runs),
-        beside=tuple(beside) if has_words else (),
+        (*shades, ReferenceLine("x", 1.0, style="title"), *_marks(runs)),
+        title=_title(found, runs, against),
+        beside=beside if has_words else (),
         has_legend=not has_words,
-    )  # fmt: skip
+    )
 
 
-def _shade_same(runs: Sequence[Comparison]) -> list[Shade]:
-    """Returns the range that counts as "same", if it is one range for all."""
-    resolutions = {c.resolution for c in runs}
-    return [Shade("x", 1 / (1 + within), 1 + within) for within in resolutions if len(resolutions) == 1]
-
-
-def _marks(runs: Sequence[Comparison]) -> list[Mark]:
+def _marks(runs: Sequence[Comparison]) -> Iterator[Mark]:
     """The comparisons of each verdict together, and a word for those without a ratio."""
-    marks: list[Mark] = []
     for verdict, (style, symbol) in LOOKS.items():
-        known = [(i, c, c.ratio) for i, c in enumerate(runs) if c.verdict == verdict and c.ratio is not None]
+        known = [(i, c) for i, c in enumerate(runs) if c.verdict == verdict and c.ratio is not None]
         if known:
-            places, values = tuple(i for i, _, _ in known), tuple(ratio for _, _, ratio in known)
-            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in known)
-            is_hollow = verdict == "unclear"
-            marks.append(Points(places, values, ends, "x", verdict, style, symbol, is_hollow))
-    return marks + [Note(1, i, "not measured", "faint") for i, c in enumerate(runs) if c.ratio is None]
+            places, values = tuple(i for i, _ in known), tuple(c.ratio for _, c in known)
+            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c in known)
+            yield Points(places, values, ends, "x", verdict, style, symbol, is_hollow=verdict == "unclear")
+    yield from (Note(1, i, "not measured", "faint") for i, c in enumerate(runs) if c.ratio is None)
 
 
 def _span(runs: Sequence[Comparison]) -> tuple[float, float]:
     """The ends of the axis: all ratios, and of their intervals as much as leaves the ratios readable."""
-    known = [c for c in runs if c.ratio]
-    ratios = [1.0, *(c.ratio for c in known if c.ratio)]
-    ends = [end for c in known for end in (c.low, c.high) if end]
-    low = max(min([*ratios, *ends]), min(ratios) / MOST_SPAN)
-    high = min(max([*ratios, *ends]), max(ratios) * MOST_SPAN)
+    ratios = [1.0, *(c.ratio for c in runs if c.ratio)]
+    all_ends = [*ratios, *(end for c in runs if c.ratio for end in (c.low, c.high) if end)]
+    low, high = max(min(all_ends), min(ratios) / MOST_SPAN), min(max(all_ends), max(ratios) * MOST_SPAN)
     room = (high / low) ** 0.04
     return min(low / room, 1 / LEAST_SPAN), max(high * room, LEAST_SPAN)
 
@@ -471,10 +455,11 @@ def names(runs: Sequence[Comparison]) -> list[str]:
     both."""
     cases, candidates = {c.case for c in runs}, {c.candidate.label for c in runs}
     if len(cases) == 1 and len(candidates) == len(runs):
-        return [_shorten_name(c.candidate.label) for c in runs]
-    if len(candidates) == 1:
-        return [_shorten_name(c.case.label) for c in runs]
-    return [_shorten_name(f"{c.case.label}: {c.candidate.label}") for c in runs]
+        listed = [c.candidate.label for c in runs]
+    else:
+        both = len(candidates) > 1
+        listed = [f"{c.case.label}: {c.candidate.label}" if both else c.case.label for c in runs]
+    return list(map(_shorten_name, listed))
 
 
 def words(c: Comparison) -> str:
@@ -485,25 +470,13 @@ def words(c: Comparison) -> str:
     return f"{said}  × {c.estimate.text()}"
 
 
-def _title(found: Comparisons, runs: Sequence[Comparison]) -> str:
+def _title(found: Comparisons, runs: Sequence[Comparison], against: str) -> str:
     """Names the compared versions, then the machine, the inputs and the timer, as above the table."""
     candidates = {c.candidate.label for c in runs}
     is_of_functions = runs[0].case.name in found.labels
     case = "" if is_of_functions or len({c.case for c in runs}) > 1 else f"{_shorten_name(runs[0].case.label)}: "
-    who = f" of {_shorten_name(next(iter(candidates)))}" if len(candidates) == 1 else ""
-    return "\n".join(filter(None, (f"{case}run time{who} against {_against(runs)}", heading(found))))
-
-
-def _axis_title(runs: Sequence[Comparison]) -> str:
-    """The direction, and what the shade is."""
-    resolutions = {c.resolution for c in runs}
-    shade = f"   (grey: same, within {percent(next(iter(resolutions)))})" if len(resolutions) == 1 else ""
-    return f"← faster    time as that of {_against(runs)}    slower →{shade}"
-
-
-def _against(runs: Sequence[Comparison]) -> str:
-    baselines = {c.baseline.label for c in runs}
-    return _shorten_name(next(iter(baselines))) if len(baselines) == 1 else "the baseline"
+    who = f" of {_shorten_name(candidates.pop())}" if len(candidates) == 1 else ""
+    return "\n".join(filter(None, (f"{case}run time{who} against {against}", heading(found))))
 
 
 def _shorten_name(name: str) -> str:

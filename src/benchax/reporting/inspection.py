@@ -322,14 +322,16 @@ def _work(found: Inspection) -> Iterable[TextRow]:
         return
     per_loop = "; bodies of loops × trip counts" if counts.loops else ""
     least = "" if counts.is_exact else "at least; "
-    for label, what, text, detail in (
-        ("operations", "flops", lambda value: count(value, "FLOP"), f"on one device{per_loop}"),
-        ("transcendentals", "transcendentals", count, "exp, log, tanh …"),
-        ("bytes accessed", "bytes_accessed", size, "read and written by instructions, cached or not"),
+    for label, what, unit, detail in (
+        ("operations", "flops", "FLOP", f"on one device{per_loop}"),
+        ("transcendentals", "transcendentals", "", "exp, log, tanh …"),
+        ("bytes accessed", "bytes_accessed", "B", "read and written by instructions, cached or not"),
     ):
         value: float | None = getattr(counts, what)
-        row = _not_known(found, label, f"counts.{what}")
-        yield row if value is None else TextRow(label, text(value), least + detail)
+        if value is None:
+            yield _not_known(found, label, f"counts.{what}")
+        else:
+            yield TextRow(label, size(value) if unit == "B" else count(value, unit), least + detail)
     if counts.arithmetic_intensity is not None:
         yield TextRow("intensity", f"{count(counts.arithmetic_intensity)} FLOP/B", "operations by bytes accessed")
     if found.xla_cost and found.xla_cost.has_loops and found.xla_cost.flops is not None:

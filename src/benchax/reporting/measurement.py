@@ -20,7 +20,6 @@ from benchax.model import (
     Memory,
     Ranks,
     RankTimes,
-    Rate,
     Remark,
     Samples,
     Stages,
@@ -38,6 +37,7 @@ from benchax.reporting.chart import (
     ReferenceLine,
     Shade,
     Style,
+    Symbol,
     name_places,
 )
 from benchax.reporting.document import (
@@ -109,10 +109,8 @@ def answer(m: Measurement) -> Heading:
 
 def describe(m: Measurement) -> str:
     """sort f32[1000]: in_graph 14.2 µs (14.0–14.5), wall 20.3 µs (19.8–21.1); or the failure."""
-    if m.failure:
-        said = one_line(f"{_kind(m.failure)} in {m.failure.stage}: {m.failure.message}")
-    else:
-        said = ", ".join(f"{timer} {estimate(m.summary(timer))}" for timer in _headline_timers(m)) or "not timed"
+    said = ", ".join(f"{timer} {estimate(m.summary(timer))}" for timer in _headline_timers(m)) or "not timed"
+    said = one_line(_describe_failure(m.failure)) if m.failure else said
     return f"{truncate(f'{m.case.label} {m.signature}', LONGEST_NAME)}: {said}"
 
 
@@ -127,7 +125,8 @@ def list_measurements(listed: Sequence[Measurement], is_full: bool = False) -> D
     blocks: list[Block] = [overview(listed)]
     for m in listed:
         if m.failure:
-            blocks += [Heading(m.case.label), Paragraph(_describe_failure(m.failure), "bad")]
+            said = "\n".join(filter(None, (_describe_failure(m.failure), m.failure.advice)))
+            blocks += [Heading(m.case.label), Paragraph(said, "bad")]
         elif own := shared.own[m.case.label]:
             blocks += [Heading(m.case.label), Remarks(own)]
     return Document((*blocks, *list_remarks(shared.common), *_list_absent(listed, is_full)))
@@ -145,8 +144,7 @@ def share_grave_remarks(listed: Sequence[Measurement]) -> SharedRemarks:
 
 
 def _describe_failure(failure: Failure) -> str:
-    advice = f"\n{failure.advice}" if failure.advice else ""
-    return f"{_kind(failure)} in {failure.stage}: {failure.message}{advice}"
+    return f"{_kind(failure)} in {failure.stage}: {failure.message}"
 
 
 def _kind(failure: Failure) -> str:
@@ -158,11 +156,10 @@ def _kind(failure: Failure) -> str:
 
 def overview(measurements: Sequence[Measurement]) -> Table:
     """One line per measurement, without empty columns, and without remarks that all of them have."""
-    listed = list(measurements)
-    universal = share_grave_remarks(listed).universal
-    names = list(dict.fromkeys(what for m in listed for what in m.work.amounts))
-    timers = list(dict.fromkeys(timer for m in listed for timer in _headline_timers(m))) or ["time"]
-    measured = [m for m in listed if not m.failure]
+    universal = share_grave_remarks(measurements).universal
+    names = list(dict.fromkeys(what for m in measurements for what in m.work.amounts))
+    timers = list(dict.fromkeys(timer for m in measurements for timer in _headline_timers(m))) or ["time"]
+    measured = [m for m in measurements if not m.failure]
     first = max(timers, key=lambda timer: sum(bool(m.find_summary(timer)) for m in measured))
     timers.sort(key=lambda timer: timer != first)
     is_enough = all(m.find_summary(first) for m in measured)  # no row loses its only number
@@ -173,11 +170,9 @@ def overview(measurements: Sequence[Measurement]) -> Table:
         *(TableColumn(name, is_optional=True) for name in optional),
         replace(REMARKS, is_optional=True),
     )
-    styles: list[Style] = [
-        "bad" if m.failure or any(remark.severity == "error" for remark in m.remarks) else "" for m in listed
-    ]
-    lines = (_overview_line(m, timers, names, universal) for m in listed)
-    return tabulate(columns, lines, styles).without_empty_columns(kept=(0,))
+    bad = [m.failure or any(remark.severity == "error" for remark in m.remarks) for m in measurements]
+    lines = (_overview_line(m, timers, names, universal) for m in measurements)
+    return tabulate(columns, lines, ["bad" if each else "" for each in bad]).without_empty_columns(kept=(0,))
 
 
 _PER_S = {"bytes": "B/s", "flops": "FLOP/s"}
@@ -190,8 +185,7 @@ def _overview_line(
         blank = [""] * (len(timers) + len(names) + 1)
         return (one_line(m.case.label), _kind(m.failure), *blank, f"in {m.failure.stage}")
     rates = {rate.what: count(rate.per_s) for rate in m.rates()}
-    is_eager = m.case.variant == "eager"
-    rise = m.memory.eager_rise_bytes if is_eager else m.memory.compiled_rise_bytes
+    rise = _find_rise(m)
     codes = [remark.code for remark in m.remarks if remark.severity != "info" and remark.code not in universal]
     return (
         one_line(m.case.label),
@@ -201,6 +195,10 @@ def _overview_line(
         f"+{size(rise)}" if rise is not None else "",
         ", ".join(codes),
     )
+
+
+def _find_rise(m: Measurement) -> int | None:
+    return m.memory.eager_rise_bytes if m.case.variant == "eager" else m.memory.compiled_rise_bytes
 
 
 # ---- the answer -------------------------------------------------------------------------------------------------
@@ -215,38 +213,32 @@ def answers(m: Measurement) -> Iterator[TextRow]:
             yield TextRow("", "", m.failure.advice)
     else:
         yield from _times(m)
-        yield from _once(m.stages)
-        yield from _memory_of_a_call(m)
+        yield from _once(m)
     for row in _numerics(m):
         yield TextRow("", row.label, f"{row.value} {row.detail}".strip(), row.style)
 
 
-def _once(s: Stages) -> Iterator[TextRow]:
+def _once(m: Measurement) -> Iterator[TextRow]:
+    s, rise = m.stages, _find_rise(m)
     if s.first_result_s is not None and s.compile_s is not None:
         yield TextRow("", seconds(s.first_result_s), f"first result; {seconds(s.compile_s)} of it to compile")
     elif s.compile_s is not None:
         yield TextRow("", seconds(s.compile_s), "to compile")
-
-
-def _memory_of_a_call(m: Measurement) -> Iterator[TextRow]:
-    mem = m.memory
-    rise = mem.eager_rise_bytes if m.case.variant == "eager" else mem.compiled_rise_bytes
     if rise is not None:
         yield TextRow("", f"+{size(rise)}", "memory during a call")
-    elif mem.predicted_peak_bytes is not None:
-        yield TextRow("", size(mem.predicted_peak_bytes), "memory as the compiler plans it")
+    elif m.memory.predicted_peak_bytes is not None:
+        yield TextRow("", size(m.memory.predicted_peak_bytes), "memory as the compiler plans it")
 
 
 def _times(m: Measurement) -> Iterator[TextRow]:
     summaries = {timer: m.summary(timer) for timer in _headline_timers(m)}
-    intervals = {timer: spread(s.median_s, s.low_s, s.high_s) for timer, s in summaries.items()}
-    width = max(map(len, intervals.values()), default=0)
-    for place, (timer, s) in enumerate(summaries.items()):
+    intervals = [spread(s.median_s, s.low_s, s.high_s) for s in summaries.values()]
+    width = max(map(len, intervals), default=0)
+    for (timer, s), interval in zip(summaries.items(), intervals, strict=True):
         question = m.series_of(timer)[0].answers
-        meaning = f"{timer}: {question}" if question else timer
-        said = " · ".join(part for part in (meaning, agreement(s)) if part)
-        detail = f"{intervals[timer]:{width}}  {said}" if width else said
-        yield TextRow("", seconds(s.median_s), detail, "" if place else "title")
+        said = " · ".join(filter(None, (f"{timer}: {question}" if question else timer, agreement(s))))
+        style = "title" if timer == next(iter(summaries)) else ""
+        yield TextRow("", seconds(s.median_s), f"{interval:{width}}  {said}" if width else said, style)
 
 
 def _headline_timers(m: Measurement) -> list[str]:
@@ -261,33 +253,32 @@ def _headline_timers(m: Measurement) -> list[str]:
 
 def sections(m: Measurement) -> list[Section]:
     """Returns the measured values, section by section, without empty sections."""
-    parts = [
-        Section("once", tuple(_stages(m.stages))),
-        Section("every call", tuple(_samples(m))),
-        *sections_of_parallel(m),
-        Section("memory", tuple(_memory(m))),
-        Section("work", (*_rates(m), *_cost(m))),
-    ]
-    return [part for part in parts if part.rows]
+    answered = _headline_timers(m)
+    timers = dict.fromkeys(samples.timer for samples in m.samples if samples.elapsed_s)
+    parts = (
+        ("once", _stages(m.stages)),
+        ("every call", (_timer(m.series_of(timer), m.summary(timer), timer in answered) for timer in timers)),
+        ("devices", _devices(m)),
+        ("processes", _ranks(m.ranks) if m.ranks else ()),
+        ("memory", _memory(m)),
+        ("work", (*_rates(m), *_cost(m))),
+    )
+    return [section for title, rows in parts if (section := Section(title, tuple(rows))).rows]
 
 
 def _stages(s: Stages) -> Iterable[TextRow]:
-    cold = f"in {COLD[s.cold]}" if s.cold else ""
-    cache = CACHES[s.cache] if s.cache else ""
+    rows = (
+        ("trace", s.trace_s, f"in {COLD[s.cold]}" if s.cold else ""),
+        ("lower", s.lower_s, ""),
+        ("compile", s.compile_s, CACHES[s.cache] if s.cache else ""),
+        ("first run", s.first_run_s, ""),
+        ("first result", s.first_result_s, "trace, lower, compile and first run"),
+        ("dispatch", s.dispatch_s, "until a warm call returns"),
+        ("call floor", s.call_floor_s, "a call that does next to nothing"),
+    )
     yield from _transfer("transfer in", s.transfer_in)
-    yield from _time("trace", s.trace_s, cold)
-    yield from _time("lower", s.lower_s)
-    yield from _time("compile", s.compile_s, cache)
-    yield from _time("first run", s.first_run_s)
-    yield from _time("first result", s.first_result_s, "trace, lower, compile and first run")
-    yield from _time("dispatch", s.dispatch_s, "until a warm call returns")
-    yield from _time("call floor", s.call_floor_s, "a call that does next to nothing")
+    yield from (TextRow(label, seconds(value_s), detail) for label, value_s, detail in rows if value_s is not None)
     yield from _transfer("transfer out", s.transfer_out)
-
-
-def _time(label: str, value_s: float | None, detail: str = "") -> Iterable[TextRow]:
-    if value_s is not None:
-        yield TextRow(label, seconds(value_s), detail)
 
 
 def _transfer(label: str, transfer: Transfer | None) -> Iterable[TextRow]:
@@ -298,28 +289,18 @@ def _transfer(label: str, transfer: Transfer | None) -> Iterable[TextRow]:
     yield TextRow(label, seconds(transfer.median_s), f"{size(transfer.size_bytes)}, {how}")
 
 
-def _samples(m: Measurement) -> Iterable[TextRow]:
-    answered = _headline_timers(m)
-    for timer in dict.fromkeys(samples.timer for samples in m.samples if samples.elapsed_s):
-        yield _timer(m.series_of(timer), m.summary(timer), timer in answered)
-
-
 def _timer(series: Sequence[Samples], s: Summary, is_answered: bool) -> TextRow:
     samples = series[0]
     texts = (describe_interval(s), "" if is_answered else samples.answers, samples.regime or "")
     taken = f"{s.n} × {samples.iterations}" if samples.iterations > 1 else f"{s.n}"
     disturbed = sum(each.disturbed_count or 0 for each in series)
-    stop = {"precise": "", "time": ", out of time", "count": ", count reached", None: ""}[samples.stop]
-    detail = f"{taken} samples{stop}{f', {disturbed} disturbed' if disturbed else ''}{_overhead(samples)}"
+    stop = {"time": ", out of time", "count": ", count reached"}.get(samples.stop or "", "")
+    less = ""
+    if samples.overhead_s is not None:
+        clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
+        less = f", less {seconds(samples.overhead_s / samples.iterations, 2)} for each reading{clock}"
+    detail = f"{taken} samples{stop}{f', {disturbed} disturbed' if disturbed else ''}{less}"
     return TextRow(samples.timer, seconds(s.median_s), f"{' · '.join(filter(None, texts))}\n{detail}")
-
-
-def _overhead(samples: Samples) -> str:
-    if samples.overhead_s is None:
-        return ""
-    less = seconds(samples.overhead_s / samples.iterations, 2)
-    clock = f" of the {samples.clock_tier} clock" if samples.clock_tier else ""
-    return f", less {less} for each reading{clock}"
 
 
 def _memory(m: Measurement) -> Iterable[TextRow]:
@@ -338,29 +319,28 @@ def _memory(m: Measurement) -> Iterable[TextRow]:
         yield TextRow("planned peak", size(mem.predicted_peak_bytes), detail + theirs)
     if mem.captured_bytes:
         yield TextRow("captured", size(mem.captured_bytes), "arrays closed over by the Python function")
-    for label, value in (("compiled call", mem.compiled_rise_bytes), ("eager call", mem.eager_rise_bytes)):
-        if value is not None and label == "eager call" and mem.eager_rise_low_bytes is not None:
-            text = f"observed in several calls ({mem.method}): arrays live by how far Python runs ahead of the device"
-            yield TextRow(label, f"+{size(mem.eager_rise_low_bytes)}", f"to +{size(value)}, {text}")
-        elif value is not None:
-            yield TextRow(label, f"+{size(value)}", f"observed above what was there before ({mem.method})")
+    observed = f"observed above what was there before ({mem.method})"
+    if mem.compiled_rise_bytes is not None:
+        yield TextRow("compiled call", f"+{size(mem.compiled_rise_bytes)}", observed)
+    if mem.eager_rise_bytes is not None:
+        least = mem.eager_rise_low_bytes
+        several = f"to +{size(mem.eager_rise_bytes)}, observed in several calls ({mem.method}): arrays live by how far "
+        several += "Python runs ahead of the device"
+        detail = observed if least is None else several
+        yield TextRow("eager call", f"+{size(mem.eager_rise_bytes if least is None else least)}", detail)
 
 
 def _rates(m: Measurement) -> Iterable[TextRow]:
     """The declared work of a call, per second."""
     rates = {rate.what: rate for rate in m.rates()}
     for what, amount in m.work.amounts.items():
-        if what in rates:
-            yield TextRow(what, amount_per_s(rates[what].per_s, what), _detail_of(rates[what], amount, m))
-
-
-def _detail_of(rate: Rate, amount: float, m: Measurement) -> str:
-    interval = "without an interval"
-    if rate.low_per_s is not None and rate.high_per_s is not None:
-        ends = [count(value) for value in (rate.low_per_s, rate.high_per_s)]
-        interval = f"95 % {' – '.join(ends)}"
-    share = f", {_share_of_peak(rate.per_s, m)}" if rate.what == "bytes" and m.work.peak_bytes_per_s else ""
-    return f"{interval} by the {rate.timer} timer{share}; {count(amount)} in a call"
+        if found := rates.get(what):
+            ends = [count(value) for value in (found.low_per_s, found.high_per_s) if value is not None]
+            interval = f"95 % {' – '.join(ends)}" if len(ends) == 2 else "without an interval"
+            has_share = what == "bytes" and m.work.peak_bytes_per_s
+            share = f", {_share_of_peak(found.per_s, m)}" if has_share else ""
+            detail = f"{interval} by the {found.timer} timer{share}; {count(amount)} in a call"
+            yield TextRow(what, amount_per_s(found.per_s, what), detail)
 
 
 def _share_of_peak(per_s: float, m: Measurement) -> str:
@@ -373,44 +353,38 @@ def _cost(m: Measurement) -> Iterable[TextRow]:
     if m.cost is None:
         return
     timer = next((name for name in ("in_graph", "loop", "wall") if m.find_summary(name)), None)
-    per_call = m.summary(timer) if timer else None
+    median_s = m.summary(timer).median_s if timer else 0.0
+    # XLA counts one iteration of a loop, so a rate would be wrong.
+    has_rate = median_s > 0 and not m.cost.has_loops
+    by, each = f"by the {timer} timer", f" on each of {m.devices.count} devices" if m.devices else ""
     if m.cost.flops:
-        # XLA counts one iteration of a loop, so a rate would be wrong.
-        known = per_call and per_call.median_s > 0 and not m.cost.has_loops
-        speed = f"{rate(m.cost.flops / per_call.median_s, 'FLOP')} " if known and per_call else ""
-        by = f"by the {timer} timer"
-        each = f" on each of {m.devices.count} devices" if m.devices else ""
-        detail = f"{speed}{by}" if speed else "XLA's count"
-        yield TextRow("operations", count(m.cost.flops, "FLOP"), detail + each)
+        speed = f"{rate(m.cost.flops / median_s, 'FLOP')} {by}" if has_rate else "XLA's count"
+        yield TextRow("operations", count(m.cost.flops, "FLOP"), speed + each)
     if m.cost.transcendentals:
         yield TextRow("transcendentals", count(m.cost.transcendentals), "exp, log, tanh …")
     if m.cost.bytes_accessed:
         speed = "XLA's estimate"
-        if per_call and per_call.median_s > 0 and not m.cost.has_loops:
-            per_s = m.cost.bytes_accessed / per_call.median_s
+        if has_rate:
+            per_s = m.cost.bytes_accessed / median_s
             share = f", {_share_of_peak(per_s, m)}" if m.work.peak_bytes_per_s else ""
-            speed = f"{rate(per_s, 'B')} by the {timer} timer{share}; XLA's estimate"
-        speed += f" on each of {m.devices.count} devices" if m.devices else ""
-        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), speed)
+            speed = f"{rate(per_s, 'B')} {by}{share}; XLA's estimate"
+        yield TextRow("bytes accessed", size(m.cost.bytes_accessed), speed + each)
 
 
 def _numerics(m: Measurement) -> Iterable[TextRow]:
     n = m.numerics
     if n is None:
-        absent = next((a for a in m.not_measured if a.what == "numerics" and not a.is_by_choice), None)
-        if absent is not None:
-            yield TextRow("unchecked", "", f"because {absent.why}", "faint")
-        return
-    reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
-    if not n.agrees:
+        absent = (a for a in m.not_measured if a.what == "numerics" and not a.is_by_choice)
+        yield from (TextRow("unchecked", "", f"because {a.why}", "faint") for a in list(absent)[:1])
+    elif not n.agrees:
         yield TextRow("WRONG", "", n.why, "bad")
     else:
+        reference = {"eager": "the eager result", "float64": "a float64 reference"}[n.reference]
         word, to = ("identical", "to") if n.max_abs == 0 else ("agrees", "with")
-        details = [f"{to} {reference}"]
-        details += [f"largest difference {n.max_rel:.1e} of the largest value"] if n.max_rel else []
+        far = f"; largest difference {n.max_rel:.1e} of the largest value" if n.max_rel else ""
         is_finite = all(remark.code != "nonfinite-result" for remark in m.remarks)
-        details += [] if is_finite else ["not all values are finite"]
-        yield TextRow("checked", word, "; ".join(details), "good" if is_finite else "warning")
+        odd = "" if is_finite else "; not all values are finite"
+        yield TextRow("checked", word, f"{to} {reference}{far}{odd}", "good" if is_finite else "warning")
 
 
 # ---- what was not measured --------------------------------------------------------------------------------------
@@ -469,15 +443,10 @@ def describe_devices(devices: Devices) -> str:
     return plural(devices.count, "fake device" if devices.is_fake else "device")
 
 
-def sections_of_parallel(m: Measurement) -> list[Section]:
-    """Nothing of a program on one device in one process."""
-    found = [Section("devices", tuple(_devices(m)))] if m.devices else []
-    return [*found, Section("processes", tuple(_ranks(m.ranks)))] if m.ranks else found
-
-
 def _devices(m: Measurement) -> Iterable[TextRow]:
     devices = m.devices
-    assert devices is not None
+    if devices is None:
+        return
     yield TextRow(describe_devices(devices), "", "; ".join(devices.meshes) or "of no mesh that JAX names")
     shares = devices.shares
     if not shares:
@@ -543,13 +512,12 @@ BELOW_ZERO = "not above 0"
 
 def document_of_statistics(m: Measurement) -> Document:
     """Shows the statistics of all processes together, per call and net of the timer's own cost."""
-    lines = [
-        _statistics_line(timer, m.summary(timer)) for timer in dict.fromkeys(samples.timer for samples in m.samples)
-    ]
-    if not lines:
+    timers = dict.fromkeys(samples.timer for samples in m.samples)
+    if not timers:
         return Document((Paragraph(f"{m.case.label} has no samples"),))
     note = "beyond: readings 1.5 interquartile ranges beyond the quartiles, counted and kept"
-    return Document((Paragraph(m.case.label), tabulate(STATISTICS, lines), Paragraph(note)))
+    table = tabulate(STATISTICS, (_statistics_line(timer, m.summary(timer)) for timer in timers))
+    return Document((Paragraph(m.case.label), table, Paragraph(note)))
 
 
 def document_of_summary(s: Summary) -> Document:
@@ -594,11 +562,6 @@ def thin(values: Sequence[float], most: int) -> list[int]:
     return sorted(chosen)
 
 
-def describe_thinning(shown: int, n: int, what: str) -> str:
-    """400 of 1000000 readings are drawn: the least and the greatest of each group of neighbours"""
-    return f"{shown} of {plural(n, what)} are drawn: the least and the greatest of each group of neighbours"
-
-
 MOST_READINGS = 2000
 """The most readings of one timer in one chart."""
 MOST_BINS = 40
@@ -618,21 +581,17 @@ def document_with_charts(m: Measurement, most: int = MOST_READINGS) -> Document:
         most: the maximum number of readings to draw for each timer.
     """
     found = document(m, is_full=True).blocks
-    before = [block for block in found if isinstance(block, Heading) and block.level == 1]
-    after = [block for block in found if isinstance(block, Facts)]
-    rest = [block for block in found if isinstance(block, Remarks)]
-    title = [Heading("remarks")] if rest else []
-    return Document((*before, *after, *charts(m, most), *title, *rest))
+    numbers = [
+        block for block in found if isinstance(block, Facts) or (isinstance(block, Heading) and block.level == 1)
+    ]
+    return Document((*numbers, *charts(m, most), *list_remarks(m.remarks)))
 
 
 def charts(m: Measurement, most: int = MOST_READINGS) -> Iterator[Chart]:
     for timer in dict.fromkeys(samples.timer for samples in m.samples):
         if (summary := m.find_summary(timer)) is not None:
             yield from _chart_timer(m.series_of(timer), summary, most)
-    if (stages := chart_stages(m.stages)) is not None:
-        yield stages
-    if (memory := chart_memory(m.memory)) is not None:
-        yield memory
+    yield from filter(None, (chart_stages(m.stages), chart_memory(m.memory)))
 
 
 # ---- readings ---------------------------------------------------------------------------------------------------
@@ -683,13 +642,12 @@ def _ends(times_s: Sequence[float], s: Summary) -> tuple[float, float]:
 
 def _points(found: _Readings, most: int) -> Iterator[Points]:
     shown = thin(found.times_s, most)
-    kinds: tuple[tuple[str, Style, bool], ...] = (("undisturbed", "", False), ("preempted", "warning", True))
-    for label, style, is_disturbed in kinds:
-        places = [i for i in shown if found.disturbed[i] == is_disturbed]
-        if places:
-            values = tuple(found.times_s[i] for i in places)
-            symbol = "diamond" if is_disturbed else "circle"
-            yield Points(tuple(places), values, label=label, style=style, symbol=symbol)
+    kinds: tuple[tuple[str, Style, Symbol], ...] = (
+        ("undisturbed", "", "circle"), ("preempted", "warning", "diamond"),
+    )  # fmt: skip
+    for is_disturbed, (label, style, symbol) in enumerate(kinds):
+        if places := tuple(i for i in shown if found.disturbed[i] == is_disturbed):
+            yield Points(places, tuple(found.times_s[i] for i in places), label=label, style=style, symbol=symbol)
 
 
 def _processes(found: _Readings) -> Iterator[ReferenceLine]:
@@ -719,7 +677,8 @@ def _describe_marks(found: _Readings, s: Summary, ends: tuple[float, float], mos
         span = seconds_range(least, most_s) if least < most_s else seconds(least)
         texts.append(f"{plural(len(beyond), 'reading')} beyond the axis: {span}")
     if n > most:
-        texts.append(describe_thinning(len(thin(found.times_s, most)), n, "reading"))
+        shown = f"{len(thin(found.times_s, most))} of {plural(n, 'reading')} are drawn"
+        texts.append(f"{shown}: the least and the greatest of each group of neighbours")
     return "; ".join(texts)
 
 
@@ -769,22 +728,18 @@ def chart_memory(mem: Memory) -> Chart | None:
         ("planned peak", mem.predicted_peak_bytes),
     ]  # fmt: skip
     observed = [("compiled call", mem.compiled_rise_bytes), ("eager call", mem.eager_rise_bytes)]
-    rows = [(*pair, "") for pair in planned if pair[1] is not None]
-    rows += [(*pair, "info") for pair in observed if pair[1] is not None]
-    if not rows:
-        return None
-    kinds: tuple[tuple[str, Style], ...] = (("planned", ""), ("observed rise", "info"))
-    marks = [
-        Bars(
-            tuple(float(i) for i, row in enumerate(rows) if row[2] == style), (0.0,) * len(chosen), tuple(chosen), "x",
-            label=label, style=style,
-        )
-        for label, style in kinds
-        if (chosen := [float(row[1] or 0) for row in rows if row[2] == style])
-    ]  # fmt: skip
-    most = max(float(row[1] or 0) for row in rows)
+    names, marks, most = list[str](), list[Mark](), 0
+    kinds: tuple[tuple[str, Style, list[tuple[str, int | None]]], ...] = (
+        ("planned", "", planned), ("observed rise", "info", observed),
+    )  # fmt: skip
+    for label, style, rows in kinds:
+        if known := {name: value for name, value in rows if value is not None}:
+            places = tuple(float(len(names) + i) for i in range(len(known)))
+            ends = tuple(map(float, known.values()))
+            marks.append(Bars(places, (0.0,) * len(known), ends, "x", label=label, style=style))
+            names, most = [*names, *known], max(most, *known.values())
     axis = Axis("", "bytes", ends=(0.0, 1.05 * most or 1.0))
-    return Chart(axis, name_places([row[0] for row in rows]), tuple(marks), "memory", has_legend=len(marks) > 1)
+    return Chart(axis, name_places(names), tuple(marks), "memory", has_legend=len(marks) > 1) if marks else None
 
 
 MOST_DETAILS = 1000
@@ -797,18 +752,12 @@ FULL = "benchax show ID --json"
 
 
 def documents_of_run(rows: Sequence[Measurement]) -> tuple[Document, ...]:
-    """The overview first; its cases lead to their parts."""
-    chosen = _choose(rows)
-    most = max(LEAST_NUMBERS, min(MOST_READINGS, MOST_NUMBERS // max(1, CHARTS * len(chosen))))
-    return (_overview(rows, chosen), *(document_with_charts(m, most) for m in chosen))
-
-
-def _choose(rows: Sequence[Measurement]) -> list[Measurement]:
-    """Those that have details, in their order."""
-    if len(rows) <= MOST_DETAILS:
-        return list(rows)
+    """The overview first; its cases lead to their parts. Of very many cases, those that failed or are wrong have
+    parts, then those with a warning, in their order."""
     urgent = sorted(range(len(rows)), key=lambda i: _rank(rows[i]))[:MOST_DETAILS]
-    return [rows[i] for i in sorted(urgent)]
+    chosen = [rows[i] for i in sorted(urgent)]
+    most = max(LEAST_NUMBERS, min(MOST_READINGS, MOST_NUMBERS // max(1, CHARTS * len(chosen))))
+    return (_overview(rows, len(chosen)), *(document_with_charts(m, most) for m in chosen))
 
 
 def _rank(m: Measurement) -> int:
@@ -817,25 +766,21 @@ def _rank(m: Measurement) -> int:
     return 0 if m.failure or "error" in severities else 1 if "warning" in severities else 2
 
 
-def _overview(rows: Sequence[Measurement], chosen: Sequence[Measurement]) -> Document:
+def _overview(rows: Sequence[Measurement], detailed: int) -> Document:
     if not rows:
         return Document((Heading("No measurements", 1), Paragraph("There is nothing in this run.")))
     runs = list(dict.fromkeys(m.run_id for m in rows))
-    started = sorted(m.started_at for m in rows)
-    machines = list(dict.fromkeys(describe_machine(m.environment) for m in rows))
     commits = list(dict.fromkeys(m.environment.commit[:12] for m in rows if m.environment.commit))
     failed = sum(m.failure is not None for m in rows)
     title = f"Run {runs[0][:12]}" if len(runs) == 1 else plural(len(runs), "run")
     below = (
         f"{plural(len(rows), 'case')}" + (f", {failed} failed" if failed else ""),
-        f"{describe_date(started[0])} UTC" + (f" · commit {', '.join(commits)}" if commits else ""),
-        *machines,
+        f"{describe_date(min(m.started_at for m in rows))} UTC"
+        + (f" · commit {', '.join(commits)}" if commits else ""),
+        *dict.fromkeys(describe_machine(m.environment) for m in rows),
     )
-    common = share_grave_remarks(rows).common
-    blocks: list[Block] = [Heading(title, 1, below), overview(rows), *list_remarks(common)]
-    if len(chosen) < len(rows):
-        what = (
-            f"Details of {len(chosen)} of {plural(len(rows), 'case')} follow: first those that failed or have remarks."
-        )
+    blocks: list[Block] = [Heading(title, 1, below), overview(rows), *list_remarks(share_grave_remarks(rows).common)]
+    if detailed < len(rows):
+        what = f"Details of {detailed} of {plural(len(rows), 'case')} follow: first those that failed or have remarks."
         blocks.append(Paragraph(f"{what} `{FULL}` has all of each.", "warning"))
     return Document(tuple(blocks))
