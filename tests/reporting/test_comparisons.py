@@ -275,6 +275,7 @@ NUMBERS = st.none() | st.floats(1e-12, 1e12)
             values_of(Comparison),
             **dict.fromkeys(("ratio", "low", "high", "smallest_effect", "baseline_value", "candidate_value"), NUMBERS),
             why=st.just(""),
+            resolution=st.just(0.05),
             remarks=st.just(()),
             failure=st.none(),
             case=st.just(CaseId("f")),
