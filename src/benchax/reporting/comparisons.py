@@ -237,8 +237,8 @@ def _join_few(names: Sequence[str]) -> str:
 
 
 def others(found: Comparisons) -> list[str]:
-    """Returns the changes that have no column. 240 KiB and 240 KiB is none: a few bytes more are no change to read
-    about."""
+    """Returns the changes that have no column. It omits changes of a few bytes, which would read as 240 KiB
+    and 240 KiB."""
     changed = [
         c
         for c in found

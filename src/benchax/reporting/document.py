@@ -304,8 +304,8 @@ MOST_ROWS = 60
 
 
 def tabulate_outline(outline: Outline) -> Table:
-    """Makes a table, for media that cannot unfold an outline: whole levels as long as they fit, of the outermost one
-    as many boxes as fit."""
+    """Makes a table, for media that cannot unfold an outline. It has whole levels as long as they fit, and as many
+    of the outermost boxes as fit."""
     shown, left_out = outline.entries[:MOST_ROWS], len(outline.entries) - MOST_ROWS
     lines = [_describe_row(outline, *row) for row in _walk(shown, 0, _count_levels(shown))]
     note = f"{outline.note} {left_out} other boxes are not in this table." if left_out > 0 else outline.note

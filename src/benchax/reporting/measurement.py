@@ -752,8 +752,8 @@ FULL = "benchax show ID --json"
 
 
 def documents_of_run(rows: Sequence[Measurement]) -> tuple[Document, ...]:
-    """The overview first; its cases lead to their parts. Of very many cases, those that failed or are wrong have
-    parts, then those with a warning, in their order."""
+    """The overview first; its cases lead to their parts. If there are very many cases, those that failed or are wrong
+    come before those with a warning, and some have no parts."""
     urgent = sorted(range(len(rows)), key=lambda i: _rank(rows[i]))[:MOST_DETAILS]
     chosen = [rows[i] for i in sorted(urgent)]
     most = max(LEAST_NUMBERS, min(MOST_READINGS, MOST_NUMBERS // max(1, CHARTS * len(chosen))))

@@ -655,7 +655,7 @@ def _describe_samples(split: StepSplit) -> str:
 
 
 def _list_steps(split: StepSplit) -> Iterator[TextRow]:
-    """Describes single steps, and what is beside them."""
+    """Describes single steps, and what else runs in a step."""
     if split.first is not None:
         yield TextRow("first step", seconds(split.first.length_s), _describe_surplus(split.first))
     if split.warm_up > 1:

@@ -1,4 +1,4 @@
-"""What the pages of a site say: a page for each case, and the lists of all cases with what changed lately."""
+"""The content of a site: a page for each case, the lists of all cases, and recent changes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CaseTimeline:
 
 
 def documents(found: CaseTimeline) -> tuple[Document, ...]:
-    """The page's own first, then a part for each history, below whose metric and baseline all of it stands."""
+    """The page's own first, then a part for each history, under its metric and baseline."""
     blocks: list[Block] = [Heading(found.case.label, 1, (_count(found),))]
     if not found.histories:
         blocks.append(Paragraph(NO_COMPARISON, "faint"))
