@@ -15,7 +15,6 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -94,48 +93,34 @@ def check_places(fn: Callable[..., Any], places: Iterable[int | str], what: str)
             )
 
 
-@dataclass
 class _Guard:
-    verb: Callable[..., Any]
-    is_set_in_project: bool
-    yields: Sequence[str]
-    signature: inspect.Signature = field(init=False)
-    options: tuple[str, ...] = field(init=False)
-    passes_on: bool = field(init=False)
-    """Does the verb take keywords for the user's function?"""
+    """Checks the calls of one verb."""
 
-    def __post_init__(self) -> None:
-        self.signature = inspect.signature(self.verb)
+    def __init__(self, verb: Callable[..., Any], is_set_in_project: bool, yields: Sequence[str]) -> None:
+        self.verb, self.by, self.is_set_in_project, self.yields = verb, verb.__name__, is_set_in_project, yields
+        self.signature = inspect.signature(verb)
         kinds = {p.name: p.kind for p in self.signature.parameters.values()}
         by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
-        either = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-        self.options = (*by_name, *either)
+        self.options = (*by_name, *(n for n, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD))
         self.passes_on = inspect.Parameter.VAR_KEYWORD in kinds.values()
-
-    @property
-    def by(self) -> str:
-        return self.verb.__name__
+        """Does the verb take keywords for the user's function?"""
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if not self.passes_on:
-            self._refuse_unknown(kwargs)
+        unknown = {name: value for name, value in kwargs.items() if name not in self.options}
+        if unknown and not self.passes_on:
+            name, value = next(iter(unknown.items()))
+            raise UsageError(f"{name}={value!r} is no option of {self.by}", one_of(self.options, name))
         bound = self._bind(args, kwargs)
         if self.passes_on:
-            self._refuse_keywords_of_both(args, kwargs)
+            theirs = _functions(args[0] if args else kwargs.get("fn", kwargs.get("functions")))
+            for name, value in kwargs.items():
+                is_theirs = any(takes(fn, name) for fn in theirs)
+                if name in unknown and not is_theirs:
+                    self._refuse_slip(name, value)
+                elif name not in (*unknown, *self.yields) and value is not None and is_theirs:
+                    self._refuse_ambiguous(name, value)
         checked = [name for name in self.options if name in bound and name not in self.yields]
         check_kinds(self.verb, {name: bound[name] for name in checked})
-
-    def _refuse_keywords_of_both(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        first = args[0] if args else next((kwargs[name] for name in ("fn", "functions") if name in kwargs), None)
-        theirs = _functions(first)
-        for name, value in kwargs.items():
-            is_theirs = any(takes(fn, name) for fn in theirs)
-            if name in self.yields and is_theirs:
-                continue
-            if name in self.options and value is not None and is_theirs:
-                self._refuse_ambiguous(name, value)
-            elif name not in self.options and not is_theirs:
-                self._refuse_slip(name, value)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -143,14 +128,9 @@ class _Guard:
         except TypeError as error:
             stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
             parameters = [p for p in self.signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
-            positional = [f"{stars.get(p.kind, '')}{p.name}" for p in parameters]
-            expected = f"{self.by}({', '.join(positional)}), and options by name"
+            positional = ", ".join(f"{stars.get(p.kind, '')}{p.name}" for p in parameters)
+            expected = f"{self.by}({positional}), and options by name"
             raise UsageError(f"{self.by} is called with {error}", expected) from None
-
-    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
-        for name, value in kwargs.items():
-            if name not in self.options:
-                raise UsageError(f"{name}={value!r} is no option of {self.by}", one_of(self.options, name))
 
     def _refuse_ambiguous(self, name: str, value: Any) -> None:
         in_project = "; for benchax: set the option in [tool.benchax]" if self.is_set_in_project else ""
@@ -181,12 +161,8 @@ def _functions(given: Any) -> list[Callable[..., Any]]:
     """The user's functions in the first argument of a verb. Empty if the argument has another form; a later check
     reports that.
     """
-    listed: list[Any] = [given]
-    if isinstance(given, Mapping):
-        listed = list(cast("Mapping[Any, Any]", given).values())
-    elif isinstance(given, list | tuple):
-        listed = list(cast("Sequence[Any]", given))
-    return [fn for fn in listed if callable(fn)]
+    listed = given.values() if isinstance(given, Mapping) else given if isinstance(given, list | tuple) else [given]
+    return [fn for fn in cast("Iterable[Any]", listed) if callable(fn)]
 
 
 def _for_function(name: str) -> str:
@@ -202,6 +178,7 @@ def _for_function(name: str) -> str:
 _WORDS: dict[Any, str] = {
     str: "a text", bool: "True or False", int: "a whole number", float: "a number", types.NoneType: "None",
 }  # fmt: skip
+_UNIONS = (typing.Union, types.UnionType)
 _FEW = 100
 """The number of members of a collection that are checked."""
 
@@ -230,56 +207,41 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    if hint is Any or hint is inspect.Parameter.empty:
-        return True
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         return any(fits(value, part) for part in parts)
     if origin is typing.Literal:
         return any(fits(value, type(part)) for part in parts)
-    if origin is not None:
-        return _fits_generic(value, origin, parts)
-    return _fits_plain(value, hint)
-
-
-def _fits_generic(value: Any, origin: Any, parts: tuple[Any, ...]) -> bool:
-    if origin is collections.abc.Callable:
+    kind = origin or hint
+    if kind is collections.abc.Callable:
         return callable(value)
-    if not isinstance(origin, type):
+    if kind in (bool, int, float):
+        return getattr(value, "ndim", None) == 0 or isinstance(value, str | numbers.Real)
+    if kind is inspect.Parameter.empty or not isinstance(kind, type):
         return True
-    if issubclass(origin, Mapping):
+    if issubclass(kind, Path):
+        return isinstance(value, str | os.PathLike)
+    if issubclass(kind, Mapping):
         return isinstance(value, Mapping)
-    if origin is os.PathLike:
-        return isinstance(value, os.PathLike)
-    if not issubclass(origin, Iterable):
+    if origin is not None and issubclass(origin, Iterable):
+        return _fits_collection(value, origin, parts)
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that cannot be asked
         return True
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or _is_array(value):
+
+
+def _fits_collection(value: Any, origin: type, parts: tuple[Any, ...]) -> bool:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 0) > 0:
         return isinstance(value, str) and parts[:1] == (str,)
     if isinstance(value, list | tuple | set | frozenset) and parts and origin is not tuple:
         return all(fits(each, parts[0]) for each in [*value][:_FEW])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return True
 
 
-def _fits_plain(value: Any, hint: Any) -> bool:
-    if hint in (bool, int, float):
-        return getattr(value, "ndim", None) == 0 or isinstance(value, str | numbers.Real)
-    if not isinstance(hint, type):
-        return hint is not None or value is None
-    if issubclass(hint, Path):
-        return isinstance(value, str | os.PathLike)
-    try:
-        return isinstance(value, hint)
-    except TypeError:  # a protocol that cannot be asked
-        return True
-
-
-def _is_array(value: Any) -> bool:
-    return getattr(value, "ndim", 0) > 0
-
-
 def describe(hint: Any) -> str:
     """A text, several texts, or None."""
-    parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    parts = typing.get_args(hint) if typing.get_origin(hint) in _UNIONS else (hint,)
     words = list(dict.fromkeys(map(_describe_one, parts)))
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

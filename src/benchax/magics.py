@@ -43,11 +43,7 @@ _WORK = "--work"
 
 def register(shell: Any) -> None:
     """Gives the shell of IPython both magics; `%load_ext benchax` calls it."""
-    run = _magic_of(shell)
-    shell.register_magic_function(run, "line_cell", "benchax")
 
-
-def _magic_of(shell: Any) -> Callable[..., Measurement]:
     def benchax(line: str, cell: str | None = None) -> Measurement:
         """Measures a call, an expression, or a cell. See `benchax.magics`."""
         options, code = split_options(line)
@@ -55,7 +51,7 @@ def _magic_of(shell: Any) -> Callable[..., Measurement]:
             raise UsageError(f"%%benchax is followed by {code.strip()!r}", "options only; the code is in the cell")
         return measure(code if cell is None else cell, options, shell.user_ns)
 
-    return benchax
+    shell.register_magic_function(benchax, "line_cell", "benchax")
 
 
 def split_options(line: str) -> tuple[dict[str, Any], str]:
@@ -75,7 +71,8 @@ def split_options(line: str) -> tuple[dict[str, Any], str]:
         if name not in _WORDS and name != _WORK:
             raise UsageError(f"%benchax has no option {name!r}", one_of([*_SWITCHES, *_WORDS, _WORK], name))
         if not equals:
-            value, rest = _first_word(rest)
+            word, _, rest = rest.strip().partition(" ")
+            value = "".join(shlex.split(word))
         if not value:
             raise UsageError(f"{name} has no value", f"%benchax {name} VALUE f(x)")
         if name == _WORK:
@@ -83,11 +80,6 @@ def split_options(line: str) -> tuple[dict[str, Any], str]:
         else:
             options[_WORDS[name]] = value
     return options, rest
-
-
-def _first_word(text: str) -> tuple[str, str]:
-    word, _, rest = text.strip().partition(" ")
-    return "".join(shlex.split(word)), rest.strip()
 
 
 def measure(code: str, options: Mapping[str, Any], names: dict[str, Any]) -> Measurement:
@@ -118,20 +110,11 @@ def _parse(code: str) -> list[ast.stmt]:
     return body
 
 
-def _take_apart(call: ast.Call, names: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+def _take_apart(call: ast.Call, names: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The function and the values of its arguments, whose making is not measured."""
-    fn = _evaluate(call.func, names)
-    args: list[Any] = []
-    for each in call.args:
-        if isinstance(each, ast.Starred):
-            args += _evaluate(each.value, names)
-        else:
-            args.append(_evaluate(each, names))
-    kwargs: dict[str, Any] = {}
-    for each in call.keywords:
-        value = _evaluate(each.value, names)
-        kwargs |= value if each.arg is None else {each.arg: value}
-    return fn, args, kwargs
+    given = ast.copy_location(ast.Call(ast.Name(CELL, ast.Load()), call.args, call.keywords), call)
+    args, kwargs = _evaluate(ast.fix_missing_locations(given), names | {CELL: lambda *args, **kwargs: (args, kwargs)})
+    return _evaluate(call.func, names), args, kwargs
 
 
 def _evaluate(node: ast.expr, names: dict[str, Any]) -> Any:

@@ -179,20 +179,12 @@ def _badness(leaf: LeafComparison) -> tuple[bool, float, float]:
 
 def describe_nonfinite(tree: Any) -> str:
     """ "3 NaN and 2 infinite of 100"; empty if all numbers in the tree are finite."""
-    nans = infinities = total = 0
-    for leaf in map(_leaf, jax.tree.leaves(tree)):
-        if leaf.kind not in ("float", "complex"):
-            continue
-        flat = np.ravel(np.asarray(leaf.value))
-        total += flat.size
-        for start in range(0, flat.size, _PIECE):
-            piece = _doubles(flat[start : start + _PIECE])
-            if not np.isfinite(piece).all():
-                is_nan = np.isnan(piece).reshape(len(piece), -1).any(axis=1)
-                nans += int(is_nan.sum())
-                infinities += _elements(~np.isfinite(piece), len(piece)) - int(is_nan.sum())
+    leaves = [leaf for leaf in map(_leaf, jax.tree.leaves(tree)) if leaf.kind in ("float", "complex")]
+    arrays = [np.asarray(leaf.value) for leaf in leaves]
+    nans = sum(int(np.isnan(x).sum()) for x in arrays)
+    infinities = sum(int((~np.isfinite(x)).sum()) for x in arrays) - nans
     counts = [f"{count} {what}" for count, what in ((nans, "NaN"), (infinities, "infinite")) if count]
-    return f"{' and '.join(counts)} of {total}" if counts else ""
+    return f"{' and '.join(counts)} of {sum(x.size for x in arrays)}" if counts else ""
 
 
 # Structure and types

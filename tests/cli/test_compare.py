@@ -15,9 +15,9 @@ import warm_python
 from command_line import Benchax
 from measurement_strategies import measured
 
-from benchax.cli.compare import _run
 from benchax.comparing.ranking import Comparisons
 from benchax.model import CaseId
+from benchax.paired_runs import versions
 from benchax.paired_runs.versions import UNSTORED
 from benchax.store.baselines import set_baseline
 from benchax.store.comparisons import history
@@ -226,14 +226,17 @@ def test_names_of_baselines_are_listed_replaced_and_removed(stored: DatabaseStor
     assert "cannot be called 'last'" in benchax("baseline", "set", "last").err
 
 
-def test_comparisons_that_were_not_stored_are_one_line_and_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    def compare() -> Comparisons:
+def test_comparisons_that_were_not_stored_are_one_line_and_no_warning(
+    stored: DatabaseStore, benchax: Benchax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compare(*_: object, **__: object) -> Comparisons:
         sys.stdout.write("from the user's code\n")
         warnings.warn(f"{UNSTORED}: the disk is full", stacklevel=1)
         return Comparisons(unstored="the disk is full")
 
-    _run(compare)
+    monkeypatch.setattr(versions, "compare_stored", compare)
 
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "from the user's code\nerror: the comparisons were not stored: the disk is full\n"
+    done = benchax("compare", "v1")
+
+    assert done.out == ""
+    assert done.err.startswith("from the user's code\nerror: the comparisons were not stored: the disk is full\n")

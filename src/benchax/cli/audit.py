@@ -12,21 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import (
-    collect_cases,
-    line,
-    note,
-    printing_to_stderr,
-    show,
-    show_list,
-    while_read,
-)
+from benchax.cli.console import collect_cases, line, note, show, show_list, while_read, with_progress
 from benchax.cli.options import (
     COMMAND,
     MAX_TIME_OF_EACH,
@@ -41,12 +32,13 @@ from benchax.cli.options import (
     takes_options,
 )
 from benchax.cli.output_files import check_writable, write_documents, write_text
-from benchax.cli.waiting import at_terminal
+from benchax.cli.programs import at_terminal
 from benchax.errors import UsageError, one_of
+from benchax.options import split_names
+from benchax.reporting.audit import document, document_of_checklist, documents_of_all, to_sarif
+from benchax.reporting.document import list_parts
+from benchax.results.audit import SEVERITIES, Audit
 from benchax.units import plural
-
-if TYPE_CHECKING:
-    from benchax.results.audit import Audit
 
 
 @takes_options(
@@ -83,23 +75,39 @@ def audit(
 ) -> None:
     """Find what makes a function or a program slow, large or wrong, and show a measurement for each finding."""
     if list_them:
-        _list()
+        from benchax.auditing.rules import rules as all_rules
+
+        show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in all_rules().values()])
         return
     command: list[str] = ctx.meta.get(COMMAND, [])
-    _check(fail_on, (output, sarif, html))
-    _check_command(command, what or [], as_json=as_json, output=output)
-    from benchax.options import split_names
-
+    if fail_on is not None and fail_on not in SEVERITIES:
+        raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
+    check_writable(output, sarif, html)
+    if command and what:
+        raise UsageError(f"{what[0]!r} is given with a command", "one of them")
+    if command and as_json and output is None:
+        raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
     ids = split_names(rules)
-    show_one = partial(_show, as_json=as_json and not command, is_stdout_free=not command, is_full=is_verbose)
     if command:
-        audits, code = _program(command, ids, given["timeout_s"])
-        with while_read():
-            show_one(audits[0])
+        audits, code = _program(command, ids, given["timeout_s"], is_full=is_verbose)
     else:
+
+        def show_one(found: Audit, is_first: bool) -> None:
+            if as_json:
+                line(json.dumps(found.asdict()))
+                return
+            if not is_first:
+                line("")
+            show(document(found, is_verbose))
+
         audits, code = _functions(what or ["."], pattern, params or [], ids, _limits_of_functions(given), show_one)
-    _write(audits, output, sarif, html)
-    raise typer.Exit(code or int(_reach(audits, fail_on)))
+    for file, text in ((output, _json_lines), (sarif, to_sarif)):
+        if file is not None:
+            write_text(file, text(audits))
+            note(f"written to {file}")
+    write_documents(html, documents_of_all(audits))
+    is_reached = fail_on in SEVERITIES and any(found.reaches(fail_on) for found in audits)
+    raise typer.Exit(code or int(is_reached))
 
 
 def _limits_of_functions(given: Given) -> dict[str, Any]:
@@ -109,39 +117,17 @@ def _limits_of_functions(given: Given) -> dict[str, Any]:
     return read_limits(given["max_time_s"], given["timeout_s"] or TIMEOUT_S, given["seed"])
 
 
-def _reach(audits: Sequence[Audit], fail_on: str | None) -> bool:
-    """Is there a finding of the severity that --fail-on names, or of a worse one?"""
-    from benchax.results.audit import SEVERITIES
-
-    return any(severity == fail_on and audit.reaches(severity) for audit in audits for severity in SEVERITIES)
-
-
-def _list() -> None:
-    from benchax.auditing.rules import rules
-
-    show_list([(rule.id, rule.pack or rule.severity, rule.title) for rule in rules().values()])
-
-
-def _check(fail_on: str | None, outputs: Sequence[Path | None]) -> None:
-    from benchax.results.audit import SEVERITIES
-
-    if fail_on is not None and fail_on not in SEVERITIES:
-        raise UsageError(f"--fail-on {fail_on!r} cannot be", one_of(SEVERITIES, fail_on))
-    check_writable(*outputs)
-
-
-def _check_command(command: list[str], what: list[str], *, as_json: bool, output: Path | None) -> None:
-    if command and what:
-        raise UsageError(f"{what[0]!r} is given with a command", "one of them")
-    if command and as_json and output is None:
-        raise UsageError("--json is given with a command, whose standard output is its own", "--output FILE")
-
-
-def _program(command: list[str], ids: Sequence[str] | None, limit_s: float | None) -> tuple[list[Audit], int]:
-    """Audits a program. Returns (the audit, the program's exit code)."""
+def _program(
+    command: list[str], ids: Sequence[str] | None, limit_s: float | None, *, is_full: bool
+) -> tuple[list[Audit], int]:
+    """Audits a program, and shows the audit on stderr, because stdout belongs to the program. Returns (audit, the
+    program's exit code)."""
     from benchax.auditing.audited_program import audit_program
 
     found = audit_program(command, ids, limit_s=limit_s, on_wait=at_terminal("audit"))
+    with while_read():
+        note("")
+        show(document(found.audit, is_full), is_aside=True)
     return [found.audit], found.ended.exit_code
 
 
@@ -150,55 +136,28 @@ def _functions(
     pattern: str,
     params: list[str],
     ids: Sequence[str] | None,
-    given: dict[str, Any],
-    show_one: Callable[..., None],
+    limits: dict[str, Any],
+    show_one: Callable[[Audit, bool], None],
 ) -> tuple[list[Audit], int]:
     """Returns (audits, exit code). The code is 2 if a file is broken, or a function could not be called."""
     from benchax.auditing.audit import audit_case, choose_rules
     from benchax.auditing.evidence import NOT_BUILT, NOT_CALLED
-    from benchax.progress import show_progress
 
     choose_rules(ids)
     cases, code = collect_cases(what, pattern, params)
     audits: list[Audit] = []
     for case in cases:
-        # One display for each audit, so that findings appear before the next audit begins. A log gets no line per rule.
-        with show_progress(None) as report:
-            found = printing_to_stderr(lambda case=case, report=report: audit_case(case, ids, **given, report=report))
-        show_one(found, is_first=not audits)
+        # A log gets no line for each rule.
+        found = with_progress(lambda report, case=case: audit_case(case, ids, **limits, report=report), None)
+        show_one(found, not audits)
         audits.append(found)
     remarks = [remark for found in audits for remark in found.remarks if remark.severity == "error"]
     was_left_out = any(remark.code in (NOT_BUILT, NOT_CALLED) for remark in remarks)
     return audits, 2 if was_left_out else code
 
 
-def _write(audits: Sequence[Audit], output: Path | None, sarif: Path | None, html: Path | None) -> None:
-    from benchax.reporting.audit import documents_of_all, to_sarif
-
-    for file, text in ((output, _json_lines), (sarif, to_sarif)):
-        if file is not None:
-            write_text(file, text(audits))
-            note(f"written to {file}")
-    write_documents(html, documents_of_all(audits))
-
-
 def _json_lines(audits: Sequence[Audit]) -> str:
     return "".join(f"{json.dumps(found.asdict())}\n" for found in audits)
-
-
-def _show(found: Audit, *, as_json: bool, is_stdout_free: bool, is_full: bool, is_first: bool = True) -> None:
-    """Shows an audit on stdout. For a program, shows it on stderr, because stdout belongs to the program."""
-    from benchax.reporting.audit import document
-
-    if as_json:
-        line(json.dumps(found.asdict()))
-    elif is_stdout_free:
-        if not is_first:
-            line("")
-        show(document(found, is_full))
-    else:
-        note("")
-        show(document(found, is_full), is_aside=True)
 
 
 # ---- benchax checklist -----------------------------------------------------------------------------------------------
@@ -222,21 +181,14 @@ def checklist(
     trace, or that benchax could not call.
     """
     from benchax.auditing.checklist import walk_checklist
-    from benchax.progress import show_progress
-    from benchax.reporting.audit import document_of_checklist as document
-    from benchax.reporting.document import list_parts
 
     check_writable(html)
     limits = _limits_of_functions(given)
     cases, code = collect_cases(what or ["."], pattern, params or [])
     was_left_out, documents = False, []
     for case in cases:
-        # A display of its own each: what has ended is shown before the next one begins.
-        with show_progress(True) as report:
-            each, trial = printing_to_stderr(
-                lambda case=case, report=report: walk_checklist(case, **limits, report=report)
-            )
-        documents.append(document(each))
+        each, trial = with_progress(lambda report, case=case: walk_checklist(case, **limits, report=report))
+        documents.append(document_of_checklist(each))
         line(json.dumps(each.asdict())) if as_json else show(documents[-1])
         was_left_out |= trial.obstacle is not None or trial.is_unbuilt
     write_documents(html, list_parts(f"Checklists of {plural(len(documents), 'function')}", documents))

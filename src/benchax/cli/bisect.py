@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchax.checkouts.launch import Selection
 from benchax.cli.console import line, note
 from benchax.cli.options import Given, Params, Pattern, takes_options
+from benchax.comparing.sequential import Effort
 from benchax.errors import UsageError
+from benchax.progress import ProgressEvent, show_progress
+from benchax.stats.verdicts import Verdict
 from benchax.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchax.paired_runs.bisect import Bisected, Judge
-    from benchax.progress import Listener
-    from benchax.stats.verdicts import Verdict
+    from benchax.paired_runs.bisect import Bisected
 
 FOUND, SEVERAL_LEFT = 0, 3
 """These are exit codes."""
@@ -42,28 +44,31 @@ def bisect(
     given: Given,
 ) -> None:
     """Find the commit, or the version of JAX, that made cases slower."""
-    from benchax.checkouts.launch import Selection
-    from benchax.comparing.sequential import Effort
     from benchax.paired_runs import bisect
-    from benchax.progress import show_progress
 
     max_time_s = given["max_time_s"]
     if jax is not None:
-        row = _versions(jax)
-        selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
-        with show_progress(True) as report:
-            judge = bisect.make_jax_judge(row[0], selection, max_time_s, report)
-            found = bisect.bisect(row, _report_each(judge, lambda version: f"jax {version}", report))
-        raise typer.Exit(_show(found, lambda version: f"jax {version}"))
-    if what is None or len(what) < 2:
+        name, row, words = "jax {}".format, _versions(jax), what
+    elif what is None or len(what) < 2:
         raise UsageError(f"bisect {' '.join(what or [])!r} is not enough", "GOOD BAD, two commits, or --jax A,B")
-    row = bisect.list_commits(what[0], what[1])
-    note(f"{plural(len(row) - 1, 'commit')} from {what[0]} to {what[1]}")
-    selection = Selection(tuple(what[2:] or ["."]), pattern, tuple(params or []))
-    effort = Effort(max_time_s=max_time_s)
-    with show_progress(True) as report, bisect.make_commit_judge(row[0], selection, effort, report) as judge:
-        found = bisect.bisect(row, _report_each(judge, bisect.describe_commit, report))
-    raise typer.Exit(_show(found, bisect.describe_commit))
+    else:
+        name, row, words = bisect.describe_commit, bisect.list_commits(what[0], what[1]), what[2:]
+        note(f"{plural(len(row) - 1, 'commit')} from {what[0]} to {what[1]}")
+    selection = Selection(tuple(words or ["."]), pattern, tuple(params or []))
+    with show_progress(True) as report, ExitStack() as stack:
+        if jax is not None:
+            judge = bisect.make_jax_judge(row[0], selection, max_time_s, report)
+        else:
+            effort = Effort(max_time_s=max_time_s)
+            judge = stack.enter_context(bisect.make_commit_judge(row[0], selection, effort, report))
+
+        def judge_and_report(one: str) -> Verdict:
+            verdict = judge(one)
+            report(ProgressEvent(f"{verdict:8} {name(one)}", is_lasting=True))
+            return verdict
+
+        found = bisect.bisect(row, judge_and_report)
+    raise typer.Exit(_show(found, name))
 
 
 def _versions(text: str) -> list[str]:
@@ -73,18 +78,6 @@ def _versions(text: str) -> list[str]:
     if len(listed) < 2 or len(set(listed)) < len(listed) or not all(listed):
         raise UsageError(f"--jax {text!r} cannot be searched", "two versions or more, all different: 0.9.0,0.10.2")
     return bisect.list_releases(*listed) if len(listed) == 2 else listed
-
-
-def _report_each(judge: Judge, name: Callable[[str], str], report: Listener) -> Judge:
-    """Returns `judge` with a permanent line for each verdict."""
-    from benchax.progress import ProgressEvent
-
-    def judge_and_report(one: str) -> Verdict:
-        verdict = judge(one)
-        report(ProgressEvent(f"{verdict:8} {name(one)}", is_lasting=True))
-        return verdict
-
-    return judge_and_report
 
 
 def _show(found: Bisected, name: Callable[[str], str]) -> int:

@@ -16,11 +16,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import line, note, printing_to_stderr, show
+from benchax import codec
+from benchax.case import Benchmark, Case, make_case
+from benchax.cli.console import line, note, printing_to_stderr, show, with_progress
 from benchax.cli.options import (
     MAX_TIME_OF_ALL,
     Given,
@@ -33,12 +35,17 @@ from benchax.cli.options import (
     takes_options,
 )
 from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
+from benchax.comparing.gate import ERROR, UNCLEAR, Gate, describe_alarm, gate_of
+from benchax.comparing.judging import resolution_of
+from benchax.comparing.ranking import Comparisons
+from benchax.comparing.sequential import effort_for
+from benchax.discovery import literal, resolve_target, target_cases
 from benchax.errors import UsageError, one_of
-
-if TYPE_CHECKING:
-    from benchax.case import Case
-    from benchax.comparing.gate import Gate
-    from benchax.comparing.ranking import Comparisons
+from benchax.options import resolve
+from benchax.reporting.comparisons import document, figure
+from benchax.specs import is_spec
+from benchax.stats.verdicts import SAME_WITHIN
+from benchax.workloads import benchmark_of
 
 
 @takes_options("timeout_s", "memory_limit_bytes", "seed", "store", max_time_s=MAX_TIME_OF_ALL)
@@ -108,19 +115,27 @@ def compare(
     if ref is None and jax is None and words and is_function(words[0]):
         _refuse(of_versions, "functions", "it with versions of benchmarks: --ref REF, --jax VERSIONS, or a baseline")
         found = compare_functions(words, given, baseline, is_jitted=not no_jit, resolution=resolution, limit_s=limit_s)
-        code = _show_functions(found, as_json=as_json)
+        if as_json:
+            line(json.dumps(found.asdict()))
+        else:
+            show(document(found, has_asides=False))
+        code = 2 if any(c.failure for c in found) else int(any(c.differs for c in found))
         _write(found, plot, html)
         raise typer.Exit(code)
     _refuse(of_functions, "versions of benchmarks", "it with functions: benchax compare a.py:f a.py:g f32[8]")
     _check(ref, jax, benchmarks, process_pairs, resolution)
-    from benchax.comparing.gate import ERROR, gate_of
+    from benchax.paired_runs.versions import UNSTORED
 
     gate = gate_of(fail_slower, Path.cwd(), None if fail_unclear is None else {"unclear": fail_unclear})
     suite = {"filter": pattern, "params": params or [], "max_time_s": limit_s, "progress": True, **given}
     del suite["memory_limit_bytes"]
     fine = {"resolution": resolution, "metrics": ["run", "compile"] if gate.has_limit("compile") else ["run"]}
     call = _choose(words, ref, jax, {"benchmarks": benchmarks, "process_pairs": process_pairs}, fine)
-    found = _run(partial(call, **suite))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", UNSTORED)
+        found = printing_to_stderr(partial(call, **suite))
+    if found.unstored:
+        note(f"error: {UNSTORED}: {found.unstored}")
     _write(found, plot, html)
     code = _show(found, gate, as_json=as_json)
     raise typer.Exit(ERROR if found.broken else code)
@@ -145,7 +160,6 @@ def _choose(
         fine: resolution and metrics, which `compare_jax` doesn't have.
     """
     from benchax.paired_runs.versions import compare_jax, compare_ref, compare_stored
-    from benchax.stats.verdicts import SAME_WITHIN
 
     if jax is not None:
         return partial(compare_jax, jax, words or ".")
@@ -182,23 +196,8 @@ def _is_stored(words: list[str]) -> bool:
     return len(words) == 2 and not Path(words[1]).exists() and ":" not in words[1]
 
 
-def _run(compare: Callable[[], Comparisons]) -> Comparisons:
-    """Compares. Output of the user's code goes to stderr, and a problem with the store becomes one line."""
-    from benchax.paired_runs.versions import UNSTORED
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", UNSTORED)
-        found = printing_to_stderr(compare)
-    if found.unstored:
-        note(f"error: {UNSTORED}: {found.unstored}")
-    return found
-
-
 def _show(found: Comparisons, gate: Gate, *, as_json: bool) -> int:
     """Shows everything and returns the exit code."""
-    from benchax import codec
-    from benchax.comparing.gate import UNCLEAR, describe_alarm
-    from benchax.reporting.comparisons import document
 
     if as_json:
         for c in found:
@@ -225,7 +224,6 @@ def _write(found: Comparisons, plot: Path | None, html: Path | None) -> None:
     write_page(html, found)
     if plot is None:
         return
-    from benchax.reporting.comparisons import figure
 
     if not found.of("run"):
         note("nothing was drawn: no run times were compared")
@@ -255,30 +253,17 @@ def compare_functions(
         words: the functions, and the inputs for all of them.
         options: options of the workers, from the command line.
     """
-    from benchax.comparing.judging import resolution_of
-    from benchax.comparing.sequential import effort_for
-    from benchax.options import resolve
     from benchax.paired_runs.compare import side_by_side
-    from benchax.progress import show_progress
 
     resolved, effort = resolve(command_line=options), effort_for(resolution_of(resolution), limit_s)
     functions, inputs = split_words(words)
     names = labels(functions)
-    first = _choose_baseline(names, baseline)
+    first = next((label for label, word in names.items() if baseline in (None, label, word)), None)
+    if first is None:
+        raise UsageError(f"--baseline {baseline!r} is none of the functions", one_of(names, baseline))
     cases = printing_to_stderr(lambda: {label: _case(word, inputs, is_jitted) for label, word in names.items()})
-    with show_progress(True) as report:
-        return printing_to_stderr(lambda: side_by_side({first: cases[first]} | cases, resolved, effort, report))
-
-
-def _show_functions(found: Comparisons, *, as_json: bool) -> int:
-    """Shows everything and returns the exit code."""
-    from benchax.reporting.comparisons import document
-
-    if as_json:
-        line(json.dumps(found.asdict()))
-    else:
-        show(document(found, has_asides=False))
-    return 2 if any(c.failure for c in found) else int(any(c.differs for c in found))
+    ordered = {first: cases[first]} | cases
+    return with_progress(lambda report: side_by_side(ordered, resolved, effort, report))
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -291,8 +276,6 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def is_function(word: str) -> bool:
-    from benchax.discovery import literal
-    from benchax.specs import is_spec
 
     key, equals, _ = word.partition("=")
     is_keyword = bool(equals) and key.isidentifier()
@@ -313,19 +296,7 @@ def labels(functions: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _choose_baseline(names: Mapping[str, str], baseline: str | None) -> str:
-    if baseline is None:
-        return next(iter(names))
-    for label, word in names.items():
-        if baseline in (label, word):
-            return label
-    raise UsageError(f"--baseline {baseline!r} is none of the functions", one_of(names, baseline))
-
-
 def _case(word: str, inputs: Sequence[str], is_jitted: bool) -> Case:
-    from benchax.case import Benchmark, make_case
-    from benchax.discovery import resolve_target, target_cases
-    from benchax.workloads import benchmark_of
 
     if inputs:
         (case,) = target_cases(word, inputs)

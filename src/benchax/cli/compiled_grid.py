@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.cli.compare import is_function, labels
 from benchax.cli.console import line, note, printing_to_stderr, show
 from benchax.cli.options import Given, Html, Params, takes_options
 from benchax.cli.output_files import check_writable, write_documents
+from benchax.discovery import resolve_target, target_cases, values_of
 from benchax.errors import UsageError
+from benchax.reporting.document import Document, Heading, list_parts
 
 if TYPE_CHECKING:
     from benchax.compiled_grids.compiled import CompiledGrid
@@ -60,8 +63,6 @@ def compiled_grid(
 
 def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns (functions by name, inputs by label)."""
-    from benchax.cli.compare import is_function, labels
-    from benchax.discovery import resolve_target, target_cases, values_of
     from benchax.measuring.inputs import make_inputs
 
     targets = [word for word in words if is_function(word)]
@@ -83,7 +84,6 @@ def read(words: list[str], params: list[str], seed: int) -> tuple[dict[str, Any]
 def printing(h: CompiledGrid, data: dict[str, Any], rounds: int | None, html: Path | None = None) -> int:
     """Measures, shows, and returns the exit code."""
     from benchax.compiled_grids.compiled_result import Status
-    from benchax.reporting.document import Document, Heading, list_parts
 
     if rounds is not None:
         found = printing_to_stderr(lambda: h.compare_python_loop(data, rounds=rounds))

@@ -7,9 +7,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from benchax.printable import show_controls
+from benchax.progress import Listener, show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,10 +91,15 @@ def while_read() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # On the descriptors: what is still in a buffer is flushed when Python ends, and would fail again.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+        silence(sys.stdout, sys.stderr)
+
+
+def silence(*streams: TextIO) -> None:
+    """Stops Python from writing there again at its end: the reader is gone (benchax list | head), or a disk is full."""
+    # On the descriptors: what is still in a buffer is flushed when Python ends, and would fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
 
 
 def print_json(rows: Sequence[Measurement]) -> None:
@@ -108,6 +114,12 @@ def printing_to_stderr(work: Callable[[], T]) -> T:
     """Runs the user's code. Its output goes to stderr, because stdout is for results."""
     with redirect_stdout(sys.stderr):
         return work()
+
+
+def with_progress(work: Callable[[Listener], T], progress: bool | None = True) -> T:
+    """Runs work that reports its progress, in a display of its own: what has ended is shown before the next begins."""
+    with show_progress(progress) as report:
+        return printing_to_stderr(lambda: work(report))
 
 
 def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], int]:

@@ -10,17 +10,22 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from benchax import demo as examples
+from benchax.cli import grid, run
+from benchax.cli.compare import compare_functions
+from benchax.cli.console import line, note, show
 from benchax.cli.options import Given, takes_options
+from benchax.cli.profile import profile_cases
+from benchax.cli.profile_output import Wanted, folder_for, near
 from benchax.errors import UsageError, one_of
-
-if TYPE_CHECKING:
-    from benchax.reporting.document import Table
-    from benchax.results.watch import Watch
-
+from benchax.reporting.comparisons import function_grid, summary
+from benchax.reporting.document import Document, Paragraph, tabulate
+from benchax.reporting.tables import CASE
+from benchax.units import percent, seconds
 
 ITERATIONS = 20
 
@@ -45,15 +50,8 @@ def demo(
         if what not in DEMOS:
             raise UsageError(f"there is no demo {what!r}", one_of(DEMOS, what), "benchax demo measures a small model")
         raise typer.Exit(DEMOS[what](store))
-    from benchax import demo as examples
-    from benchax.cli.compare import compare_functions
-    from benchax.cli.console import note, show
-    from benchax.cli.run import measure
-    from benchax.reporting.comparisons import function_grid, summary
-    from benchax.reporting.document import Document, Paragraph
-
     note("$ benchax run benchax.workloads:mlp")
-    code = measure([examples.mlp_case()], given, is_brief=True)
+    code = run.measure([examples.mlp_case()], given, is_brief=True)
     note(f"\n$ benchax compare {' '.join(examples.PRODUCT)}")
     found = compare_functions(examples.PRODUCT, {"store": store})
     show(Document((Paragraph(summary(found)), function_grid(found))))
@@ -62,23 +60,16 @@ def demo(
 
 
 def _grid(store: str | None) -> int:
-    from benchax import demo as examples
-    from benchax.cli.console import note
-    from benchax.cli.grid import measure
     from benchax.grids.grid import defaults
 
     functions = [examples.f1, examples.f2, examples.f3, examples.never_ends, examples.crashes, examples.too_short]
     given = {"make": examples.normal, "trials": 5, "timeout_s": 1.0, "axis": "n_x", "name": "demo", "store": store}
     note("Six functions on four sizes, one second for each call. One never ends, one crashes, one is wrong.\n")
-    measure(functions, examples.GRID_SIZES, defaults() | given)
+    grid.measure(functions, examples.GRID_SIZES, defaults() | given)
     return 0  # the failures are part of the demo
 
 
 def _profile(store: str | None) -> int:
-    from benchax import demo as examples
-    from benchax.cli.console import note
-    from benchax.cli.profile import profile_cases
-    from benchax.cli.profile_output import Wanted, folder_for, near
     from benchax.profiling.program_recorder import ProgramRequest
 
     folder = folder_for("demo", None)
@@ -92,16 +83,23 @@ def _profile(store: str | None) -> int:
 
 
 def _watch(store: str | None) -> int:
-    """Shows what each loop compiles when it runs for the second time. Nothing is stored."""
-    from benchax.cli.console import line, note, show
-    from benchax.reporting.document import Document
+    """Shows what each loop compiles when it runs for the second time, because the first one has to compile. Nothing is
+    stored."""
+    from benchax.watching.watch import watch
 
     note(f"{ITERATIONS} iterations of one loop that calls jax.jit in each, in three ways; each for the second time.\n")
-    watched = {name: _second_run(loop) for name, loop in _watched_loops().items()}
-    show(Document((_watch_table(watched),)))
-    for name, found in watched.items():
-        if found.reasons:
-            line(f"\n{name}, its last compile: {found.reasons[-1]}")
+    lines: list[tuple[str, ...]] = []
+    reasons: list[str] = []
+    for name, loop in _watched_loops().items():
+        loop(10, ITERATIONS)
+        with watch() as found:
+            loop(10, ITERATIONS).block_until_ready()
+        share = "" if found.share is None else percent(found.share)
+        lines.append((name, str(len(found.compiles)), seconds(found.total_s), share))
+        reasons += [f"\n{name}, its last compile: {reason}" for reason in found.reasons[-1:]]
+    show(Document((tabulate((CASE, "compiles", "compiling", "of its time"), lines),)))
+    for reason in reasons:
+        line(reason)
     return 0
 
 
@@ -110,32 +108,9 @@ def _watched_loops() -> dict[str, Callable[[int, int], Any]]:
     spec = importlib.util.find_spec("benchax.watching.example")
     assert spec is not None
     assert spec.origin is not None
-    text = Path(spec.origin).read_text(encoding="utf-8")
     found: dict[str, Any] = {"__name__": "example"}
-    exec(compile(text, "example.py", "exec"), found)
+    exec(compile(Path(spec.origin).read_text(encoding="utf-8"), "example.py", "exec"), found)
     return found["LOOPS"]
-
-
-def _second_run(loop: Callable[[int, int], Any]) -> Watch:
-    """Watches a second run, because the first one has to compile."""
-    from benchax.watching.watch import watch
-
-    loop(10, ITERATIONS)
-    with watch() as found:
-        loop(10, ITERATIONS).block_until_ready()
-    return found
-
-
-def _watch_table(watched: dict[str, Watch]) -> Table:
-    from benchax.reporting.document import tabulate
-    from benchax.reporting.tables import CASE
-    from benchax.units import percent, seconds
-
-    lines = [
-        (name, str(len(w.compiles)), seconds(w.total_s), "" if w.share is None else percent(w.share))
-        for name, w in watched.items()
-    ]
-    return tabulate((CASE, "compiles", "compiling", "of its time"), lines)
 
 
 DEMOS: dict[str, Callable[[str | None], int]] = {"grid": _grid, "profile": _profile, "watch": _watch}

@@ -12,13 +12,17 @@ import typer
 
 from benchax.cli.console import line, note, show
 from benchax.cli.options import COMMAND_LINE, Given, takes_options
+from benchax.comparing.error_rates import ErrorRates
+from benchax.environment import capture
 from benchax.errors import UsageError
-from benchax.units import read_duration
+from benchax.progress import ProgressEvent, show_progress
+from benchax.reporting import error_rates
+from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, list_remarks
+from benchax.reporting.tables import environment
+from benchax.units import percent, read_duration, seconds
 
 if TYPE_CHECKING:
-    from benchax.comparing.error_rates import ErrorRates
     from benchax.machine.doctor import Diagnosis
-    from benchax.reporting.document import Section, TextRow
 
 LOOK_S = 1.0
 
@@ -42,20 +46,16 @@ def doctor(
         raise UsageError("--max-time is given without --aa", "both of them; --duration limits a look at the machine")
     if aa:
         _error_rates(max_time_s, as_json)
-    else:
-        _examine(read_duration("duration", duration, COMMAND_LINE) or LOOK_S, as_json)
-
-
-def _examine(duration_s: float, as_json: bool) -> None:
+        return
+    duration_s = read_duration("duration", duration, COMMAND_LINE) or LOOK_S
     from benchax.machine.doctor import examine
-    from benchax.reporting.document import Document, Facts, Paragraph, list_remarks
 
     note(f"looking at this machine for {duration_s:g} s …")
     found = examine(duration_s)
     if as_json:
         line(json.dumps(dataclasses.asdict(found), indent=2))
-        return
-    show(Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice))))
+    else:
+        show(Document((Paragraph(_answer(found)), Facts((_section(found),)), *list_remarks(found.advice))))
 
 
 # ---- --aa -------------------------------------------------------------------------------------------------------
@@ -68,8 +68,6 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
         KeyboardInterrupt: after Ctrl-C, when all results are on the screen; then the exit code is 130.
     """
     from benchax.paired_runs import session
-    from benchax.progress import ProgressEvent, show_progress
-    from benchax.reporting import error_rates
 
     found: ErrorRates | None = None
     stopped: KeyboardInterrupt | None = None
@@ -95,8 +93,6 @@ def _error_rates(max_time_s: float | None, as_json: bool) -> None:
 
 
 def _compiled_clock(found: Diagnosis) -> TextRow:
-    from benchax.reporting.document import TextRow
-    from benchax.units import seconds
 
     inside = found.compiled_clock
     if inside.tier is None or inside.reading_s is None:
@@ -107,7 +103,6 @@ def _compiled_clock(found: Diagnosis) -> TextRow:
 
 
 def _answer(found: Diagnosis) -> str:
-    from benchax.units import percent
 
     if found.smallest_effect is None:
         return "The smallest slowdown that this machine shows was not measured: its clock is too coarse."
@@ -117,8 +112,6 @@ def _answer(found: Diagnosis) -> str:
 
 
 def _section(found: Diagnosis) -> Section:
-    from benchax.reporting.document import Section, TextRow
-    from benchax.units import percent, seconds
 
     def share(value: float | None) -> str:
         return "not known" if value is None else percent(value)
@@ -154,9 +147,6 @@ def _section(found: Diagnosis) -> Section:
 
 def env(as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False) -> None:
     """Show the environment that benchax stores with every row."""
-    from benchax.environment import capture
-    from benchax.reporting.document import Document, Facts
-    from benchax.reporting.tables import environment
 
     found = capture(Path.cwd())
     if as_json:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from benchax.cli.console import line, printing_to_stderr, show, show_list
+from benchax.case import Case
+from benchax.cli.console import line, printing_to_stderr, show, show_list, with_progress
 from benchax.cli.options import MAX_TIME_OF_ALL, Given, Html, JsonFile, NoJit, Params, takes_options
 from benchax.cli.output_files import check_writable, write_page, write_text
+from benchax.comparing.sequential import Effort
+from benchax.discovery import collect
 from benchax.errors import UsageError
-
-if TYPE_CHECKING:
-    from benchax.case import Case
+from benchax.options import resolve, split_names
+from benchax.progress import Listener
+from benchax.reporting.experiment import document
+from benchax.results.experiment import Experiment
 
 EXAMPLE = "benchax experiment jax.numpy:sort f32[1000000]"
 
@@ -54,25 +58,25 @@ def experiment(
 ) -> None:
     """Try variants of a function, and show how each changes its speed, memory and errors."""
     if list_them:
-        _list()
+        from benchax.experiments.variants import VARIANTS
+
+        show_list([(name, v.title + (f" (needs {v.needs})" if v.needs else "")) for name, v in VARIANTS.items()])
         return
     begun_s = monotonic()  # importing JAX and the file is a part of the time that it may take
-    from benchax.comparing.sequential import Effort
     from benchax.experiments.experiment import run_experiment, time_limit
     from benchax.experiments.lab import WorkerLab
-    from benchax.options import resolve, split_names
-    from benchax.progress import show_progress
-    from benchax.reporting.experiment import document
 
     check_writable(output, html)
     names, settings = split_names(variants), dict(map(_setting, given or []))
     effort = Effort(max_time_s=time_limit(options.pop("max_time_s"), names))
     case = _case(what or [], params or [], no_jit)
-    with show_progress(True) as report:
-        lab = WorkerLab(resolve(command_line=options), effort, report, begun_s)
-        found = printing_to_stderr(
-            lambda: run_experiment(case, names, lab, settings, combine=combine, ablation=ablation)
-        )
+    resolved = resolve(command_line=options)
+
+    def try_variants(report: Listener) -> Experiment:
+        lab = WorkerLab(resolved, effort, report, begun_s)
+        return run_experiment(case, names, lab, settings, combine=combine, ablation=ablation)
+
+    found = with_progress(try_variants)
     plain = json.dumps(found.asdict(), default=str)  # parameters of a case may be anything
     if output is not None:
         write_text(output, plain + "\n")
@@ -84,13 +88,6 @@ def experiment(
     raise typer.Exit(2 if found.baseline.status == "failed" else 0)
 
 
-def _list() -> None:
-    from benchax.experiments.variants import VARIANTS
-
-    lines = [(name, f"{v.title} (needs {v.needs})" if v.needs else v.title) for name, v in VARIANTS.items()]
-    show_list(lines)
-
-
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
@@ -100,7 +97,6 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _case(what: list[str], params: list[str], no_jit: bool) -> Case:
     """Returns the only case. Raises `UsageError` unless there is exactly one."""
-    from benchax.discovery import collect
 
     if not what:
         raise UsageError("nothing to try", "MODULE:FUNCTION [INPUT...]", EXAMPLE)

@@ -10,6 +10,7 @@ import typer
 
 from benchax import errors
 from benchax.cli.console import line, show_list
+from benchax.codes import FAILURES, REMARKS
 from benchax.errors import UsageError, one_of
 
 
@@ -52,7 +53,6 @@ def every_code() -> Iterator[Explanation]:
     """All codes of remarks, failures, findings, and errors, in this order."""
     from benchax.auditing.rule import page_of
     from benchax.auditing.rules import rules
-    from benchax.codes import FAILURES, REMARKS
 
     for code, remark in REMARKS.items():
         yield Explanation(code, "remark", remark.severity, remark.text, remark.said_by, "docs/reference/remarks.md")

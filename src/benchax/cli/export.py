@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from benchax.cli.console import note, print_content
 from benchax.cli.options import Store
 from benchax.cli.output_files import write_text
+from benchax.cli.store import open_listed_store
 from benchax.errors import UsageError
+from benchax.model import METRICS, Comparison, Measurement
+from benchax.reporting import asv
+from benchax.reporting.exports import ASV, FORMATS, ExportedCase, check_format, entries
+from benchax.store.baselines import rows_of
+from benchax.store.comparisons import history
+from benchax.store.database import DatabaseStore
 from benchax.units import plural
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchax.model import Comparison, Measurement
-    from benchax.reporting.exports import ExportedCase
-    from benchax.store.database import DatabaseStore
 
 
 def export(
@@ -41,9 +43,6 @@ def export(
     store: Store = None,
 ) -> None:
     """Write stored results in the format of another tool."""
-    from benchax.cli.store import open_listed_store
-    from benchax.reporting.exports import ASV, FORMATS, check_format, entries
-    from benchax.store.baselines import rows_of
 
     check_format(format)
     if format == ASV and output is None:
@@ -64,8 +63,6 @@ def export(
 
 def find_comparisons(store: DatabaseStore, rows: Sequence[Measurement]) -> list[Comparison]:
     """Returns the newest comparison of each row by each metric, if its candidate ran the measured code."""
-    from benchax.model import METRICS
-    from benchax.store.comparisons import history
 
     found: list[Comparison] = []
     for m in rows:
@@ -87,7 +84,6 @@ def is_of(c: Comparison, m: Measurement) -> bool:
 
 
 def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
-    from benchax.reporting import asv
 
     commits = {entry.m.environment.commit for entry in found} - {None}
     for path, text in asv.files(found, {commit: _date(commit) for commit in commits if commit}).items():
@@ -97,7 +93,6 @@ def _write_asv(folder: Path, found: Sequence[ExportedCase]) -> None:
 
 def _date(commit: str) -> int:
     """Returns the time of the commit, in seconds since 1970. Raises `UsageError` if git doesn't know it."""
-    import subprocess
 
     command = ["git", "show", "--no-patch", "--format=%ct", commit, "--"]
     try:

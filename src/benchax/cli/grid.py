@@ -20,7 +20,12 @@ import typer
 from benchax.cli.console import note, print_json, printing_to_stderr, show
 from benchax.cli.options import Given, Html, On, takes_options
 from benchax.cli.output_files import check_drawable, check_writable, write_figure, write_page
+from benchax.discovery import files, import_file
 from benchax.errors import UsageError
+from benchax.model import Absent
+from benchax.progress import show_progress
+from benchax.reporting import terminal
+from benchax.reporting.document import Document
 
 if TYPE_CHECKING:
     from benchax.grids.result import GridResult
@@ -78,7 +83,12 @@ def grid(
     functions, data, settings = read(file)
     settings |= {name: value for name, value in given.items() if value is not None}
     code, result = measure(functions, data, settings, as_json=as_json, on=on, folder=file.resolve().parent)
-    _write(result, csv, plot)
+    if csv is not None:
+        result.to_csv(csv)
+        note(f"times written to {csv}")
+    if plot is not None:
+        write_figure(plot, result.plot())
+        note(f"heat map drawn to {plot}")
     write_page(html, result)
     raise typer.Exit(code)
 
@@ -89,7 +99,6 @@ def read(file: Path) -> tuple[Any, Any, dict[str, Any]]:
     Raises:
         UsageError: there is no such file, its import fails, or it lacks `functions` or `data`.
     """
-    from benchax.discovery import files, import_file
     from benchax.grids.grid import defaults
 
     if file.is_dir():
@@ -132,17 +141,20 @@ def measure(
     from benchax.clusters import open_agents
     from benchax.grids import rendering
     from benchax.grids.grid import result_of, start_run, validate_spec
-    from benchax.progress import show_progress
 
     wish = validate_spec(functions, data, given)
     running: list[GridRun] = []
+    interrupted = False
     with (
         show_progress(True, has_bar=not as_json, results=lambda: _lines_of(running)) as report,
         open_agents(on, folder) as agents,
     ):
         run = start_run(wish, agents, report)
         running.append(run)
-        interrupted = _interrupt(run)
+        try:
+            run.go()
+        except KeyboardInterrupt:
+            interrupted = True
     result = result_of(run, wish)
     try:
         if as_json:
@@ -167,8 +179,6 @@ def measure(
 def _lines_of(running: Sequence[GridRun]) -> list[str]:
     """Returns the lines of a table with the cells that have ended so far."""
     from benchax.grids.rendering import table_so_far
-    from benchax.reporting import terminal
-    from benchax.reporting.document import Document
 
     if not running or not running[0].cells:
         return []
@@ -180,26 +190,8 @@ def _lines_of(running: Sequence[GridRun]) -> list[str]:
 
 def is_wrong(result: GridResult, *, names_reference: bool) -> bool:
     """Is a result refused, or is its shape wrong? If the user named a reference function, does a result differ?"""
-    from benchax.model import Absent
 
     if any(cell.status in WRONG for cell in result.cells):
         return True
     compared = [cell.agreement for cell in result.cells if not isinstance(cell.agreement, Absent)]
     return names_reference and any(not trial.agrees for cell in compared for trial in cell)
-
-
-def _interrupt(run: GridRun) -> bool:
-    try:
-        run.go()
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-def _write(result: GridResult, csv: Path | None, plot: Path | None) -> None:
-    if csv is not None:
-        result.to_csv(csv)
-        note(f"times written to {csv}")
-    if plot is not None:
-        write_figure(plot, result.plot())
-        note(f"heat map drawn to {plot}")

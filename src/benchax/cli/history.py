@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from benchax.cli.console import line, note, show
 from benchax.cli.options import Html, Plot, Store
 from benchax.cli.output_files import check_drawable, check_writable, write_documents, write_figure
+from benchax.cli.store import open_listed_store
+from benchax.codec import encode_params
+from benchax.comparing.history import History
+from benchax.comparing.history import history as history_of
 from benchax.errors import UsageError, one_of
-
-if TYPE_CHECKING:
-    from benchax.comparing.history import History
-    from benchax.store.comparisons import Series
-    from benchax.store.database import DatabaseStore
+from benchax.model import METRICS
+from benchax.reporting.document import Document
+from benchax.reporting.history import document, documents_of_all, figure, overview
+from benchax.store.base import name_matcher
+from benchax.store.comparisons import Series, list_series
+from benchax.store.comparisons import history as stored
+from benchax.store.database import DatabaseStore
 
 
 def history(
@@ -34,9 +39,6 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object per history to stdout.")] = False,
 ) -> None:
     """Show comparisons with a baseline from commit to commit, and where the level changed."""
-    from benchax.cli.store import open_listed_store
-    from benchax.reporting.document import Document
-    from benchax.reporting.history import document, documents_of_all, overview
 
     check_drawable(plot)
     check_writable(html)
@@ -47,17 +49,20 @@ def history(
         raise UsageError(
             f"--plot {str(plot)!r} draws one case, and these are {len(chosen)}", one_of({s.case.label for s in chosen})
         )
-    histories = [_history(database, series) for series in chosen]
+    histories = [history_of(stored(database, s.case, s.metric, s.baseline)) for s in chosen]
     if as_json:
         for found in histories:
             line(json.dumps(_document(found), allow_nan=False))
     elif len(histories) == 1:
         show(document(histories[0]))
-        _name_others(every, chosen[0])
+        shown = chosen[0]
+        if others := [s.baseline for s in every if s.case == shown.case and s.baseline != shown.baseline]:
+            note(f"also compared with: {', '.join(others)}; choose by --baseline")
     else:
         show(Document((overview(histories),)))
     if plot is not None:
-        _draw(histories[0], plot)
+        write_figure(plot, figure(histories[0]))
+        note(f"history drawn to {plot}")
     write_documents(html, documents_of_all(histories) if html else ())
 
 
@@ -67,8 +72,6 @@ def _series(store: DatabaseStore, metric: str) -> list[Series]:
     Raises:
         UsageError: there is no such metric, or the store has no comparison by it.
     """
-    from benchax.model import METRICS
-    from benchax.store.comparisons import list_series
 
     if metric not in METRICS:
         raise UsageError(f"there is no metric {metric!r}", one_of(METRICS, metric))
@@ -111,36 +114,14 @@ def _choose_series(every: Sequence[Series], case: str | None, baseline: str | No
     return sorted(newest.values(), key=lambda series: series.case.label)
 
 
-def _name_others(every: Sequence[Series], shown: Series) -> None:
-    """Names the other baselines of the case, so that the user knows about them."""
-    if others := [s.baseline for s in every if s.case == shown.case and s.baseline != shown.baseline]:
-        note(f"also compared with: {', '.join(others)}; choose by --baseline")
-
-
 def _is_meant(series: Series, case: str) -> bool:
-    from benchax.store.base import name_matcher
 
     matches = name_matcher(case)
     return case == series.case.label or matches(series.case.name) or matches(series.case.label)
 
 
-def _history(store: DatabaseStore, series: Series) -> History:
-    from benchax.comparing.history import history as history_of
-    from benchax.store.comparisons import history as stored
-
-    return history_of(stored(store, series.case, series.metric, series.baseline))
-
-
-def _draw(found: History, plot: Path) -> None:
-    from benchax.reporting.history import figure
-
-    write_figure(plot, figure(found))
-    note(f"history drawn to {plot}")
-
-
 def _document(h: History) -> dict[str, Any]:
     """Returns a history for programs. Places are indices of `points`."""
-    from benchax.codec import encode_params
 
     case = {"name": h.case.name, "params": json.loads(encode_params(h.case.params)), "variant": h.case.variant}
     return {

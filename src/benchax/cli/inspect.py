@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from benchax.cli.console import collect_cases, line, note, printing_to_stderr
+from benchax import codec
+from benchax.case import Case
+from benchax.checkouts.launch import Selection
+from benchax.cli.console import collect_cases, line, note, printing_to_stderr, with_progress
 from benchax.cli.options import Html, Params, Pattern, What
 from benchax.cli.output_files import check_writable, write_page, write_text
 from benchax.errors import BenchaxError, UsageError, one_of
-
-if TYPE_CHECKING:
-    from benchax.case import Case
-    from benchax.reporting.document import Document
-    from benchax.results.inspection import Inspection
-    from benchax.results.roofline import Roofline
+from benchax.reporting import inspection
+from benchax.reporting.document import Document
+from benchax.reporting.inspection import PARTS, TEXTS, document_of_difference
+from benchax.reporting.terminal import to_text
+from benchax.results.inspection import Inspection
+from benchax.results.roofline import Roofline
 
 GRAPH = "graph"
 TIME_OPTIONS = {
@@ -71,41 +74,35 @@ def inspect(
 ) -> None:
     """Show what the compiler makes of a function: program, work, memory, constants, and differences."""
     from benchax.inspecting.inspect import inspect_case
-    from benchax.progress import show_progress
-
-    def look(case: Case) -> Inspection:
-        with show_progress(None) as report:
-            return inspect_case(case, report)
 
     parts = _parts(show or [], output)
     _check(diff, exit_code, time, as_json, parts, output)
     check_writable(html)
     if html is not None and diff is not None:
         raise UsageError("--html with --diff", "one of them: a page is of one inspection")
-    cases, code_of_files = collect_cases(what or ["."], pattern, params or [])
+    cases, code = collect_cases(what or ["."], pattern, params or [])
     sink = _Sink(None if GRAPH in parts else output)
     if diff is not None:
-        asked = (tuple(what or ["."]), pattern, tuple(params or []))
-        code = _differences(cases, asked, diff, parts, sink, full=full, as_json=as_json)
-        raise typer.Exit(code_of_files or code * exit_code)
+        selection = Selection(tuple(what or ["."]), pattern, tuple(params or []))
+        code = code or _differences(cases, selection, diff, parts, sink, full=full, as_json=as_json) * exit_code
+        raise typer.Exit(code)
     if html is not None and len(cases) != 1:
         raise UsageError(f"a page of {len(cases)} inspections", "a single case", "choose one: --filter")
     if GRAPH in parts and len(cases) != 1:
         raise UsageError(f"a graph of {len(cases)} cases cannot be one file", "a single case", "choose one: --filter")
-    failed = False
     for case in cases:
         try:
-            found = printing_to_stderr(lambda case=case: look(case))
+            found = with_progress(lambda report, case=case: inspect_case(case, report), None)
             _show(case, found, parts, sink, full=full, as_json=as_json, time=time)
         except BenchaxError as error:
             note(f"error: {error}")
-            failed = True
+            code = 2
             continue
         if GRAPH in parts and output is not None:
             _draw(found, output)
         write_page(html, found)
     sink.close()
-    raise typer.Exit(2 if failed else code_of_files)
+    raise typer.Exit(code)
 
 
 class _Sink:
@@ -121,7 +118,6 @@ class _Sink:
 
     def show(self, found: Document) -> None:
         from benchax.cli import console
-        from benchax.reporting.terminal import to_text
 
         if self.has_shown:
             self.json_line("")
@@ -139,11 +135,8 @@ class _Sink:
 def _show(
     case: Case, found: Inspection, parts: Sequence[str], sink: _Sink, *, full: bool, as_json: bool, time: bool
 ) -> None:
-    from benchax.reporting import inspection
 
     if as_json:
-        from benchax import codec
-
         sink.json_line(codec.encode_inspection(found))
         return
     drawable = [part for part in parts if part != GRAPH]
@@ -179,7 +172,7 @@ def _draw(found: Inspection, output: Path) -> None:
 
 def _differences(
     cases: Sequence[Case],
-    asked: tuple[tuple[str, ...], str, tuple[str, ...]],
+    selection: Selection,
     other: str,
     parts: Sequence[str],
     sink: _Sink,
@@ -188,11 +181,9 @@ def _differences(
     as_json: bool,
 ) -> int:
     """Shows the differences. Returns 1 if there are any."""
-    from benchax.checkouts.launch import Selection
     from benchax.inspecting.differences import differences
-    from benchax.reporting.inspection import document_of_difference
 
-    found = printing_to_stderr(lambda: differences(cases, Selection(*asked), other, note))
+    found = printing_to_stderr(lambda: differences(cases, selection, other, note))
     for each in found:
         if as_json:
             sink.json_line(json.dumps(each.asdict()))
@@ -208,7 +199,6 @@ def _parts(given: Sequence[str], output: Path | None) -> list[str]:
     Raises:
         UsageError: there is no such part, or a graph has no file.
     """
-    from benchax.reporting.inspection import PARTS
 
     permitted = (*PARTS, GRAPH)
     words = [word.strip() for text in given for word in text.split(",")]
@@ -224,8 +214,6 @@ def _check(diff: str | None, exit_code: bool, time: bool, as_json: bool, parts: 
     if exit_code and diff is None:
         raise UsageError("--exit-code is given without --diff", "both")
     if diff is not None:
-        from benchax.reporting.inspection import TEXTS
-
         if time:
             raise UsageError("--time is given with --diff", "one of them", "benchax compare times two versions")
         if wrong := next((part for part in parts if part not in TEXTS), None):

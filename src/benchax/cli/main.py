@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import typer
 
-from benchax.cli.console import line, note
+from benchax.cli.console import line, note, silence
 from benchax.cli.help import SETTINGS, GroupedCommands
 from benchax.errors import BenchaxError
 from benchax.printable import quote
@@ -86,7 +86,7 @@ def main() -> None:
         note(f"error: {error}")
         sys.exit(2)
     except BrokenPipeError:
-        _forget_stdout()
+        silence(sys.stdout)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # of a word that was looked for as a file
             note(f"error: {quote(error.filename)} is too long for the name of a file")
@@ -94,19 +94,13 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EFBIG):
             raise
         note(f"error: cannot write the output: {error}")
-        _forget_stdout()
+        silence(sys.stdout)
         sys.exit(2)
     except SystemExit as end:
         # typer ends with 1 at a broken pipe that it sees itself
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        _forget_stdout()
-
-
-def _forget_stdout() -> None:
-    """Stops Python from writing again at its end: the reader is gone (benchax list | head), or the disk is full."""
-    # On the descriptor, not on `sys.stdout`: what is still in its buffer is flushed when Python ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
 
 
 def _never_fail_to_print() -> None:

@@ -15,14 +15,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchax.case import Case
 from benchax.cli.console import collect_cases, line, note, while_read
 from benchax.cli.options import COMMAND, COMMAND_LINE, Given, Html, Params, Pattern, WhatOrCommand, takes_options
 from benchax.cli.output_files import check_writable
@@ -35,18 +35,18 @@ from benchax.cli.profile_output import (
     show_all,
     write_profiles,
 )
-from benchax.cli.waiting import at_terminal
-from benchax.cli.watch import describe_end
+from benchax.cli.programs import at_terminal, tell_end
 from benchax.errors import BenchaxError, UsageError
+from benchax.options import read_seed
+from benchax.progress import ProgressEvent, show_progress
+from benchax.results.profile import Profile
 from benchax.units import parse_seconds, plural, read_duration, seconds
 
 if TYPE_CHECKING:
-    from benchax.case import Case
     from benchax.hooks.command import EndedCommand, Report
     from benchax.profiling.program_recorder import ProgramRequest, Recorded
-    from benchax.results.profile import Profile
     from benchax.workers.pool import Pool
-    from benchax.workers.profiled import ProfilingOutcome, ProfilingRequest
+    from benchax.workers.profiled import ProfilingRequest
 
 TIMEOUT, DURATION_S, STEPS = "5min", 5.0, 10
 
@@ -121,68 +121,49 @@ def profile(
 ) -> None:
     """Show where device time goes: a table of operations, and files for Perfetto, TensorBoard and XProf."""
     command = ctx.meta.get(COMMAND)
-    _one_of_four(what, command, read, attach)
+    given_what = sum([bool(what), command is not None, read is not None, attach is not None])
+    if given_what != 1 or command == []:
+        raise UsageError(
+            "there are two things to profile" if given_what > 1 else "there is nothing to profile",
+            "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), --read PATH, or "
+            "--attach PORT",
+        )
     if serve is not None:
-        _only_served(command, output, memory, as_json, compare, xprof, nsys, html)
-    _check_page(html, nsys, xprof)
-    from benchax.options import read_seed
+        _check_served(command, output, memory, as_json, compare, xprof, nsys, html)
+    check_writable(html)
+    if html is not None and (nsys or xprof):
+        raise UsageError(f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of ours", "one of them")
     from benchax.profiling.program_recorder import ProgramRequest
 
     earlier = None if compare is None else read_trace(compare)
     wanted = Wanted(output, details, as_json, earlier, xprof, command is not None, html)
-    for_s = given["duration_s"] or DURATION_S
+    delay_s = 0.0 if start_after in ("0", "0s") else read_duration("start_after", start_after, COMMAND_LINE) or 0.0
+    for_s, limit_s = given["duration_s"] or DURATION_S, given["timeout_s"]
     least_steps = steps if command is not None else 0
-    wish = ProgramRequest("", _delay(start_after), for_s, keeps_memory=memory, least_steps=least_steps)
-    limit_s = given["timeout_s"]
+    wish = ProgramRequest("", delay_s, for_s, keeps_memory=memory, least_steps=least_steps)
     if read is not None:
         code = show_all([read_trace(read)], wanted)
-    elif attach is not None or (command is not None and not nsys):
-        code = _profile_program(command, serve, attach, wish, limit_s, wanted)
+    elif attach is not None:
+        code = profile_attached(attach, wish, limit_s, wanted)
     elif nsys:
         code = _print_nsys(what or [], command, wish, output)
+    elif command is not None and serve is not None:
+        code = profile_served(command, serve, limit_s)
+    elif command is not None:
+        code = profile_program(command, wish, limit_s, wanted)
     else:
-        cases = _cases(what or [], pattern, params or [])
-        profile_them = (
-            _region if IN_NSYS in os.environ else partial(profile_cases, wish=wish, wanted=wanted, limit_s=limit_s)
-        )
-        code = profile_them(cases, seed=read_seed(given["seed"]), runs=runs)
+        cases, _ = collect_cases(what or [], pattern, params or [])
+        seed = read_seed(given["seed"])
+        if not cases:
+            code = 2
+        elif IN_NSYS in os.environ:
+            code = _region(cases, seed, runs)
+        else:
+            code = profile_cases(cases, wish, wanted, limit_s=limit_s, seed=seed, runs=runs)
     raise typer.Exit(code)
 
 
-def _profile_program(
-    command: list[str] | None,
-    serve: int | None,
-    attach: int | None,
-    wish: ProgramRequest,
-    limit_s: float | None,
-    wanted: Wanted,
-) -> int:
-    """Profiles a program that runs already, or starts one and profiles it."""
-    if attach is not None:
-        return profile_attached(attach, wish, limit_s, wanted)
-    if serve is not None:
-        return profile_served(command or [], serve, limit_s)
-    return profile_program(command or [], wish, limit_s, wanted)
-
-
-def _one_of_four(what: Any, command: Any, read: Any, attach: Any) -> None:
-    given = sum([bool(what), command is not None, read is not None, attach is not None])
-    if given != 1 or command == []:
-        raise UsageError(
-            "there are two things to profile" if given > 1 else "there is nothing to profile",
-            "one of: a function (jax.numpy:sort f32[1000000]), -- and a command (-- python train.py), --read PATH, or "
-            "--attach PORT",
-        )
-
-
-def _check_page(html: Path | None, nsys: bool, xprof: str | None) -> None:
-    """Raises UsageError if benchax would have no profile to write."""
-    check_writable(html)
-    if html is not None and (nsys or xprof):
-        raise UsageError(f"--html with --{'nsys' if nsys else 'xprof'}, which shows no profile of ours", "one of them")
-
-
-def _only_served(command: Any, *of_recordings: Any) -> None:
+def _check_served(command: Any, *of_recordings: Any) -> None:
     """Raises UsageError for options of a recording, because --serve makes no recording."""
     if command is None:
         raise UsageError("--serve without a program", "one behind two dashes: --serve 9999 -- python train.py")
@@ -191,14 +172,6 @@ def _only_served(command: Any, *of_recordings: Any) -> None:
             "--serve with options of a recording, which it does not make",
             "them at the one who asks: benchax profile --attach PORT --memory -o DIR",
         )
-
-
-def _delay(text: str) -> float:
-    """Reads a duration as usual. Zero is allowed too, and means at once."""
-    with suppress(UsageError):  # it is told below, in the words of all durations
-        if parse_seconds(text) == 0:
-            return 0.0
-    return read_duration("start_after", text, COMMAND_LINE) or 0.0
 
 
 def _print_nsys(what: Sequence[str], command: Sequence[str] | None, wish: ProgramRequest, output: Path | None) -> int:
@@ -210,13 +183,6 @@ def _print_nsys(what: Sequence[str], command: Sequence[str] | None, wish: Progra
 
 
 # ---- a function -------------------------------------------------------------------------------------------------
-
-
-def _cases(what: list[str], pattern: str, params: list[str]) -> list[Case]:
-    cases, _ = collect_cases(what, pattern, params)
-    if not cases:
-        raise typer.Exit(2)
-    return cases
 
 
 def profile_cases(
@@ -249,48 +215,33 @@ def _record(
     request: ProfilingRequest, limit_s: float | None, wanted: Wanted, pool: Pool
 ) -> tuple[Profile | None, bool]:
     """Returns (the profile, has the case failed?). Reports a failure, but a failed case can still have a profile."""
-    from statistics import median
-
     from benchax.profiling.trace import recording_cost
-    from benchax.progress import ProgressEvent, show_progress
     from benchax.workers.profiled import record
 
     label = request.case.id.label
     place = RecordingFolder(folder_for(label, wanted.output))
-    wish = replace(request.wish, folder=str(place.folder))
+    request = replace(request, wish=replace(request.wish, folder=str(place.folder)))
     item = f"profiling {' '.join(label.split())}"
     try:
         with show_progress(True) as report:
-            outcome = record(
-                replace(request, wish=wish),
-                limit_s or parse_seconds(TIMEOUT),
-                pool,
-                lambda stage: report(ProgressEvent(item, stage)),
-            )
+            limit_s = limit_s or parse_seconds(TIMEOUT)
+            outcome = record(request, limit_s, pool, lambda stage: report(ProgressEvent(item, stage)))
     finally:  # also at Ctrl-C
         files = place.new_traces()
-    if outcome.failure is not None:
-        note(f"error: {label}: {outcome.failure.message}\n{outcome.failure.advice}".rstrip())
-        if not files:
-            note(f"there is no profile of it: it ended in the stage {outcome.failure.stage!r}")
-    title = f"{label}, {outcome.runs} runs" if outcome.runs else label
-    if not files:
-        return None, outcome.failure is not None
-    found = profile_of_file(files[0], title, _remarks(outcome))
-    cost = recording_cost(found, outcome.unrecorded_s, "all calls were recorded", median)
-    return replace(found, split=None, recording_cost=cost), outcome.failure is not None  # the loop is ours
-
-
-def _remarks(outcome: ProfilingOutcome) -> list[str]:
-    from benchax.units import seconds
-
-    remarks = list(outcome.recorded.remarks)
-    if outcome.failure is not None:
+    remarks, failure = list(outcome.recorded.remarks), outcome.failure
+    if failure is not None:
+        note(f"error: {label}: {failure.message}\n{failure.advice}".rstrip())
         remarks.append("the case failed; this is what had been recorded until then")
+        if not files:
+            note(f"there is no profile of it: it ended in the stage {failure.stage!r}")
+    if not files:
+        return None, failure is not None
     if outcome.recorded.stopped_by == "duration":
         after = seconds(outcome.recorded.recorded_s or 0.0)
         remarks.append(f"recording stopped after {after}: --duration and --timeout limit it")
-    return remarks
+    found = profile_of_file(files[0], f"{label}, {outcome.runs} runs" if outcome.runs else label, remarks)
+    cost = recording_cost(found, outcome.unrecorded_s, "all calls were recorded", median)
+    return replace(found, split=None, recording_cost=cost), failure is not None  # the loop is ours
 
 
 def _region(cases: Sequence[Case], seed: int, runs: int | None) -> int:
@@ -329,14 +280,13 @@ def profile_program(command: Sequence[str], wish: ProgramRequest, limit_s: float
 
 def _report(command: Sequence[str], ended: EndedCommand, place: RecordingFolder, wanted: Wanted) -> int:
     """Returns the program's exit code. Returns 2 if that is 0 and there is no profile."""
-    note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
-    for remark in ended.remarks:
-        note(f"note: {remark}")
+    tell_end(command, ended)
     profiles = _of_reports(ended)
     reported = {report.result[name] for report in ended.reports for name in ("xplane", "first_xplane")}
     why = "its process left no report; this is what had been written before"
-    left = [file for file in place.new_traces() if str(file) not in reported]
-    profiles += _read([(file, name_of(command), [why]) for file in left])
+    for file in place.new_traces():
+        if str(file) not in reported:
+            profiles += _read(file, name_of(command), [why])
     if not profiles:
         note("error: there is no profile: nothing was recorded, or it could not be saved")
         return ended.exit_code or 2
@@ -348,21 +298,17 @@ def _of_reports(ended: EndedCommand) -> list[Profile]:
     from benchax.profiling.program_recorder import Recorded
     from benchax.profiling.trace import recording_cost
 
-    files: list[tuple[Path, str, list[str]]] = []
-    by_title: dict[str, Recorded] = {}
+    profiles: list[Profile] = []
     for report in ended.reports:
         found = Recorded(**report.result)
         if found.xplane is None:
             note(f"note: process {report.pid} was not profiled: {'; '.join(found.remarks)}")
-        else:
-            title = f"process {report.pid}: {name_of(report.argv)}"
-            files.append((Path(found.xplane), title, [*_until(found), *found.remarks]))
-            by_title[title] = found
-    profiles: list[Profile] = []
-    for profile in _read(files):
-        found = by_title[profile.title]
-        cost = recording_cost(profile, found.unrecorded_step_s, found.why_no_pace or "the program ended before it was")
-        profiles.append(replace(_with_first_step(profile, found.first_xplane), recording_cost=cost))
+            continue
+        title = f"process {report.pid}: {name_of(report.argv)}"
+        for profile in _read(Path(found.xplane), title, [*_until(found), *found.remarks]):
+            why = found.why_no_pace or "the program ended before it was"
+            cost = recording_cost(profile, found.unrecorded_step_s, why)
+            profiles.append(replace(_with_first_step(profile, found.first_xplane), recording_cost=cost))
     return profiles
 
 
@@ -370,21 +316,18 @@ def _with_first_step(profile: Profile, earlier: str | None) -> Profile:
     """Adds the first step to a later recording. The first recording has it, if it got that far."""
     if earlier is None or profile.split is None:
         return profile
-    found = _read([(Path(earlier), "", [])])
-    before = found[0].split if found else None
+    before = next((found.split for found in _read(Path(earlier), "", [])), None)
     first = before.first if before is not None and before.name == profile.split.name else None
     return replace(profile, split=replace(profile.split, first=first))
 
 
-def _read(files: Sequence[tuple[Path, str, list[str]]]) -> list[Profile]:
-    """Reads (trace, title, remarks) as profiles. Only reports a broken trace, to keep the program's exit code."""
-    profiles: list[Profile] = []
-    for file, title, remarks in files:
-        try:
-            profiles.append(profile_of_file(file, title, remarks))
-        except (BenchaxError, OSError) as error:
-            note(f"error: the trace {file} cannot be read: {error}")
-    return profiles
+def _read(file: Path, title: str, remarks: list[str]) -> list[Profile]:
+    """Reads a trace. Only reports a broken one, to keep the program's exit code."""
+    try:
+        return [profile_of_file(file, title, remarks)]
+    except (BenchaxError, OSError) as error:
+        note(f"error: the trace {file} cannot be read: {error}")
+        return []
 
 
 def _until(found: Recorded) -> list[str]:
@@ -448,9 +391,7 @@ def profile_served(command: Sequence[str], port: int, limit_s: float | None) -> 
     with tempfile.TemporaryDirectory(prefix="benchax-", ignore_cleanup_errors=True) as folder:
         ended = run(command, HOOK, {"port": port, "owner": str(Path(folder, "owner.json"))}, limit_s=limit_s)
     with while_read():
-        note(f"\nbenchax: {shlex.join(command)} {describe_end(ended)}")
-        for text in [*ended.remarks, *map(_describe, ended.reports)]:
-            note(f"note: {text}")
+        tell_end(command, ended, map(_describe, ended.reports))
     return ended.exit_code
 
 

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchax.cli.console import line, note, show
 from benchax.cli.output_files import write_documents, write_text
 from benchax.errors import FormatError, UsageError
+from benchax.model import Remark
+from benchax.profiling.profile_change import compare_profiles
+from benchax.reporting import profile
+from benchax.reporting.display import documents_of
+from benchax.reporting.document import Document, list_parts
+from benchax.results.profile import Profile
 from benchax.units import plural
-
-if TYPE_CHECKING:
-    from benchax.results.profile import Profile, ProfileChange, Timeline
 
 FOLDER = Path(".benchmarks", "profiles")
 
@@ -103,28 +105,19 @@ def read_trace(path: Path) -> Profile:
 
 def profile_of_file(file: Path, title: str, remarks: Sequence[str] = ()) -> Profile:
     """Reads a profile from a file. `remarks` describe how the recording was made."""
-    from benchax.model import Remark
     from benchax.profiling import files
     from benchax.profiling.trace import profile_of
 
     found = profile_of(file.read_bytes(), title=title)
-    listed = files.list_files(file.parent)
-    timeline, failed = _timeline(listed.get("timeline"))
+    listed, failed = files.list_files(file.parent), list[str]()
+    timeline = None
+    try:
+        timeline = files.read_timeline(listed["timeline"]) if "timeline" in listed else None
+    except (FormatError, OSError) as error:  # another program might own that file
+        failed = [str(error)]
     ours = tuple(Remark("recording", "warning", text) for text in (*remarks, *failed))
     kept = {kind: near(path) for kind, path in listed.items()} | {"xplane": near(file)}
     return replace(found, timeline=timeline, files=kept, remarks=(*ours, *found.remarks))
-
-
-def _timeline(file: Path | None) -> tuple[Timeline | None, list[str]]:
-    """Returns the memory readings next to a trace, or the reason why not: another program might own that file."""
-    from benchax.profiling import files
-
-    if file is None:
-        return None, []
-    try:
-        return files.read_timeline(file), []
-    except (FormatError, OSError) as error:
-        return None, [str(error)]
 
 
 def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
@@ -132,48 +125,36 @@ def show_all(profiles: Sequence[Profile], wanted: Wanted) -> int:
     for found in profiles:
         if wanted.xprof is not None:
             (note if wanted.is_aside else line)(_xprof_command(wanted.xprof, found))
-        elif wanted.as_json and not wanted.is_aside:
-            line(_document(found, wanted))
+        elif not wanted.as_json or wanted.is_aside:
+            show(_with_change(profile.document(found, wanted.details), found, wanted), is_aside=wanted.is_aside)
         else:
-            _show(found, wanted)
+            line(_json_line(found, wanted))
     if wanted.as_json and wanted.is_aside and profiles:
-        _write_json(profiles, wanted)
+        file = (wanted.output or Path()) / "profile.json"
+        write_text(file, "".join(_json_line(found, wanted) + "\n" for found in profiles))
+        note(f"{file}: {plural(len(profiles), 'document')}, one a line")
     write_profiles(profiles, wanted)
     return 2 if any(not found.ops for found in profiles) else 0
 
 
 def write_profiles(profiles: Sequence[Profile], wanted: Wanted) -> None:
     """Writes one page of all profiles, if the user wants one."""
-    if wanted.html is None or not profiles:
-        return
-    from benchax.reporting import profile
-    from benchax.reporting.display import documents_of
-    from benchax.reporting.document import Document, list_parts
-
-    documents: list[Document] = []
-    for found in profiles:
-        (document,) = documents_of(found)
-        change = _change(found, wanted)
-        changed = () if change is None else profile.document_of_change(change).blocks
-        documents.append(Document((*document.blocks, *changed)))
-    write_documents(wanted.html, list_parts(plural(len(documents), "profile"), documents))
+    if wanted.html is not None and profiles:
+        documents = [_with_change(document, found, wanted) for found in profiles for document in documents_of(found)]
+        write_documents(wanted.html, list_parts(plural(len(documents), "profile"), documents))
 
 
-def _document(found: Profile, wanted: Wanted) -> str:
-    change = _change(found, wanted)
-    return json.dumps(found.asdict() | ({} if change is None else {"change": change.asdict()}), allow_nan=False)
+def _with_change(document: Document, found: Profile, wanted: Wanted) -> Document:
+    """Adds the differences from the earlier profile."""
+    if wanted.earlier is None:
+        return document
+    change = profile.document_of_change(compare_profiles(wanted.earlier, found))
+    return Document((*document.blocks, *change.blocks))
 
 
-def _change(found: Profile, wanted: Wanted) -> ProfileChange | None:
-    from benchax.profiling.profile_change import compare_profiles
-
-    return None if wanted.earlier is None else compare_profiles(wanted.earlier, found)
-
-
-def _write_json(profiles: Sequence[Profile], wanted: Wanted) -> None:
-    file = (wanted.output or Path()) / "profile.json"
-    write_text(file, "".join(_document(found, wanted) + "\n" for found in profiles))
-    note(f"{file}: {plural(len(profiles), 'document')}, one a line")
+def _json_line(found: Profile, wanted: Wanted) -> str:
+    change = {} if wanted.earlier is None else {"change": compare_profiles(wanted.earlier, found).asdict()}
+    return json.dumps(found.asdict() | change, allow_nan=False)
 
 
 def _xprof_command(tool: str, found: Profile) -> str:
@@ -184,13 +165,3 @@ def _xprof_command(tool: str, found: Profile) -> str:
         "print(data.decode() if isinstance(data, bytes) else data)"
     )
     return shlex.join(["python", "-c", program, tool, found.files["xplane"]])
-
-
-def _show(found: Profile, wanted: Wanted) -> None:
-    from benchax.reporting import profile
-    from benchax.reporting.document import Document
-
-    change = _change(found, wanted)
-    changed = () if change is None else profile.document_of_change(change).blocks
-    document = Document((*profile.document(found, wanted.details).blocks, *changed))
-    show(document, is_aside=wanted.is_aside)

@@ -7,32 +7,38 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchax.cli.console import note
+from benchax.cli.export import find_comparisons
 from benchax.cli.options import Pattern, Store
 from benchax.cli.output_files import check_writable
+from benchax.cli.profile_output import read_trace
+from benchax.cli.store import open_listed_store
+from benchax.codec import VERSION_KEY
+from benchax.comparing.ranking import Comparisons
+from benchax.discovery import matches
 from benchax.errors import FormatError, StoreError, UsageError
+from benchax.json_values import Mismatch, converter
+from benchax.model import Measurement
+from benchax.reporting.display import documents_of
+from benchax.reporting.document import Document, list_parts
+from benchax.reporting.pages.page import save_page
+from benchax.results.audit import Audit, Checklist
+from benchax.results.experiment import Experiment
+from benchax.store.baselines import rows_of
+from benchax.store.load import Rows, load
 from benchax.units import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchax.model import Measurement
-    from benchax.reporting.document import Document
-    from benchax.results.audit import Audit, Checklist
-    from benchax.results.experiment import Experiment
-    from benchax.results.profile import Profile
-    from benchax.store.database import DatabaseStore
-    from benchax.store.load import Rows
-
     Result = Experiment | Audit | Checklist
-    from benchax.reporting.site.publishing import Published
 
 DEFAULT = Path("report.html")
+JSON = (".json", ".jsonl")
 
 
 def report(
@@ -49,7 +55,6 @@ def report(
     store: Store = None,
 ) -> None:
     """Write stored results as a page: all numbers and interactive charts in one file, to send or to keep."""
-    from benchax.reporting.pages.page import save_page
 
     check_writable(output)
     save_page(output, _documents(what, pattern, store))
@@ -58,60 +63,36 @@ def report(
 
 def _documents(what: str, pattern: str, store: str | None) -> tuple[Document, ...]:
     """Returns the documents of a file or folder, if one has that name. Otherwise returns those of stored rows."""
-    from benchax.cli.store import open_listed_store
-    from benchax.reporting.display import documents_of
-    from benchax.store.baselines import rows_of
 
     path = Path(what)
-    if path.suffix in (".json", ".jsonl") or (os.sep in what and path.exists()) or path.suffix == ".pb":
+    if path.suffix in JSON or (os.sep in what and path.exists()) or path.suffix == ".pb":
         return _of_file(path, pattern)
     database = open_listed_store(store)
     rows = _choose(rows_of(database, what), what, pattern)
     head, *parts = documents_of(rows)
-    return (head, *_compared(database, rows), *parts)
+    found = tuple(find_comparisons(database, rows))
+    return (head, *(documents_of(Comparisons(found)) if found else ()), *parts)
 
 
 def _of_file(path: Path, pattern: str) -> tuple[Document, ...]:
-    from benchax.reporting.display import documents_of
-    from benchax.reporting.document import list_parts
 
-    results = read_results(path) if path.suffix in (".json", ".jsonl") and path.is_file() else None
+    if path.suffix not in JSON:
+        return documents_of(read_trace(path))
+    results = read_results(path) if path.is_file() else None
     if results is None:
-        return documents_of(_read(path, pattern))
+        return documents_of(_choose(load(path), str(path), pattern))
     if pattern:
         raise UsageError(f"--filter {pattern!r} of {str(path)!r}, which holds no rows", "--filter of rows only")
     parts = [part for found in results for part in documents_of(found)]
     return list_parts(f"{len(results)} results of {path.name}", parts)
 
 
-def _read(path: Path, pattern: str) -> Rows | Profile:
-    """Reads measurements that --json wrote, or a trace."""
-    from benchax.cli.profile_output import read_trace
-    from benchax.store.load import load
-
-    if path.suffix in (".json", ".jsonl"):
-        return _choose(load(path), str(path), pattern)
-    return read_trace(path)
-
-
 def _choose(rows: Sequence[Measurement], what: str, pattern: str) -> Rows:
-    from benchax.discovery import matches
-    from benchax.store.load import Rows
 
     chosen = tuple(m for m in rows if not pattern or matches(m.case, pattern))
     if rows and not chosen:
         raise UsageError(f"no case of {what!r} is called {pattern!r}", "a part of a name, or a pattern with * or ?")
     return Rows(chosen)
-
-
-def _compared(store: DatabaseStore, rows: Rows) -> list[Document]:
-    """Returns the stored comparisons of these cases at their commits."""
-    from benchax.cli.export import find_comparisons
-    from benchax.comparing.ranking import Comparisons
-    from benchax.reporting.display import documents_of
-
-    found = find_comparisons(store, rows)
-    return list(documents_of(Comparisons(tuple(found)))) if found else []
 
 
 # ---- results that are not rows ---------------------------------------------------------------------------------------
@@ -129,7 +110,6 @@ def read_results(file: Path) -> list[Result] | None:
         FormatError: the file holds results, but benchax could not show all of them.
         StoreError: benchax cannot read the file.
     """
-    from benchax.codec import VERSION_KEY
 
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -154,8 +134,6 @@ def _parse(line: str) -> Any:
 
 def _kind_of(document: Any) -> type[Result] | None:
     """Finds the kind of a result by the keys that only this kind has."""
-    from benchax.results.audit import Audit, Checklist
-    from benchax.results.experiment import Experiment
 
     keys = document.keys() if isinstance(document, dict) else ()
     kinds: dict[str, type[Result]] = {"baseline": Experiment, "checked": Audit, "ticks": Checklist}
@@ -163,7 +141,6 @@ def _kind_of(document: Any) -> type[Result] | None:
 
 
 def _read_line(file: Path, number: int, line: str) -> Result:
-    from benchax.json_values import Mismatch, converter
 
     document = _parse(line)
     kind = _kind_of(document)
@@ -195,13 +172,9 @@ def site(
 
     The next time, it writes only pages whose rows have changed.
     """
-    from benchax.cli.store import open_listed_store
     from benchax.reporting.site.publishing import publish
 
-    note(_describe(publish(open_listed_store(store), output)))
-
-
-def _describe(done: Published) -> str:
+    done = publish(open_listed_store(store), output)
     pages = f"{done.written} of {plural(done.cases, 'page')} of cases written"
     versions = f"{done.versions_written} of {plural(done.versions, 'version')}"
-    return f"{done.folder / 'index.html'}: {pages}, {versions}, {plural(done.others, 'other file')}"
+    note(f"{done.folder / 'index.html'}: {pages}, {versions}, {plural(done.others, 'other file')}")

@@ -7,42 +7,35 @@ import json
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from benchax.cli.console import collect_cases, line, note, print_json, printing_to_stderr, show
+from benchax.case import FORWARD, Case, check_mode
+from benchax.cli.console import collect_cases, line, note, print_json, printing_to_stderr, show, with_progress
 from benchax.cli.options import Given, Html, On, Params, Pattern, Reasons, What, takes_options
 from benchax.cli.output_files import check_writable, write_documents
+from benchax.comparing.ranking import Comparisons
+from benchax.discovery import read_work
 from benchax.errors import UsageError
-from benchax.options import NAMES
+from benchax.model import CaseId, Comparison, Measurement
+from benchax.options import NAMES, resolve
+from benchax.progress import show_progress
+from benchax.reporting import terminal
+from benchax.reporting.display import documents_of
+from benchax.reporting.document import Document, Paragraph, list_parts
+from benchax.reporting.experiment import document_of_scaling
+from benchax.reporting.measurement import answer, document, list_measurements, overview
+from benchax.reporting.tables import describe_machine
+from benchax.results.scaling import Scaling
+from benchax.specs import read_mesh
+from benchax.store.load import Rows
 from benchax.units import plural
-
-if TYPE_CHECKING:
-    from benchax.case import Case
-    from benchax.model import CaseId, Comparison, Measurement, Options
-    from benchax.results.scaling import Scaling
-
-# Imports of a command that measures.
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """Keeps the modules imported inside to the end, and hides them from the garbage collector.
-
-    Its collections took 0.2 s of the 6 s of a run of 20 small benchmarks.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
 
 QUICK = {
     "timer": "wall", "max_time_s": 0.1, "min_time_s": 0.02, "relative_width": 0.05, "memory": False,
@@ -110,13 +103,12 @@ def run(
     """
     if quick:
         given = QUICK | {name: value for name, value in given.items() if value is not None}
-    with importing():
-        from benchax.discovery import read_work
-    from benchax.case import FORWARD, check_mode
-    from benchax.specs import read_mesh
-
     # Before files are imported, which takes its time.
-    _check(break_even, no_jit, devices, on)
+    if break_even and no_jit:
+        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
+    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
+        if is_given and on is not None:
+            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
     check_writable(html)
     amounts = read_work(work or [])
     check_mode(mode or FORWARD)
@@ -130,10 +122,10 @@ def run(
         from benchax.experiments.eager_calls import with_eager
 
         cases = [variant for case in cases for variant in with_eager(case)]
+    code = 0
     if dry_run:
         for case in cases:
             line(case.id.label)
-        code = 0
     elif devices is not None:
         code = _scale(cases, devices, given, as_json=as_json, html=html)
     else:
@@ -141,14 +133,6 @@ def run(
         if quick:
             note(LEFT_OUT)
     raise typer.Exit(max(code, code_of_files))
-
-
-def _check(break_even: bool, no_jit: bool, devices: str | None, on: str | None) -> None:
-    if break_even and no_jit:
-        raise UsageError("--break-even is given with --no-jit", "--break-even for both ways, --no-jit for one")
-    for option, is_given in (("--break-even", break_even), ("--devices", devices)):
-        if is_given and on is not None:
-            raise UsageError(f"{option} is given with --on", f"{option} on this machine, or --on without it")
 
 
 def measure(
@@ -167,17 +151,15 @@ def measure(
         is_verbose: show why each missing number is missing.
         is_brief: show the answers only.
     """
-    with importing():
-        from benchax import api
+    gc.disable()  # while modules are imported that stay to the end: collections took 0.2 s of a run of 6 s
+    from benchax import api
     from benchax.clusters import open_agents
     from benchax.clusters.cases import folder_of, nprocs_of
     from benchax.measuring.stages import release_programs
-    from benchax.progress import show_progress
-    from benchax.workers.ranks import is_follower
 
+    gc.freeze()
+    gc.enable()
     options = api.resolve_each(cases, command_line=given, defaults=DEFAULTS_OF_RUN)
-    if on is None and any(each.nprocs for each in options) and is_follower():
-        return _follow(cases, options)
     rows: list[Measurement] = []
     ended: list[str] = []
     outcome, interrupted, run_id = api.RunOutcome(), False, uuid.uuid4().hex
@@ -193,14 +175,8 @@ def measure(
                 show_progress(True, has_bar=not as_json, results=lambda: ended) as report,
                 nullcontext() if on is None else open_agents(on, folder_of(cases), nprocs_of(options)) as agents,
             ):
-                found = api.run(
-                    [replace(case, listen=show_so_far) for case in cases],
-                    options,
-                    run_id=run_id,
-                    report=report,
-                    outcome=outcome,
-                    agents=agents,
-                )
+                listening = [replace(case, listen=show_so_far) for case in cases]
+                found = api.run(listening, options, run_id=run_id, report=report, outcome=outcome, agents=agents)
                 # The generator measures while it is asked for the next row, so that is when user code may print.
                 while row := printing_to_stderr(lambda: next(found, None)):
                     rows.append(row)
@@ -210,10 +186,13 @@ def measure(
                         print_json([row])
         except KeyboardInterrupt:
             interrupted = True
-        compared = {} if as_json else _compare_eager(cases, rows, given)
+        compared: Mapping[CaseId, Comparison] = {}
         if not as_json:
-            _show(cases, rows, compared, is_verbose=is_verbose, is_brief=is_brief)
-        _write(html, rows, compared)
+            compared = _show(cases, rows, given, is_verbose=is_verbose, is_brief=is_brief)
+        if html is not None:
+            head, *parts = documents_of(Rows(tuple(rows)))
+            between = documents_of(Comparisons(tuple(compared.values()))) if compared else ()
+            write_documents(html, (head, *between, *parts))
     finally:  # also when stdout is closed or full
         for text in [*api.rescue(outcome.unstored), *_describe_run(rows, run_id, len(outcome.row_ids))]:
             note(text)
@@ -225,23 +204,10 @@ def measure(
     return 1 if any(row.numerics and not row.numerics.agrees for row in rows) else 0
 
 
-def _follow(cases: Sequence[Case], options: Sequence[Options]) -> int:
-    """Runs the rank of this program in each case. A launcher started it together with the one that makes the rows."""
-    from benchax.api import run
-
-    found = run(cases, [replace(each, store="off") for each in options])
-    printing_to_stderr(lambda: [None for _ in found])
-    return 0
-
-
 def _lines_of(rows: Sequence[Measurement]) -> list[str]:
     """Returns a table of the newest rows, as many as a terminal shows. It is empty if stderr isn't a terminal."""
     if not sys.stderr.isatty():
         return []
-    from benchax.reporting import terminal
-    from benchax.reporting.document import Document
-    from benchax.reporting.measurement import overview
-
     height = shutil.get_terminal_size().lines
     return terminal.to_text(Document((overview(rows[-height:]),))).splitlines()
 
@@ -249,7 +215,6 @@ def _lines_of(rows: Sequence[Measurement]) -> list[str]:
 def _describe_run(rows: Sequence[Measurement], run_id: str, stored: int) -> list[str]:
     """Returns a line such as: run 3f2a9c81d0b7: 20 rows in .benchmarks/benchax.db, on node-17 · cpu · AMD EPYC."""
     from benchax.api import opened
-    from benchax.reporting.tables import describe_machine
 
     if not rows:
         return []
@@ -259,58 +224,23 @@ def _describe_run(rows: Sequence[Measurement], run_id: str, stored: int) -> list
     return [f"run {run_id[:12]}: {plural(stored, 'row')} in {places}, {where}" if stored else f"not stored, {where}"]
 
 
-def _compare_eager(cases: Sequence[Case], rows: Sequence[Measurement], given: Given) -> dict[CaseId, Comparison]:
-    if all(case.id.variant != "eager" for case in cases):
-        return {}
-    from benchax.experiments.eager_calls import compare_eager, find_pairs
-    from benchax.options import resolve
-    from benchax.progress import show_progress
-
-    pairs = find_pairs(cases, rows)
-    if not pairs:
-        return {}
-    note("comparing eager and jitted calls, alternately")
-    with show_progress(None) as report:
-        return printing_to_stderr(lambda: compare_eager(pairs, resolve(command_line=given), report))
-
-
 def _show(
-    cases: Sequence[Case],
-    rows: Sequence[Measurement],
-    compared: Mapping[CaseId, Comparison],
-    *,
-    is_verbose: bool,
-    is_brief: bool,
-) -> None:
-    from benchax.reporting.document import Document, Paragraph
-    from benchax.reporting.measurement import answer, document, list_measurements
+    cases: Sequence[Case], rows: Sequence[Measurement], given: Given, *, is_verbose: bool, is_brief: bool
+) -> Mapping[CaseId, Comparison]:
+    """Shows the rows. Where cases ran eagerly and jitted, compares these calls first, and returns the comparisons."""
+    compared, sentences = dict[CaseId, Comparison](), list[str]()
+    if len({case.id.variant == "eager" for case in cases}) > 1:
+        from benchax.experiments.eager_calls import compare_eager
 
+        note("comparing eager and jitted calls, alternately")
+        options = resolve(command_line=given)
+        compared, sentences = with_progress(lambda report: compare_eager(cases, rows, options, report), None)
     if is_brief:
         show(Document(tuple(map(answer, rows))))
-        return
-    if not rows:
-        return
-    found = document(rows[0], is_verbose) if len(rows) == 1 else list_measurements(rows, is_verbose)
-    sentences: list[str] = []
-    if compared:
-        from benchax.experiments.eager_calls import describe_break_evens, describe_programs
-
-        programs = printing_to_stderr(lambda: describe_programs([case for case in cases if case.id in compared]))
-        sentences = [*describe_break_evens(rows, compared), *programs]
-    show(Document((*found.blocks, *map(Paragraph, sentences))))
-
-
-def _write(html: Path | None, rows: Sequence[Measurement], compared: Mapping[CaseId, Comparison]) -> None:
-    """Writes the page of the run, with the comparisons made during the run."""
-    if html is None:
-        return
-    from benchax.comparing.ranking import Comparisons
-    from benchax.reporting.display import documents_of
-    from benchax.store.load import Rows
-
-    head, *parts = documents_of(Rows(tuple(rows)))
-    found = documents_of(Comparisons(tuple(compared.values()))) if compared else ()
-    write_documents(html, (head, *found, *parts))
+    elif rows:
+        found = document(rows[0], is_verbose) if len(rows) == 1 else list_measurements(rows, is_verbose)
+        show(Document((*found.blocks, *map(Paragraph, sentences))))
+    return compared
 
 
 # ---- --devices -------------------------------------------------------------------------------------------------------
@@ -319,25 +249,20 @@ def _write(html: Path | None, rows: Sequence[Measurement], compared: Mapping[Cas
 def _scale(cases: Sequence[Case], devices: str, given: Given, *, as_json: bool, html: Path | None) -> int:
     """Measures and shows the scaling of each case. Returns 2 if a count could not be measured."""
     from benchax.measuring.scaling import measure_scaling, read_counts
-    from benchax.options import resolve
-    from benchax.reporting.document import list_parts
-    from benchax.reporting.experiment import document_of_scaling
 
     permitted = ("max_time_s", "seed")
     for name, value in given.items():
         if value is not None and name not in (*permitted, "store"):
             raise UsageError(f"--devices is given with {name}={value!r}", f"some of: {', '.join(permitted)}")
-    counts, found = read_counts(devices), list["Scaling"]()
+    counts, found = read_counts(devices), list[Scaling]()
     for case in cases:
         options = resolve(case.options, command_line=given)
+        limits = {name: getattr(options, name) for name in permitted}
+        tell = partial("{} {}".format, case.id.label)
         found.append(
             printing_to_stderr(
-                lambda case=case, options=options: measure_scaling(
-                    case,
-                    counts,
-                    max_time_s=options.max_time_s,
-                    seed=options.seed,
-                    report=lambda text, case=case: note(f"{case.id.label} {text}"),
+                lambda case=case, tell=tell, limits=limits: measure_scaling(
+                    case, counts, report=lambda text: note(tell(text)), **limits
                 )
             )
         )

@@ -5,27 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from benchax.cli.console import line, note, print_json, show, show_list
 from benchax.cli.options import Pattern, Reasons, Store
+from benchax.discovery import matches
 from benchax.errors import StoreError, UsageError
+from benchax.options import resolve
+from benchax.reporting.document import Document
+from benchax.reporting.measurement import document, document_of_statistics
+from benchax.reporting.tables import run_grid, stored_grid
+from benchax.store import baselines
+from benchax.store.base import Row
+from benchax.store.baselines import list_baselines, remove, rows_of, set_baseline
+from benchax.store.database import DatabaseStore, open_store
+from benchax.store.imports import read_pytest_benchmark
 from benchax.units import plural
-
-if TYPE_CHECKING:
-    from benchax.model import Measurement
-    from benchax.store.base import Row
-    from benchax.store.database import DatabaseStore
 
 baseline = typer.Typer(help="Give names to runs, so that `benchax compare NAME` can use them.", no_args_is_help=True)
 
 
 def open_listed_store(store: str | None) -> DatabaseStore:
     """Opens the store that --store or the options name."""
-    from benchax.options import resolve
-    from benchax.store.database import open_store
 
     where = resolve(command_line={"store": store}).store
     if where in (None, "off"):
@@ -44,7 +47,6 @@ def list_runs(
 
     Name a run by the first digits of its id, or as last, last~1 (the one before it), and so on.
     """
-    from benchax.store import baselines
 
     database = open_listed_store(store)
     runs = baselines.list_runs(database, limit)
@@ -53,8 +55,6 @@ def list_runs(
         for run in runs[::-1]:
             line(json.dumps(dataclasses.asdict(run)))
         return
-    from benchax.reporting.document import Document
-    from benchax.reporting.tables import run_grid
 
     show(Document((run_grid(runs[::-1], names),)))
 
@@ -72,8 +72,6 @@ def list_rows(
     as_json: Annotated[bool, typer.Option("--json", help="Write whole rows as JSON, one per line.")] = False,
 ) -> None:
     """List stored rows; `benchax show ID` shows one, `benchax runs` lists whole runs."""
-    from benchax.reporting.document import Document
-    from benchax.reporting.tables import stored_grid
 
     rows = _newest(store, pattern, limit, run)
     if as_json:
@@ -88,20 +86,10 @@ def list_rows(
 
 def _newest(store: str | None, pattern: str, limit: int, run: str | None) -> list[Row]:
     """Returns the newest rows. It filters like `run`, by part of a label with its parameters, without an index."""
-    most = None if pattern else limit
-    rows = _rows_of_run(store, run, most) if run else open_listed_store(store).rows(limit=most)
-    if pattern:
-        from benchax.discovery import matches
-
-        rows = [row for row in rows if matches(row.case, pattern)]
-    return rows[-limit:]
-
-
-def _rows_of_run(store: str | None, run: str, most: int | None) -> list[Row]:
-    from benchax.store.baselines import run_ids_of
-
-    database = open_listed_store(store)
-    return [row for each in run_ids_of(database, run) for row in database.rows(run=each, limit=most)]
+    database, most = open_listed_store(store), None if pattern else limit
+    runs = baselines.run_ids_of(database, run) if run else [None]
+    rows = [row for each in runs for row in database.rows(run=each, limit=most)]
+    return [row for row in rows if not pattern or matches(row.case, pattern)][-limit:]
 
 
 def show_row(
@@ -118,9 +106,9 @@ def show_row(
     is_verbose: Reasons = False,
 ) -> None:
     """Show one stored row: every stage, timer, and remark, or its statistics, or its raw samples."""
-    from benchax.reporting.measurement import document
 
-    measurement = _row_of(store, row)
+    database = open_listed_store(store)
+    measurement = database.get(_id_of(database, row))
     if as_json:
         print_json([measurement])
     elif samples:
@@ -128,17 +116,9 @@ def show_row(
             for value in series.per_call_s:
                 line(f"{series.timer}\t{value!r}")
     elif statistics:
-        from benchax.reporting.measurement import document_of_statistics
-
         show(document_of_statistics(measurement))
     else:
         show(document(measurement, is_verbose))
-
-
-def _row_of(store: str | None, word: str) -> Measurement:
-    """Returns the row for an id, "last" or "last~1"."""
-    database = open_listed_store(store)
-    return database.get(_id_of(database, word))
 
 
 def _id_of(database: DatabaseStore, word: str) -> int:
@@ -159,7 +139,6 @@ def import_file(
     store: Store = None,
 ) -> None:
     """Store the results in a file of pytest-benchmark, except those that are already in the store."""
-    from benchax.store.imports import read_pytest_benchmark
 
     rows = read_pytest_benchmark(file)
     database = open_listed_store(store)
@@ -203,7 +182,6 @@ def set_name(
     store: Store = None,
 ) -> None:
     """Give a run a name. An existing name moves to the new run."""
-    from benchax.store.baselines import rows_of, set_baseline
 
     database = open_listed_store(store)
     rows = rows_of(database, reference)
@@ -219,7 +197,6 @@ def set_name(
 @baseline.command("list")
 def list_names(store: Store = None) -> None:
     """List the names and their runs."""
-    from benchax.store.baselines import list_baselines
 
     found = list_baselines(open_listed_store(store))
     if found:
@@ -232,6 +209,5 @@ def list_names(store: Store = None) -> None:
 @baseline.command("remove")
 def remove_name(name: str, store: Store = None) -> None:
     """Remove a name. The run stays."""
-    from benchax.store.baselines import remove
 
     remove(open_listed_store(store), name)

@@ -42,10 +42,19 @@ def find_pairs(cases: Sequence[Case], rows: Sequence[Measurement]) -> dict[CaseI
     }
 
 
-def compare_eager(pairs: Mapping[CaseId, Pair], options: Options, report: Listener) -> dict[CaseId, Comparison]:
-    """Compares the jitted call of each case with the eager one. The two run alternately."""
-    found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report)
-    return {id: found[id.label] for id in pairs}
+def compare_eager(
+    cases: Sequence[Case], rows: Sequence[Measurement], options: Options, report: Listener
+) -> tuple[dict[CaseId, Comparison], list[str]]:
+    """Compares the jitted call of each case that ran both ways with the eager one. The two run alternately.
+
+    Returns:
+        The comparisons by the id of the jitted case, and sentences: when compiling pays, and what the program is.
+    """
+    pairs = find_pairs(cases, rows)
+    found = time_pairs(list(pairs.values()), options, Effort(looks=(2, 3)), report) if pairs else {}
+    compared = {id: found[id.label] for id in pairs}
+    programs = describe_programs([case for case in cases if case.id in compared])
+    return compared, [*describe_break_evens(rows, compared), *programs]
 
 
 def describe_break_evens(rows: Sequence[Measurement], compared: Mapping[CaseId, Comparison]) -> list[str]:

@@ -1,17 +1,25 @@
-"""Prints messages at a terminal while the user's program runs. They are rare, because the terminal is the program's.
+"""What commands say at a terminal about the user's program: while it runs, and how it ended.
 
 The end of the program is unknown, so there is no remaining time. A message has the elapsed time, what it waits for,
-and the news from the hook inside the program. The hook writes its news to a folder, with a file for each process.
+and the news from the hook inside the program. Messages are rare, because the terminal is the program's. The hook writes
+its news to a folder, with a file for each process.
 """
 
 from __future__ import annotations
 
+import shlex
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchax.cli.console import note
 from benchax.progress import round_seconds
+from benchax.units import seconds
+
+if TYPE_CHECKING:
+    from benchax.hooks.command import EndedCommand
 
 FIRST_S = 10.0
 THEN_TIMES = 3
@@ -41,16 +49,31 @@ class Waiting:
 
     def _hear(self) -> list[str]:
         """Returns the texts that are new since the last call."""
-        now = (
-            {file: file.read_text(encoding="utf-8") for file in sorted(self.folder.glob("*.txt"))}
-            if self.folder
-            else {}
-        )
-        news = [text for file, text in now.items() if text and self.told.get(file) != text]
-        self.told = now
-        return news
+        files = sorted(self.folder.glob("*.txt")) if self.folder else []
+        before, self.told = self.told, {file: file.read_text(encoding="utf-8") for file in files}
+        return [text for file, text in self.told.items() if text and before.get(file) != text]
 
 
 def at_terminal(command: str, folder: Path | None = None) -> Waiting | None:
     """Returns None if stderr is not a terminal, so that these messages do not fill a log."""
     return Waiting(command, folder) if sys.stderr.isatty() else None
+
+
+def describe_end(command: Sequence[str], ended: EndedCommand) -> str:
+    """Returns a text such as: benchax: python train.py ended with 0 after 12.3 s."""
+    after = f"after {seconds(ended.elapsed_s)}"
+    how = f"ended with {ended.exit_code} {after}"
+    if ended.is_timed_out:
+        how = f"was ended {after}, when its time was up"
+    elif ended.signal is not None:
+        # A real-time signal has no name.
+        known = {each.value: each.name for each in signal.Signals}
+        how = f"was ended by {known.get(ended.signal, f'signal {ended.signal}')} {after}"
+    return f"benchax: {shlex.join(command)} {how}"
+
+
+def tell_end(command: Sequence[str], ended: EndedCommand, remarks: Iterable[str] = ()) -> None:
+    """Prints how the program ended, and remarks about it."""
+    note(f"\n{describe_end(command, ended)}")
+    for remark in (*ended.remarks, *remarks):
+        note(f"note: {remark}")
