@@ -20,16 +20,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refusal
 
 import benchax
 from benchax.case import Benchmark, Case, benchmark, check_work, make_case, name_of, param_value, positions
-from benchax.errors import UsageError
 from benchax.model import CaseId, Opaque
 
 # Any Unicode but lone surrogates, which no encoding can carry.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 HARD_TEXTS = ["", " ", "\x00", 'a,b;"c"\r\n', "é🦊\u202e", "\ud7ff\U0010ffff", "x" * 10_000, "n=1, m=2]"]
-
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
     lambda inner: st.lists(inner, max_size=3).map(tuple),
@@ -58,16 +57,11 @@ class Scale:
         return f"Scale({self.factor})"
 
 
-def exact(value: Any) -> str:
-    """repr tells 1 from 1.0 from True and 0.0 from -0.0, and shows two NaNs alike."""
-    return repr(value)
-
-
 def ids(cases: list[Case]) -> list[tuple[Any, ...]]:
     return [tuple(value for _, value in case.id.params) for case in cases]
 
 
-# How a parameter is stored
+# How a parameter is stored. By `repr`, which tells 1 from 1.0 from True and 0.0 from -0.0, and shows two NaNs alike.
 
 
 @given(PLAIN, PLAIN)
@@ -80,9 +74,7 @@ def ids(cases: list[Case]) -> list[tuple[Any, ...]]:
 @example(2**53, float(2**53))
 @example(10**400, 10**400 + 1)
 def test_plain_values_are_stored_alike_only_if_they_are_alike(a: Any, b: Any) -> None:
-    stored = param_value(a), param_value(b)
-
-    assert (exact(stored[0]) == exact(stored[1])) == (exact(a) == exact(b))
+    assert (repr(param_value(a)) == repr(param_value(b))) == (repr(a) == repr(b))
 
 
 ARRAY = np.arange(6.0)
@@ -97,13 +89,12 @@ DISTINCT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("i", range(len(DISTINCT)))
-def test_what_is_distinct_is_stored_distinctly(i: int) -> None:
-    stored = exact(param_value(DISTINCT[i]))
+def test_what_is_distinct_is_stored_distinctly() -> None:
+    by_text: dict[str, list[Any]] = {}
+    for value in DISTINCT:
+        by_text.setdefault(repr(param_value(value)), []).append(value)
 
-    alike = [other for j, other in enumerate(DISTINCT) if j != i and exact(param_value(other)) == stored]
-
-    assert alike == []
+    assert [alike for alike in by_text.values() if len(alike) > 1] == []
 
 
 @given(PLAIN)
@@ -113,7 +104,7 @@ def test_the_values_of_json_are_stored_unchanged(value: Any) -> None:
             return tuple(map(without_nonfinite, value))
         return Opaque("float", repr(value)) if repr(value) in ("nan", "inf", "-inf") else value
 
-    assert exact(param_value(value)) == exact(without_nonfinite(value))
+    assert repr(param_value(value)) == repr(without_nonfinite(value))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +113,6 @@ def test_the_values_of_json_are_stored_unchanged(value: Any) -> None:
         ([1, [2, "x"]], (1, (2, "x"))),
         (double, Opaque("function", f"{__name__}.double")),
         (Scale(2), Opaque("Scale", "Scale(2)")),
-        (np.int64(256), Opaque("int64", "int64(256)")),
         (np.float32(0.5), Opaque("float32", "float32(0.5)")),
         (np.float64(0.5), Opaque("float64", "float64(0.5)")),  # which is a float, too
         (np.float32, Opaque("type", "numpy.float32")),
@@ -133,14 +123,13 @@ def test_the_values_of_json_are_stored_unchanged(value: Any) -> None:
     ],
 )
 def test_what_json_has_no_word_for_is_stored_by_type_and_text(value: Any, stored: Any) -> None:
-    assert exact(param_value(value)) == exact(stored)
+    assert repr(param_value(value)) == repr(stored)
 
 
 def test_an_array_shows_its_type_and_shape_and_a_digest() -> None:
     found = param_value(np.zeros((2, 3), "float32"))
 
-    assert found.type == "ndarray"
-    assert found.text.startswith("float32[2, 3]#")
+    assert (found.type, found.text.partition("#")[0]) == ("ndarray", "float32[2, 3]")
     assert found == param_value(np.zeros((2, 3), "float32"))
 
 
@@ -150,26 +139,25 @@ def test_an_identity_holds_no_address(value: Any) -> None:
     assert "0x" not in repr(param_value(value))
 
 
-def test_an_identity_is_the_same_in_another_process() -> None:
+def test_an_identity_is_the_same_in_another_process_and_needs_no_jax() -> None:
     code = (
-        "import functools, json, math, numpy as np; from benchax.case import param_value\n"
+        "import functools, json, math, sys, numpy as np; from benchax.case import benchmark, make_case, param_value\n"
         "values = [math.sqrt, functools.partial(math.hypot, 1), object(), np.arange(9), 'é', {'a': (1, 2)}]\n"
-        "print(json.dumps([repr(param_value(v)) for v in values]))"
+        "benchmark(len, args=lambda n: (n,), n=[1]).cases()[0].inputs(); make_case(len, (1,)).eager()\n"
+        "print(json.dumps(['jax' in sys.modules, *(repr(param_value(v)) for v in values)]))"
     )
 
     runs = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
-        ).stdout
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, text=True)
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
 
     assert runs[0] == runs[1]
-    assert len(set(json.loads(runs[0]))) == 6
+    is_jax_loaded, *values = json.loads(runs[0])
+    assert (is_jax_loaded, len(set(values))) == (False, 6)
 
 
-# Texts
+# Texts and names
 
 
 @given(TEXT)
@@ -183,13 +171,10 @@ def test_a_text_reaches_the_identity_unchanged(text: str) -> None:
 
 @pytest.mark.parametrize("text", HARD_TEXTS)
 def test_a_name_and_a_tag_may_be_any_text(text: str) -> None:
-    case = make_case(double, name=text, tag=text)
-
-    assert (case.id.name, case.id.tag) == (text, text)
+    assert make_case(double, name=text, tag=text).id == CaseId(text, tag=text)
 
 
 LONE = "bad \ud800 text"
-NOT_UNICODE = "{what} 'bad \\ud800 text' is not valid Unicode (it holds a lone surrogate)\nexpected any Unicode text"
 
 
 @pytest.mark.parametrize(
@@ -204,61 +189,31 @@ NOT_UNICODE = "{what} 'bad \\ud800 text' is not valid Unicode (it holds a lone s
     ],
 )
 def test_a_lone_surrogate_cannot_be_stored(make: Callable[[], Any], what: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        make()
-
-    assert str(caught.value) == NOT_UNICODE.format(what=what)
+    problem = f"{what} 'bad \\ud800 text' is not valid Unicode (it holds a lone surrogate)"
+    assert refusal(make) == f"{problem}\nexpected any Unicode text"
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: make_case(double, name=3), "name 3 is a int\nexpected a text"),  # type: ignore[arg-type]
-        (lambda: make_case(double, tag=None), "tag None is a NoneType\nexpected a text"),  # type: ignore[arg-type]
-        (
-            lambda: benchmark(double, name=["a", "b"]),
-            "option 'name' in the call cannot be ['a', 'b']\nexpected a text or None",
-        ),  # type: ignore[arg-type]
-    ],
-)
-def test_a_name_is_a_text(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        make()
-
-    assert str(caught.value) == message
-
-
-# Names
+def test_a_name_is_a_text() -> None:
+    assert refusal(make_case, double, name=3) == "name 3 is a int\nexpected a text"
+    assert refusal(make_case, double, tag=None) == "tag None is a NoneType\nexpected a text"
+    assert refusal(benchmark, double, name=["a", "b"]) == (
+        "option 'name' in the call cannot be ['a', 'b']\nexpected a text or None"
+    )
 
 
 @pytest.mark.parametrize(
     ("fn", "name"),
     [
-        (double, "double"),
-        (lambda x: x, "<lambda>"),
-        (functools.partial(double, 1), "double"),
-        (functools.partial(functools.partial(double), 1), "double"),
-        (functools.partial(Scale(2)), "Scale"),
-        (Scale(2), "Scale"),
-        (Scale(2).__call__, "__call__"),
-        (jax.jit(double), "double"),
-        (jax.jit(functools.partial(double)), "double"),
-        (functools.partial(jax.jit(double)), "double"),
-        (jax.vmap(double), "double"),
-        (jnp.sort, "sort"),
-        (jnp.add, "add"),
-        (len, "len"),
-        (int, "int"),
+        (double, "double"), (lambda x: x, "<lambda>"), (functools.partial(double, 1), "double"),
+        (functools.partial(functools.partial(double), 1), "double"), (functools.partial(Scale(2)), "Scale"),
+        (Scale(2), "Scale"), (Scale(2).__call__, "__call__"), (jax.jit(double), "double"),
+        (jax.jit(functools.partial(double)), "double"), (functools.partial(jax.jit(double)), "double"),
+        (jax.vmap(double), "double"), (jnp.sort, "sort"), (jnp.add, "add"), (len, "len"), (int, "int"),
     ],
-)
-def test_a_case_is_named_as_people_know_the_function(fn: Any, name: str) -> None:
-    assert name_of(fn) == name
-    assert make_case(fn).id.name == name
-
-
-def test_a_name_that_is_given_wins() -> None:
-    assert make_case(double, name="twice").id.name == "twice"
-    assert benchmark(double, name="twice").name == "twice"
+)  # fmt: skip
+def test_a_case_is_named_as_people_know_the_function_or_as_they_say(fn: Any, name: str) -> None:
+    assert name_of(fn) == make_case(fn).id.name == name
+    assert make_case(fn, name="mine").id.name == benchmark(fn, name="mine").name == "mine"
 
 
 # Cases of one call
@@ -267,55 +222,44 @@ def test_a_name_that_is_given_wins() -> None:
 def test_a_case_holds_the_call_as_it_was_given() -> None:
     x = np.ones(3)
 
-    def turn(x: Any, n: int, axis: int) -> Any:
-        return np.roll(x, n, axis)
-
-    case = make_case(turn, (x, 2), {"axis": 0}, static=["axis"], donate=0, tag="t")
+    case = make_case(np.roll, (x, 2), {"axis": 0}, static=["axis"], donate=0, tag="t")
 
     args, kwargs = case.inputs()
     assert (args[0] is x, args[1], kwargs) == (True, 2, {"axis": 0})
-    assert (case.fn, case.static, case.donate, case.jit) == (turn, ("axis",), (0,), True)
-    assert case.id == CaseId("turn", tag="t")
+    assert (case.fn, case.static, case.donate, case.jit) == (np.roll, ("axis",), (0,), True)
+    assert case.id == CaseId("roll", tag="t")
 
 
 def test_a_benchmark_brings_its_inputs_where_none_are_given() -> None:
     marked = benchmark(double, name="twice", args=("f32[8]",), donate=0)
+    several = benchmark(double, args=lambda n: (f"f32[{n}]",), n=[1, 2])
 
     case = make_case(marked)
 
     assert (case.fn, case.inputs(), case.donate, case.id.name) == (double, (("f32[8]",), {}), (0,), "twice")
     assert make_case(marked, (3.0,)).inputs() == ((3.0,), {})
-
-
-def test_a_benchmark_of_several_cases_does_not_choose_one() -> None:
-    marked = benchmark(double, args=lambda n: (f"f32[{n}]",), n=[1, 2])
-
-    with pytest.raises(UsageError, match="benchmark 'double' is 2 cases, one for each combination of n"):
-        make_case(marked)
+    assert "benchmark 'double' is 2 cases, one for each combination of n" in refusal(make_case, several)
 
 
 @pytest.mark.parametrize("value", [3, None, "f", np.ones(2)])
 def test_what_cannot_be_called_cannot_be_measured(value: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        make_case(value)
-
-    assert str(caught.value) == (
+    assert refusal(make_case, value) == (
         f"cannot measure {value!r}, a {type(value).__name__}\n"
         "expected a function: plain, jitted, compiled, or a wrapper that holds a jit\n"
         "\nhint: pass the function and its arguments apart: bench(f, x), not bench(f(x))"
     )
 
 
-def test_without_jit_a_case_is_the_eager_variant() -> None:
-    assert make_case(double, jit=False).id == CaseId("double", variant="eager")
-    assert benchmark(double, jit=False).cases()[0].id == CaseId("double", variant="eager")
-
-
-def test_the_eager_variant_differs_in_nothing_else() -> None:
+def test_without_jit_a_case_is_the_eager_variant_which_differs_in_nothing_else() -> None:
     case = make_case(double, (1,), static=(0,), tag="t")
 
     eager = case.eager()
 
+    assert (
+        make_case(double, jit=False).id
+        == benchmark(double, jit=False).cases()[0].id
+        == eager.id.__class__("double", variant="eager")
+    )
     assert (eager.jit, eager.id) == (False, CaseId("double", variant="eager", tag="t"))
     assert (eager.fn, eager.static, eager.inputs()) == (case.fn, case.static, case.inputs())
     assert (case.jit, case.id.variant) == (True, "")
@@ -324,76 +268,45 @@ def test_the_eager_variant_differs_in_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("given_", "expected"),
     [
-        ((), ()),
-        (0, (0,)),
-        ("axis", ("axis",)),
-        ([0, "axis"], (0, "axis")),
-        (range(2), (0, 1)),
-        (iter(["a"]), ("a",)),
-        (-1, (-1,)),
+        ((), ()), (0, (0,)), ("axis", ("axis",)), ([0, "axis"], (0, "axis")), (range(2), (0, 1)),
+        (iter(["a"]), ("a",)), (-1, (-1,)),
     ],
-)
+)  # fmt: skip
 def test_arguments_are_listed_by_position_or_name(given_: Any, expected: tuple[int | str, ...]) -> None:
     assert positions(given_, "static") == expected
 
 
 @pytest.mark.parametrize("what", ["static", "donate"])
 @pytest.mark.parametrize(
-    ("value", "shown", "one"),
-    [
-        (1.5, "1.5", "1.5"),
-        (True, "True", "True"),
-        (None, "None", "None"),
-        ((0, True), "(0, True)", "True"),
-        (["x", None], "['x', None]", "None"),
-        ([(0, 1)], "[(0, 1)]", "(0, 1)"),
-    ],
+    ("value", "one"),
+    [(1.5, "1.5"), (True, "True"), (None, "None"), ((0, True), "True"), (["x", None], "None"), ([(0, 1)], "(0, 1)")],
 )
-def test_what_is_neither_a_position_nor_a_name_is_quoted(what: str, value: Any, shown: str, one: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        make_case(double, **{what: value})
-
-    assert str(caught.value) == (
-        f"{what}={shown} holds {one}\nexpected positions and names of arguments, such as (0, 'axis')"
+def test_what_is_neither_a_position_nor_a_name_is_quoted(what: str, value: Any, one: str) -> None:
+    assert refusal(make_case, double, **{what: value}) == (
+        f"{what}={value!r} holds {one}\nexpected positions and names of arguments, such as (0, 'axis')"
     )
 
 
 # @benchmark
 
 
-def test_a_benchmark_needs_no_parentheses() -> None:
-    @benchmark
-    def add(x: int) -> int:
-        return x + 1
-
-    assert isinstance(add, Benchmark)
-    assert [case.id for case in add.cases()] == [CaseId("add")]
-
-
-def test_a_benchmark_may_have_parentheses() -> None:
-    @benchmark()
-    def add(x: int) -> int:
-        return x + 1
-
-    assert [case.id for case in add.cases()] == [CaseId("add")]
-
-
-@pytest.mark.parametrize("make", [benchmark, benchmark(), benchmark(args=("f32[3]",))])
-def test_a_benchmark_can_still_be_called(make: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("mark", [benchmark, benchmark(), benchmark(args=("f32[3]",))])
+def test_a_benchmark_may_have_parentheses_and_can_still_be_called(mark: Callable[..., Any]) -> None:
+    @mark
     def subtract(a: int, b: int) -> int:
         return a - b
 
-    marked = make(subtract)
-
-    assert marked(5, b=3) == 2
+    assert isinstance(subtract, Benchmark)
+    assert [case.id for case in subtract.cases()] == [CaseId("subtract")]
+    assert subtract(5, b=3) == 2
 
 
 def test_a_jitted_function_can_be_a_benchmark() -> None:
-    marked = benchmark(jax.jit(double), args=("f32[3]",))
+    jitted = jax.jit(double)
 
-    assert marked.name == "double"
-    assert float(marked(2.0)) == 4.0
-    assert marked.cases()[0].fn is marked.fn
+    marked = benchmark(jitted, args=("f32[3]",))
+
+    assert (marked.name, float(marked(2.0)), marked.cases()[0].fn) == ("double", 4.0, jitted)
 
 
 @pytest.mark.parametrize("mark", [lambda **how: benchmark(double, **how), lambda **how: benchmark(**how)(double)])
@@ -409,45 +322,13 @@ def test_a_benchmark_hands_everything_to_its_cases(mark: Callable[..., Benchmark
     assert case.inputs() == ((1,), {})
 
 
-@pytest.mark.parametrize("value", [["f32[8]"], "f32[8]", 3])
-def test_what_cannot_be_called_cannot_be_a_benchmark(value: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        benchmark(value)
-
-    assert str(caught.value) == (
-        f"cannot make a benchmark of {value!r}, a {type(value).__name__}\nexpected a function\n"
-        f"\nhint: inputs are given by name: @benchmark(args=({value!r},))"
-    )
-
-
-def test_inputs_by_position_are_answered_with_the_line_that_works() -> None:
-    with pytest.raises(UsageError) as caught:
-        benchmark("f32[8]", "f32[8,8]")  # type: ignore[arg-type]
-
-    assert str(caught.value) == (
-        "@benchmark('f32[8]', 'f32[8,8]') gives inputs by position\nexpected @benchmark(args=('f32[8]', 'f32[8,8]'))"
-    )
-
-
 def test_every_combination_of_the_parameters_is_a_case_in_their_order() -> None:
     marked = benchmark(double, args=lambda n, flag, s: (n,), n=[2, 1], flag=[True, False], s=["x", "y"])
 
     cases = marked.cases()
 
     assert cases[0].id.params == (("n", 2), ("flag", True), ("s", "x"))
-    assert ids(cases) == [
-        (2, True, "x"), (2, True, "y"), (2, False, "x"), (2, False, "y"),
-        (1, True, "x"), (1, True, "y"), (1, False, "x"), (1, False, "y"),
-    ]  # fmt: skip
-
-
-@given(st.lists(st.lists(st.integers(), min_size=1, max_size=4), max_size=3))
-def test_there_are_as_many_cases_as_combinations(lists: list[list[int]]) -> None:
-    params = {f"p{i}": values for i, values in enumerate(lists)}
-
-    cases = benchmark(double, args=lambda **_: (), **params).cases()
-
-    assert len(cases) == int(np.prod([len(values) for values in lists], dtype=int))
+    assert ids(cases) == [(n, flag, s) for n in (2, 1) for flag in (True, False) for s in ("x", "y")]
 
 
 @pytest.mark.parametrize(
@@ -464,10 +345,9 @@ def test_values_may_come_from_any_iterable_and_are_kept(values: Any) -> None:
 
 def test_inputs_are_made_when_their_turn_comes_and_anew_each_time() -> None:
     made: list[int] = []
-    marked = benchmark(double, args=lambda n: (made.append(n),), n=[1, 2])
-
-    first, second = marked.cases()
+    first, second = benchmark(double, args=lambda n: (made.append(n),), n=[1, 2]).cases()
     before = list(made)
+
     second.inputs()
     first.inputs()
     first.inputs()
@@ -495,21 +375,14 @@ def test_inputs_may_be_a_tuple_one_value_or_keywords(args: Any, call: Any) -> No
     assert case.inputs() == call
 
 
-@pytest.mark.parametrize("name", ["dtype", "x_dtype", "accumulator_dtype"])
-def test_a_short_dtype_reaches_the_factory_as_its_long_name(name: str) -> None:
-    cases = benchmark(
-        double, args=lambda **params: (params[name],), **{name: ["bf16", "f32", "float16", "odd"]}
-    ).cases()
+@pytest.mark.parametrize("name", ["dtype", "x_dtype", "kind", "dtypes", "dtype_of"])
+def test_a_short_dtype_reaches_the_factory_as_its_long_name_if_the_parameter_is_called_so(name: str) -> None:
+    names = ["bf16", "f32", "float16", "odd"]
+    cases = benchmark(double, args=lambda **params: (params[name],), **{name: names}).cases()
 
-    assert ids(cases) == [("bf16",), ("f32",), ("float16",), ("odd",)]
-    assert [case.inputs()[0] for case in cases] == [("bfloat16",), ("float32",), ("float16",), ("odd",)]
-
-
-@pytest.mark.parametrize("name", ["kind", "dtypes", "dtype_of"])
-def test_a_short_dtype_in_any_other_parameter_is_a_text(name: str) -> None:
-    (case,) = benchmark(double, args=lambda **params: (params[name],), **{name: ["bf16"]}).cases()
-
-    assert case.inputs() == (("bf16",), {})
+    long = ["bfloat16", "float32", "float16", "odd"] if name in ("dtype", "x_dtype") else names
+    assert ids(cases) == [(each,) for each in names]
+    assert [case.inputs()[0][0] for case in cases] == long
 
 
 def test_the_factory_is_given_the_values_themselves() -> None:
@@ -520,106 +393,40 @@ def test_the_factory_is_given_the_values_themselves() -> None:
 
 
 def test_chosen_values_replace_those_of_the_benchmark() -> None:
-    marked = benchmark(double, args=lambda n, m: (n, m), n=[1, 2], m=[3, 4])
+    marked = benchmark(double, args=lambda size, m: (size, m), size=[1, 2], m=[3, 4])
 
     chosen = marked.cases({"m": [9]})
 
-    assert ids(chosen) == [(1, 9), (2, 9)]
-    assert [case.inputs()[0] for case in chosen] == [(1, 9), (2, 9)]
+    assert ids(chosen) == [case.inputs()[0] for case in chosen] == [(1, 9), (2, 9)]
     assert len(marked.cases()) == 4
-
-
-def test_choosing_a_parameter_that_is_not_there_names_the_nearest() -> None:
-    marked = benchmark(double, args=lambda size, kind: (), size=[1], kind=[2])
-
-    with pytest.raises(UsageError) as caught:
-        marked.cases({"sise": [1]})
-
-    assert str(caught.value) == (
-        "benchmark 'double' has no parameter 'sise'\nexpected 'size'? Permitted is one of: kind, size"
+    assert refusal(marked.cases, {"sise": [1]}) == (
+        "benchmark 'double' has no parameter 'sise'\nexpected 'size'? Permitted is one of: m, size"
     )
 
 
-@pytest.mark.parametrize("value", ["ab", b"ab", 3, 1.5, None, True])
-def test_a_parameter_without_a_list_is_quoted_as_a_list(value: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        benchmark(double, args=lambda n: (n,), n=value)
-
-    assert str(caught.value) == (
-        f"parameter 'n' of benchmark 'double' is {value!r}\nexpected a list of values, such as n=[{value!r}]"
-    )
-
-
-@pytest.mark.parametrize("empty", [[], (), iter([]), {}])
-def test_a_parameter_without_values_is_named(empty: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        benchmark(double, args=lambda n: (n,), n=empty)
-
-    assert str(caught.value) == "parameter 'n' of benchmark 'double' has no values\nexpected at least one"
+BAD_BENCHMARKS: dict[str, Callable[[], Any]] = {
+    **{f"a list as function {value!r}": lambda value=value: benchmark(value) for value in (["f32[8]"], "f32[8]", 3)},
+    "inputs by position": lambda: benchmark("f32[8]", "f32[8,8]"),
+    **{f"n={v!r}": lambda v=v: benchmark(double, args=len, n=v) for v in ("ab", b"ab", 3, 1.5, None, True, [], {})},
+    **{f"args={a!r}": lambda a=a: benchmark(double, args=a, n=[1], m=[2]) for a in (("f32[3]",), {"x": 1}, "f32[3]")},
+    "inputs under another name": lambda: benchmark(double, inputs=("f32[3]",)),
+    "two lambdas": lambda: benchmark(double, args=len, op=[lambda x: x, lambda x: x + 1]),
+    "two objects": lambda: benchmark(double, args=len, op=[object(), object()]),
+    "two methods": lambda: benchmark(double, args=len, op=[Scale(1).__call__, Scale(2).__call__]),
+}
 
 
-@pytest.mark.parametrize("args", [("f32[3]",), {"x": 1}, "f32[3]"])
-def test_parameters_that_no_input_depends_on_are_refused(args: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        benchmark(double, args=args, n=[1], m=[2])
-
-    assert str(caught.value) == (
-        "benchmark 'double' has parameters n, m, but its inputs do not depend on them\n"
-        "expected args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)"
-    )
+def test_a_benchmark_that_cannot_be_is_answered_with_the_line_that_works(snapshot: Any) -> None:
+    """Values that cannot be told apart would be rows of one case, and their times would be compared."""
+    assert {what: refusal(make) for what, make in BAD_BENCHMARKS.items()} == snapshot
 
 
-def test_inputs_under_another_name_are_told_theirs() -> None:
-    with pytest.raises(UsageError, match="inputs that are the same in every case are args=") as caught:
-        benchmark(double, inputs=("f32[3]",))
-
-    assert "has parameters inputs" in caught.value.problem
-
-
-@pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        ([lambda x: x, lambda x: x + 1], f"'{__name__}.<lambda>'"),
-        ([object(), object()], "'<object object>'"),
-        ([Scale(1).__call__, Scale(2).__call__], f"'{__name__}.Scale.__call__'"),
-    ],
-)
-def test_values_that_cannot_be_told_apart_are_refused(values: list[Any], shown: str) -> None:
-    """Their rows would be rows of one case, and the times of one would be compared with those of the other."""
-    with pytest.raises(UsageError) as caught:
-        benchmark(double, args=lambda op: (op,), op=values)
-
-    assert str(caught.value) == (
-        f"two values of parameter 'op' of benchmark 'double' are both stored as {shown}\n"
-        "expected values that differ in their labels\n"
-        "\nhint: give functions a name with def, or list texts and look them up in args="
-    )
-
-
-def test_a_case_needs_no_jax() -> None:
-    code = (
-        "import sys; from benchax.case import benchmark, make_case\n"
-        "benchmark(len, args=lambda n: (n,), n=[1]).cases()[0].inputs(); make_case(len, (1,)).eager()\n"
-        "sys.exit('jax' in sys.modules)"
-    )
-
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_folder_of_a_case_is_not_part_of_its_identity(tmp_path: Path) -> None:
-    import dataclasses
-
-    case = make_case(double)
-
-    assert dataclasses.replace(case, folder=tmp_path).id == case.id
-
-
-def test_what_is_of_this_process_does_not_travel_to_another() -> None:
-    case = dataclasses.replace(make_case(abs, (1,)), inputs=tuple, listen=print, reference=tuple)
+def test_what_is_of_this_process_does_not_travel_to_another(tmp_path: Path) -> None:
+    case = dataclasses.replace(make_case(abs, (1,)), inputs=tuple, listen=print, reference=tuple, folder=tmp_path)
 
     there = pickle.loads(pickle.dumps(case))
 
-    assert (there.listen, there.reference, there.fn, there.id) == (None, None, abs, case.id)
+    assert (there.listen, there.reference, there.fn, there.id) == (None, None, abs, CaseId("abs"))
 
 
 # ---- amounts ---------------------------------------------------------------------------------------------------------
@@ -627,24 +434,20 @@ def test_what_is_of_this_process_does_not_travel_to_another() -> None:
 
 def test_amounts_become_floats_and_functions_stay_what_they_are() -> None:
     assert check_work({"samples": 32, "tokens 日本\n": 0.5}) == {"samples": 32.0, "tokens 日本\n": 0.5}
-    assert check_work(len) is len
-    assert check_work(None) is None
+    assert (check_work(len), check_work(None)) == (len, None)
 
 
 @pytest.mark.parametrize("work", [{}, 3, [("samples", 32)], "samples"])
 def test_what_is_no_amounts_by_name_is_refused(work: Any) -> None:
-    with pytest.raises(UsageError, match="amounts of one call by name") as error:
-        check_work(work)
-
-    assert repr(work) in str(error.value)
+    assert refusal(check_work, work).startswith(f"work={work!r} cannot be\nexpected amounts of one call by name")
 
 
 @pytest.mark.parametrize("amount", [0, -1, math.inf, math.nan, True, "32", None])
 def test_an_amount_is_a_finite_number_above_0(amount: Any) -> None:
-    with pytest.raises(UsageError, match="each above 0") as error:
-        check_work({"samples": amount})
+    said = refusal(check_work, {"samples": amount})
 
-    assert f"holds 'samples': {amount!r}" in str(error.value)
+    assert f"holds 'samples': {amount!r}" in said
+    assert said.endswith("each above 0")
 
 
 # ---- modes -----------------------------------------------------------------------------------------------------------
@@ -671,11 +474,11 @@ def test_a_mode_is_what_jax_makes_of_the_loss(mode: str, same_as: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, case.fn(x, y), same_as(x, y))
 
 
-def test_the_gradient_is_measured_checked_and_has_an_identity_of_its_own() -> None:
-    forward, grad = (benchax.bench(loss, "f32[64]", "f32[64]", mode=mode, **SHORT) for mode in ("forward", "grad"))
+@pytest.mark.parametrize("fn", [loss, jax.jit(loss)])
+def test_the_gradient_is_measured_checked_and_has_an_identity_of_its_own(fn: Any) -> None:
+    grad = benchax.bench(fn, "f32[64]", "f32[64]", mode="grad", **SHORT)
 
-    assert (forward.case.label, grad.case.label) == ("loss", "loss[mode=grad]")
-    assert grad.failure is None
+    assert (grad.case.label, grad.failure) == ("loss[mode=grad]", None)
     assert grad.numerics is not None
     assert grad.numerics.agrees
 
@@ -689,52 +492,31 @@ def test_the_gradient_is_with_respect_to_the_first_floats_that_are_not_static() 
     np.testing.assert_array_equal(jax.jit(case.fn, static_argnums=1)(jnp.arange(2), 3.0, jnp.ones(2)), [3.0, 3.0])
 
 
-def test_a_jitted_loss_has_a_gradient_too() -> None:
-    m = benchax.bench(jax.jit(loss), "f32[8]", "f32[8]", mode="grad", **SHORT)
-
-    assert (m.case.label, m.failure) == ("loss[mode=grad]", None)
-
-
-@pytest.mark.parametrize("fn", [lambda x: 2 * x, lambda n: n.sum()], ids=["no scalar", "no floats"])
-def test_what_is_no_loss_fails_while_it_is_traced(fn: Any) -> None:
-    m = benchax.bench(fn, "i32[8]" if fn(np.ones(2)).shape == () else "f32[8]", mode="grad", **SHORT)
+@pytest.mark.parametrize(("fn", "spec"), [(lambda x: 2 * x, "f32[8]"), (lambda n: n.sum(), "i32[8]")])
+def test_what_is_no_loss_fails_while_it_is_traced(fn: Any, spec: str) -> None:
+    m = benchax.bench(fn, spec, mode="grad", **SHORT)
 
     assert m.failure is not None
     assert m.failure.stage == "trace"
     assert "gradient" in m.failure.message.lower()
 
 
-def test_a_mode_that_is_none_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"mode='gradd' cannot be") as error:
-        benchax.bench(loss, "f32[8]", "f32[8]", mode="gradd")
-
-    assert "'grad'" in str(error.value)
-
-
-def test_a_compiled_function_has_no_gradient() -> None:
+def test_a_mode_that_is_none_and_a_gradient_that_there_is_not_are_refused() -> None:
     compiled = jax.jit(jnp.sum).lower(jnp.ones(8)).compile()
 
-    with pytest.raises(UsageError, match="compiled already"):
-        benchax.bench(compiled, jnp.ones(8), mode="grad")
+    assert refusal(make_case, loss, mode="gradd").startswith("mode='gradd' cannot be\nexpected 'grad'?")
+    assert "compiled already" in refusal(make_case, compiled, (jnp.ones(8),), mode="grad")
 
 
 def test_a_function_keeps_its_own_mode() -> None:
     m = benchax.bench(jnp.pad, "f32[4]", 1, mode="edge", static=(1, "mode"), **SHORT)
 
-    assert m.failure is None
-    assert m.case.label == "pad"
+    assert (m.failure, m.case.label) == (None, "pad")
 
 
 def test_the_cases_of_a_benchmark_have_its_mode_and_are_eager_beside_it() -> None:
     made = benchmark(loss, args=lambda n: (f"f32[{n}]",) * 2, n=[2, 3], mode="grad", jit=False)
+    named = benchmark(loss, args=lambda mode, work: (mode, work), mode=["same", "full"], work=[1])
 
     assert [case.id.label for case in made.cases()] == ["loss[n=2, mode=grad] eager", "loss[n=3, mode=grad] eager"]
-
-
-def test_a_parameter_may_be_called_mode_or_work() -> None:
-    made = benchmark(loss, args=lambda mode, work: (mode, work), mode=["same", "full"], work=[1])
-
-    assert [case.id.params for case in made.cases()] == [
-        (("mode", "same"), ("work", 1)),
-        (("mode", "full"), ("work", 1)),
-    ]
+    assert [case.id.params for case in named.cases()] == [(("mode", m), ("work", 1)) for m in ("same", "full")]

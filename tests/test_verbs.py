@@ -193,7 +193,7 @@ def test_the_names_of_jit_are_understood_where_ours_are(verb: str, name: str) ->
 def test_the_names_of_jit_mark_arguments_of_a_benchmark() -> None:
     found = benchax.benchmark(plus, static_argnums=1, static_argnames="n", donate_argnums=[0])
 
-    assert (found.static, found.donate, dict(found.params)) == ((1, "n"), (0,), {})
+    assert (found.template.static, found.template.donate, dict(found.params)) == ((1, "n"), (0,), {})
 
 
 def test_a_function_with_a_deadline_has_static_arguments_by_either_name() -> None:

@@ -12,7 +12,7 @@ import typer.main
 from docstrings import escape
 
 import benchax
-from benchax.cli.help import EXAMPLES
+from benchax.cli.help import COMMANDS
 from benchax.cli.main import app
 from benchax.options import TABLE
 
@@ -30,7 +30,7 @@ def render_command(name: str) -> str:
         parts = [f"## `benchax {name}`", _body(command, f"benchax {name}", context)]
         for below, inner in sorted(getattr(command, "commands", {}).items()):
             parts += [f"### `benchax {name} {below}`", _body(inner, f"benchax {name} {below}", context)]
-    examples = "\n".join(f"$ {example}" for example in EXAMPLES[name])
+    examples = "\n".join(f"$ {example}" for example in COMMANDS[name].examples)
     return "\n\n".join([*parts, f"```console\n{examples}\n```"])
 
 

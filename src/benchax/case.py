@@ -183,10 +183,16 @@ BENCHMARK_OF = "_benchax_benchmark"
 """The attribute of a function with its own inputs, such as a workload: its `Benchmark`."""
 
 
+def benchmark_of(fn: Callable[..., Any]) -> Benchmark | None:
+    """The benchmark that `fn` is, or that has its inputs, as a workload has; None for any other function."""
+    found = fn if isinstance(fn, Benchmark) else getattr(fn, BENCHMARK_OF, None)
+    return found if isinstance(found, Benchmark) else None
+
+
 def _own_case(fn: Callable[..., Any]) -> Case | None:
     """The case of `fn` if no inputs are given; None if `fn` does not have its own inputs."""
-    own = fn if isinstance(fn, Benchmark) else getattr(fn, BENCHMARK_OF, None)
-    if not isinstance(own, Benchmark):
+    own = benchmark_of(fn)
+    if own is None:
         return None
     cases = own.cases()
     if len(cases) > 1:
@@ -222,21 +228,19 @@ def name_of(fn: Any) -> str:
 class Benchmark:
     """The result of `@benchmark`: it can still be called as the function, and it makes cases."""
 
-    fn: Callable[..., Any]
+    template: Case
+    """A case without inputs, parameters, mode, and mesh."""
     args: Any
-    name: str
     params: Mapping[str, tuple[Any, ...]]
-    tag: str = ""
-    static: Positions = ()
-    donate: Positions = ()
-    jit: bool = True
-    options: Given = field(default_factory=dict[str, Any])
     mode: str = FORWARD
-    work: Any = None
     mesh: MeshSpec | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs)
+        return self.template.fn(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.template.id.name
 
     def cases(self, chosen: Mapping[str, Iterable[Any]] | None = None) -> list[Case]:
         """One case for each combination of the parameters; `chosen` replaces the values of some.
@@ -251,10 +255,8 @@ class Benchmark:
         return [self._case(dict(zip(values, combination, strict=True))) for combination in combinations]
 
     def _case(self, params: dict[str, Any]) -> Case:
-        stored = tuple((k, param_value(v)) for k, v in params.items())
-        case_id = CaseId(self.name, stored, "" if self.jit else "eager", self.tag)
-        inputs = functools.partial(_inputs, self.args, params)
-        case = Case(self.fn, inputs, case_id, self.static, self.donate, self.jit, self.options, work=self.work)
+        case_id = replace(self.template.id, params=tuple((k, param_value(v)) for k, v in params.items()))
+        case = replace(self.template, inputs=functools.partial(_inputs, self.args, params), id=case_id)
         return case.with_mode(self.mode).with_mesh(self.mesh)
 
 
@@ -331,10 +333,9 @@ def benchmark(
             "args= as a function of the parameters, such as args=lambda n: (f'f32[{n}]',)",
             "" if args else "inputs that are the same in every case are args=(x, y)",
         )
-    return Benchmark(
-        fn, args, label, lists, check_text(tag, "tag"), named["static"], named["donate"], jit, options or {}, mode,
-        work, mesh,
-    )  # fmt: skip
+    case_id = CaseId(label, variant="" if jit else "eager", tag=check_text(tag, "tag"))
+    template = Case(fn, lambda: ((), {}), case_id, named["static"], named["donate"], jit, options or {}, work=work)
+    return Benchmark(template, args, lists, mode, mesh)
 
 
 def positions(given: Iterable[int | str] | int | str, what: str) -> Positions:

@@ -1,6 +1,6 @@
 """Finds benchmarks: `bench_*.py` files in folders, files, and targets such as `jax.numpy:sort f32[1000000]`.
 
-A file whose import fails becomes a `Broken`, in addition to the cases of the good files. It never ends the run.
+A file whose import fails becomes a `Failure`, in addition to the cases of the good files. It never ends the run.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import itertools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchax.case import Benchmark, Case, check_work, make_case, param_value
+from benchax.case import Benchmark, Case, benchmark_of, check_work, make_case, param_value
 from benchax.errors import UsageError, one_of
 from benchax.model import CaseId, Failure
 from benchax.printable import LONGEST_TRACEBACK, cap
 from benchax.source_files import format_error
 from benchax.specs import is_spec, parse_spec
-from benchax.workloads import benchmark_of
 
 A_FUNCTION = "benchax run jax.numpy:sort f32[1000000]"
 MOST_NAMES = 4
@@ -36,21 +35,7 @@ MODULE_PREFIX = "benchax_file_"
 """The beginning of the names under which files are imported; such modules exist in this process only."""
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A file that could not be imported."""
-
-    path: Path
-    failure: Failure
-
-
-@dataclass(frozen=True)
-class Found:
-    cases: tuple[Case, ...]
-    broken: tuple[Broken, ...] = ()
-
-
-def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], Sequence[Broken]]:
+def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[list[Case], list[Failure]]:
     """The cases that the arguments of the command line name, and the files that could not be imported.
 
     Args:
@@ -63,9 +48,8 @@ def collect(what: Sequence[str], pattern: str, params: Sequence[str]) -> tuple[l
         kept = [case for case in cases if matches(case.id, pattern)]
         if not kept:
             raise UsageError(f"no case matches {pattern!r}", one_of({case.id.label for case in cases}, pattern))
-        return kept, ()
-    found = find([Path(path) for path in what], values, pattern)
-    return list(found.cases), found.broken
+        return kept, []
+    return find([Path(path) for path in what], values, pattern)
 
 
 def values_of(text: str) -> tuple[str, list[Any]]:
@@ -78,15 +62,20 @@ def values_of(text: str) -> tuple[str, list[Any]]:
 
 def read_work(texts: Sequence[str]) -> dict[str, float]:
     """["tokens=4096"] as amounts of one call. Raises UsageError if one isn't an amount."""
-    pairs = [text.partition("=") for text in texts]
-    for text, (name, equals, _) in zip(texts, pairs, strict=True):
+    amounts: dict[str, Any] = {}
+    for text in texts:
+        name, equals, amount = text.partition("=")
         if not name or not equals:
             raise UsageError(f"cannot read --work {text!r}", "NAME=AMOUNT, such as --work tokens=4096")
-    return check_work({name: literal(amount) for name, _, amount in pairs}) if pairs else {}
+        amounts[name] = literal(amount)
+    return check_work(amounts or None) or {}
 
 
-def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = None, pattern: str = "") -> Found:
-    """All cases below `paths` (folders are searched for bench_*.py), in order of path and definition.
+def find(
+    paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = None, pattern: str = ""
+) -> tuple[list[Case], list[Failure]]:
+    """All cases below `paths` (folders are searched for bench_*.py), in order of path and definition. And the failures
+    of files that could not be imported.
 
     Args:
         params: values that replace a parameter's own, in the benchmarks that have it.
@@ -96,18 +85,23 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
         UsageError: a path does not exist, holds no benchmarks, none has a parameter in `params`, none matches, or
             two cases have one identity.
     """
-    cases: list[Case] = []
-    broken: list[Broken] = []
-    _refuse_program(paths)
+    words = [str(path) for path in paths]
+    if words and not paths[0].exists() and (hint := suggest_for_words(words)):  # benchax run python train.py
+        raise UsageError(f"there is no file or folder {words[0]!r}", EXPECTED, hint)
+    params, cases, broken = params or {}, list[Case](), list[Failure]()
     each_once = {file.resolve(): file for path in paths for file in files(path)}
     benchmarks = [b for file in each_once.values() for b in _load(file, broken)]
-    _check_params(params or {}, [b for b, _ in benchmarks], bool(broken))
+    known = {name for benchmark, _ in benchmarks for name in benchmark.params}
+    unknown = [name for name in params if name not in known]
+    if unknown and not broken:
+        expected = one_of(known, unknown[0]) if known else "no -p at all"
+        raise UsageError(f"no benchmark has a parameter {unknown[0]!r}", expected)
     for benchmark, folder in benchmarks:
-        chosen = {k: v for k, v in (params or {}).items() if k in benchmark.params}
+        chosen = {k: v for k, v in params.items() if k in benchmark.params}
         cases += [replace(case, folder=folder) for case in benchmark.cases(chosen)]
     if not cases and not broken:
         raise UsageError(
-            f"no benchmarks in {', '.join(repr(str(p)) for p in paths)}",
+            f"no benchmarks in {', '.join(map(repr, words))}",
             f"functions under @benchax.benchmark(...) in files named {PATTERN}",
             suggest_for_file(paths[0])
             if len(paths) == 1 and paths[0].is_file()
@@ -117,14 +111,7 @@ def find(paths: Sequence[Path], params: Mapping[str, Sequence[Any]] | None = Non
     if not kept and not broken:  # what was asked for may be in the file that broke
         raise UsageError(f"no case matches {pattern!r}", one_of({c.id.label for c in cases}, pattern))
     _refuse_twins(kept)
-    return Found(tuple(kept), tuple(broken))
-
-
-def _refuse_program(paths: Sequence[Path]) -> None:
-    """`benchax run python train.py`, as other tools take it."""
-    words = [str(path) for path in paths]
-    if words and not paths[0].exists() and (hint := suggest_for_words(words)):
-        raise UsageError(f"there is no file or folder {words[0]!r}", EXPECTED, hint)
+    return kept, broken
 
 
 def _refuse_twins(cases: Sequence[Case]) -> None:
@@ -178,7 +165,7 @@ def target_cases(target: str, inputs: Sequence[str], params: Mapping[str, Sequen
         UsageError: no such module or function, or an input that cannot be read.
     """
     fn, params = resolve_target(target), params or {}
-    own = fn if isinstance(fn, Benchmark) else benchmark_of(fn)
+    own = benchmark_of(fn)
     if own and not inputs:
         return [replace(case, folder=Path.cwd()) for case in own.cases(params)]
     if isinstance(fn, Benchmark):
@@ -213,10 +200,11 @@ def resolve_target(target: str) -> Callable[..., Any]:
 
 
 def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], params: dict[str, Any]) -> Case:
-    args, kwargs = list[Any](), dict[str, Any]()
-    static = list[int | str]()
+    args, kwargs, static = list[Any](), dict[str, Any](), list[int | str]()
     for text in inputs:
-        key, value, is_data = _input(_fill(text, params))
+        for name, filled in params.items():
+            text = text.replace("{" + name + "}", str(filled))
+        key, value, is_data = _input(text)
         if key:
             kwargs[key] = value
         else:
@@ -226,12 +214,6 @@ def _target_case(fn: Callable[..., Any], target: str, inputs: Sequence[str], par
     case = make_case(fn, tuple(args), kwargs, name=target.rpartition(":")[2])
     stored = tuple((k, param_value(v)) for k, v in params.items())
     return replace(case, id=replace(case.id, params=stored), static=tuple(static), folder=Path.cwd())
-
-
-def _fill(text: str, params: Mapping[str, Any]) -> str:
-    for key, value in params.items():
-        text = text.replace("{" + key + "}", str(value))
-    return text
 
 
 def _input(text: str) -> tuple[str, Any, bool]:
@@ -256,20 +238,13 @@ def literal(text: str) -> Any:
         return text
 
 
-def _check_params(params: Mapping[str, Any], benchmarks: Iterable[Benchmark], some_broken: bool) -> None:
-    known = {name for b in benchmarks for name in b.params}
-    for name in params:
-        if name not in known and not some_broken:
-            raise UsageError(f"no benchmark has a parameter {name!r}", one_of(known, name) if known else "no -p at all")
-
-
-def _load(file: Path, broken: list[Broken]) -> list[tuple[Benchmark, Path]]:
+def _load(file: Path, broken: list[Failure]) -> list[tuple[Benchmark, Path]]:
     try:
         module = import_file(file)
     except UsageError as error:
         cause = error.__cause__
         text = cap(format_error(cause), LONGEST_TRACEBACK) if cause else ""
-        broken.append(Broken(file, Failure("error", "import", str(error.problem), error.hint, text)))
+        broken.append(Failure("error", "import", str(error.problem), error.hint, text))
         return []
     # By identity: a benchmark bound to two names is one benchmark.
     found = {id(v): v for v in vars(module).values() if isinstance(v, Benchmark)}

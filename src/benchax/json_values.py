@@ -105,7 +105,7 @@ def converter(hint: Any) -> Converter:
     if origin is tuple:
         return _sequence(arguments[0]) if arguments[-1] is ... else _fixed(arguments)
     if origin is list:
-        return _list(arguments[0])
+        return _sequence(arguments[0], list)
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(arguments[1])
     raise TypeError(f"benchax.json_values has no rule for the annotation {hint}; add one to the others")
@@ -160,41 +160,27 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return _REQUIRED if field.default is dataclasses.MISSING else field.default
 
 
-def _sequence(hint: Any) -> Converter:
+def _sequence(hint: Any, make: Callable[..., Any] = tuple) -> Converter:
+    """`make` is list if the class says list: the type of attributes that are filled step by step."""
     item = converter(hint)
 
     def encode(values: Any) -> list[Any]:
         return list(values) if hint is float and _all_plain(values) else [item.encode(v) for v in values]
 
-    def decode(json_value: Any) -> tuple[Any, ...]:
+    def decode(json_value: Any) -> Any:
         values = _array(json_value)
         if hint is float and set(map(type, values)) <= {float}:
-            return tuple(values)
-        return tuple(_decode_at(f"[{i}]", item, v) for i, v in enumerate(values))
+            return make(values)
+        return make(_decode_at(f"[{i}]", item, v) for i, v in enumerate(values))
 
     return Converter(encode, decode)
-
-
-def _list(hint: Any) -> Converter:
-    """Converts a list if the class says list: the type of attributes that are filled step by step."""
-    encode, decode, _ = _sequence(hint)
-
-    def decode_list(json_value: Any) -> list[Any]:
-        return list(decode(json_value))
-
-    return Converter(encode, decode_list)
 
 
 def _left(kind: type) -> Converter:
-    def encode(value: Any) -> Any:
-        return value
+    def check(value: Any) -> Any:
+        return _checked(value, kind, f"an object of the type {kind.__name__}")
 
-    def decode(json_value: Any) -> Any:
-        if not isinstance(json_value, kind):
-            raise Mismatch(json_value, f"an object of the type {kind.__name__}")
-        return json_value
-
-    return Converter(encode, decode)
+    return Converter(lambda value: value, check)
 
 
 def _all_plain(values: Any) -> bool:
@@ -267,15 +253,17 @@ def _decode_at(step: str, converter: Converter, json_value: Any) -> Any:
 
 
 def _object(json_value: Any) -> dict[str, Any]:
-    if not isinstance(json_value, dict):
-        raise Mismatch(json_value, "an object")
-    return cast("dict[str, Any]", json_value)
+    return _checked(json_value, dict, "an object")
 
 
 def _array(json_value: Any) -> list[Any]:
-    if not isinstance(json_value, list):
-        raise Mismatch(json_value, "an array")
-    return cast("list[Any]", json_value)
+    return _checked(json_value, list, "an array")
+
+
+def _checked(json_value: Any, kind: type, expected: str) -> Any:
+    if not isinstance(json_value, kind):
+        raise Mismatch(json_value, expected)
+    return json_value
 
 
 # ---- scalars ----------------------------------------------------------------------------------------------------

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from benchax.model import Absent
+from benchax.errors import FormatError
+from benchax.json_values import decode_value
 from benchax.results.roofline import Peaks
 from benchax.whole_files import write_whole
 
@@ -33,27 +34,19 @@ def read_peaks(path: Path) -> Peaks | None:
     """None if the file does not exist or cannot be read."""
     try:
         document: Any = json.loads(path.read_bytes())
-        if document.pop("format") != FORMAT:
+        if document["format"] != FORMAT:
             return None
-        document["absent"] = tuple(Absent(**each) for each in document["absent"])
-        found = Peaks(**document, path=str(path))
+        found = decode_value(document, Peaks)
     # Damaged, or of another benchax. Harmless: it is measured anew.
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, FormatError):
         return None
-    return found if _is_sound(found) else None
-
-
-def _is_sound(found: Peaks) -> bool:
-    rates = [found.memory_bytes_per_s, found.cache_bytes_per_s]
-    matmuls: Any = found.matmul_flops_per_s
-    if not isinstance(matmuls, dict):
-        return False
-    return all(rate is None or (isinstance(rate, float) and rate > 0) for rate in [*rates, *matmuls.values()])
+    rates = [found.memory_bytes_per_s, found.cache_bytes_per_s, *found.matmul_flops_per_s.values()]
+    return replace(found, path=str(path)) if all(rate is None or rate > 0 for rate in rates) else None
 
 
 def keep_peaks(path: Path, found: Peaks) -> bool:
     """Written whole or not at all. False where it cannot be kept; then the next run measures again."""
-    document = {"format": FORMAT} | dataclasses.asdict(found)
+    document = {"format": FORMAT} | asdict(found)
     del document["path"]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -95,10 +95,6 @@ def _choice(*permitted: str) -> Callable[[Any], str]:
     return read
 
 
-def _stages(value: Any) -> str:
-    return _choice(*get_args(Reach))(value)
-
-
 def _verify(value: Any) -> str:
     # False is what people write for "off"; True for the default.
     return _choice("eager", "float64", "off")(
@@ -230,7 +226,7 @@ class Options:
     )
     """Address space that a case may take beyond what a worker process has mapped before it."""
     stages: Reach = _option(  # noqa: RUF009  # makes a field
-        _stages,
+        _choice(*get_args(Reach)),
         "all",
         "Run up to build, first_run, samples, or all with transfers and dispatch",
         "STAGE",

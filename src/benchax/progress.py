@@ -93,17 +93,12 @@ def check_progress(progress: Progress) -> Progress:
     raise UsageError(f"progress={progress!r} cannot be", "a function of a ProgressEvent, True, False or None")
 
 
-def no_results() -> Sequence[str]:
-    """Nothing has ended yet."""
-    return ()
-
-
 @contextmanager
 def show_progress(
     progress: Progress,
     *,
     has_bar: bool = True,
-    results: Callable[[], Sequence[str]] = no_results,
+    results: Callable[[], Sequence[str]] = tuple,
     clock: Callable[[], float] = monotonic,
 ) -> Generator[Listener, None, None]:
     """Yields the function that receives each event.
@@ -170,7 +165,7 @@ class Bar:
         self,
         patience_s: float,
         clock: Callable[[], float] = monotonic,
-        results: Callable[[], Sequence[str]] = no_results,
+        results: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.patience_s, self.clock, self.results = patience_s, clock, results
         self.live: Live | None = None

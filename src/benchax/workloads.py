@@ -20,7 +20,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchax.case import BENCHMARK_OF, Benchmark, Case, benchmark
@@ -197,14 +197,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
 
 
 for _benchmark in BENCHMARKS:
-    setattr(_benchmark.fn, BENCHMARK_OF, _benchmark)  # so that benchax.bench(mlp) has inputs, too
+    setattr(_benchmark.template.fn, BENCHMARK_OF, _benchmark)  # so that benchax.bench(mlp) has inputs, too
 
 
 def cases() -> list[Case]:
     """Each workload with its own inputs."""
     return [case for each in BENCHMARKS for case in each.cases()]
-
-
-def benchmark_of(fn: Callable[..., Any]) -> Benchmark | None:
-    """The workload that `fn` is, with its inputs; None for any other function."""
-    return next((each for each in BENCHMARKS if each.fn is fn), None)

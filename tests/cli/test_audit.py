@@ -109,13 +109,6 @@ def test_an_interrupt_while_it_is_tried_ends_the_audit_and_the_worker(tmp_path: 
     assert not psutil.pid_exists(worker)
 
 
-def test_a_limit_that_is_no_time_is_told(code: Path, benchax: Benchax) -> None:
-    done = benchax("audit", "audited_code:clean", INPUT, "--timeout", "0")
-
-    assert done.code == 2
-    assert "option 'timeout_s' in the command line cannot be '0'\nexpected a time above 0" in done.err
-
-
 def test_all_outputs_say_the_same(code: Path, benchax: Benchax) -> None:
     words = ("--json", "--output", "o.jsonl", "--sarif", "o.sarif", "--html", "o.html")
     done = benchax("audit", "audited_code:folded", INPUT, *ONE, *words)
@@ -142,31 +135,6 @@ def test_the_rules_are_listed(benchax: Benchax) -> None:
     assert done.code == 0
     assert "captured-constants" in done.out
     assert "does it close over large arrays?" in done.out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--rules", "captured"), "there is no rule 'captured'"),
-        (("--fail-on", "warn"), "'warning'? Permitted is one of"),
-        (("--sarif", "no/such/folder/o.sarif"), "a file in a folder that exists"),
-    ],
-)
-def test_a_slip_is_told_before_anything_is_measured(
-    code: Path, benchax: Benchax, words: tuple[str, ...], said: str
-) -> None:
-    done = benchax("audit", "audited_code:folded", INPUT, *words)
-
-    assert done.code == 2
-    assert said in done.err
-    assert "1/" not in done.err
-
-
-def test_a_program_has_stdout_to_itself(benchax: Benchax) -> None:
-    done = benchax("audit", "--json", "--", "python", "train.py")
-
-    assert done.code == 2
-    assert "expected --output FILE" in done.err
 
 
 @pytest.mark.parametrize(

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from command_line import Benchax
 from git_repositories import git
 
-from benchax.cli.bisect import FOUND, SEVERAL_LEFT, _show, bisect
-from benchax.errors import UsageError
+from benchax.cli.bisect import FOUND, SEVERAL_LEFT, _show
 from benchax.paired_runs.bisect import Bisected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "bisect '' is not enough\nexpected GOOD BAD"),
-        ({"what": ["main"]}, "bisect 'main' is not enough"),
-        ({"jax": "0.9.2"}, "two versions or more"),
-        ({"jax": "0.9.2,0.9.2"}, "all different"),
-        ({"jax": "0.9.2,"}, "two versions or more"),
-        ({"what": ["nothing", "main"]}, "there is no commit 'nothing'"),
-        ({"what": ["main", "main"], "max_time": "soon"}, "soon"),
-    ],
-)
-def test_what_cannot_be_searched_is_said(arguments: dict[str, object], words: str, repository: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        bisect(**({"what": None, "pattern": "", "params": None, "jax": None, "max_time": None} | arguments))  # pyright: ignore[reportArgumentType]
-
-    assert words in str(caught.value)
-
-
-def test_outside_of_a_repository_it_says_so(project: Path) -> None:
-    with pytest.raises(UsageError, match="git"):
-        bisect(what=["main", "HEAD"], pattern="", params=None, jax=None, max_time=None)
+def test_a_commit_that_there_is_not_and_a_folder_without_git_are_refused(repository: Path, benchax: Benchax) -> None:
+    assert "there is no commit 'nothing'" in benchax("bisect", "nothing", "main").err
+    shutil.rmtree(repository / ".git")
+    done = benchax("bisect", "main", "HEAD")
+    assert (done.code, "git" in done.err) == (2, True)
 
 
 def test_the_first_that_is_slower_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,48 +169,6 @@ def test_what_has_no_program_says_why_and_is_unclear(project: Project) -> None:
     assert "has no program that could run again, because it cannot be exported" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["v2"], "'v2' is no baseline, run or commit"),
-        (["v1", "--fail-slower", "5"], "the limit '5' for run has no unit"),
-        (["v1", "--fail-slower", "-3%"], "invalid limit '-3%' for run"),
-        (["v1", "--fail-slower", "abc"], "invalid limit 'abc' for run"),
-        (["v1", "--fail-slower", "speed=5%"], "unknown metric 'speed'"),
-        (
-            ["v1", "--resolution", "0.1%"],
-            "the resolution '0.1%' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
-        ),
-        (["--jax", "0.9.2,0.10.2", "--resolution", "1%"], "--resolution 1% is given with --jax\nexpected one of them"),
-        (["--ref", "a", "--process-pairs", "--resolution", "1%"], "--resolution 1% is given with --process-pairs"),
-        (["--ref", "main", "--jax", "0.9.2"], "--ref and --jax are given together"),
-        (["--jax", "0.9.2,"], "--jax '0.9.2,' names too few versions\nexpected two versions or more"),
-        (["v1", "v1", "-p", "n=3"], "params=['n=3'] is given with the stored candidate 'v1'"),
-        (["v1", "--timeout", "soon"], "option 'timeout_s' in the command line cannot be 'soon'"),
-        (["--ref", "main", "--benchmarks", "theirs"], "invalid --benchmarks 'theirs'"),
-        (["--ref", "main"], "not a git repository"),
-        (["v1", "-k", "nothing"], "no case matches 'nothing'"),
-    ],
-)
-def test_bad_input_ends_with_2_and_a_message(
-    stored: DatabaseStore, benchax: Benchax, arguments: list[str], text: str
-) -> None:
-    done = benchax("compare", *arguments)
-
-    assert done.code == 2
-    assert text in done.err
-    assert "Traceback" not in done.err
-
-
-def test_without_any_rows_it_is_said(project: Project, benchax: Benchax, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project.folder)
-
-    done = benchax("compare", "v1")
-
-    assert done.code == 2
-    assert "no database at" in done.err
-
-
 def test_names_of_baselines_are_listed_replaced_and_removed(stored: DatabaseStore, benchax: Benchax) -> None:
     first = benchax("baseline", "list").out
     stored.append(measured("steady", run="second"))

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import warm_python
-from command_line import Benchax
 
 from benchax.cli.compare import labels, split_words
 
@@ -102,41 +101,3 @@ def test_a_function_goes_by_its_name_and_by_the_whole_word_where_two_have_it() -
         "nn.relu": "jax:nn.relu",
         "b.py:f": "b.py:f",
     }
-
-
-SORT = ("jax.numpy:sort", "jax.numpy:argsort", "f32[8]")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("jax.numpy:sort", "f32[8]"), "there is nothing to compare 'jax.numpy:sort' with"),
-        (("jax.numpy:sort", *SORT), "the function 'jax.numpy:sort' is given twice"),
-        (("jax.numpy:srt", *SORT), "'jax.numpy' has no function 'srt'"),
-        (("nowhere:f", *SORT), "cannot import the module 'nowhere'"),
-        ((*SORT, "f33[8]"), "f33"),
-        ((*SORT, "--baseline", "srt"), "--baseline 'srt' is none of the functions\nexpected 'sort'?"),
-        (
-            (*SORT, "--resolution", "fine"),
-            "the resolution 'fine' cannot be\nexpected a share between 0.5 % and 20 %: 1%",
-        ),
-        (
-            (*SORT, "--max-time", "soon"),
-            "option 'max_time_s' in the command line cannot be 'soon'\nexpected a time above 0",
-        ),
-        ((*SORT, "--timeout", "-3"), "option 'timeout_s' in the command line cannot be '-3'"),
-        ((*SORT, "--plot", "nowhere/a.png"), "cannot draw to 'nowhere/a.png'"),
-        ((*SORT, "--ref", "main", "--baseline", "sort"), "--baseline is given with versions of benchmarks"),
-        (
-            (*SORT, "--fail-slower", "5%"),
-            "--fail-slower is given with functions\nexpected it with versions of benchmarks: --ref REF",
-        ),
-        ((*SORT, "--store", "s"), "--store is given with functions"),
-        (("benchax.workloads:mlp", "benchax.workloads:selu"), "'benchax.workloads:mlp' brings its own inputs"),
-    ],
-)
-def test_bad_words_end_with_2_and_a_message(benchax: Benchax, words: Sequence[str], message: str) -> None:
-    done = benchax("compare", *words)
-
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err

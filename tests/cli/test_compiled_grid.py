@@ -52,18 +52,3 @@ def test_a_function_that_does_not_trace_is_an_error_and_the_others_are_measured(
     assert done.code == 2
     assert "not measured, because it cannot be traced: AttributeError" in done.out
     assert re.search(r"^sine +ok", done.out, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("f32[8]",), "there are no functions in 'f32[8]'"),
-        (("jax.numpy:sin",), "there are no inputs in 'jax.numpy:sin'"),
-        (("jax.numpy:sum", "f32[8]", "axis=0"), "a compiled grid with static inputs"),
-    ],
-)
-def test_words_that_are_no_grid_say_what_is_missing(words: tuple[str, ...], text: str, benchax: Benchax) -> None:
-    done = benchax("compiled-grid", *words)
-
-    assert done.code == 2
-    assert text in done.err

@@ -78,18 +78,3 @@ def test_as_json_it_is_one_object(doctor: Doctor) -> None:
     found = json.loads(doctor("--aa", "--json").out)
 
     assert [(change["planted"], change["judged"]) for change in found["changes"]] == [(0.0, 2), (0.05, 2)]
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("--aa", "--max-time", "soon"), "option 'max_time_s' in the command line cannot be 'soon'"),
-        (("--aa", "--max-time", "0"), "option 'max_time_s' in the command line cannot be '0'"),
-        (("--max-time", "3min"), "--max-time is given without --aa"),
-    ],
-)
-def test_a_time_without_sense_is_refused(words: tuple[str, ...], problem: str, doctor: Doctor) -> None:
-    done = doctor(*words)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"error: {problem}")

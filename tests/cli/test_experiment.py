@@ -72,23 +72,3 @@ def test_a_function_that_fails_is_an_error(benchax: Benchax) -> None:
 
     assert done.code == 2
     assert "reshape" in done.out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("code.py:plus", "f32[8]", "--variants", "donat"), "there is no variant 'donat'"),
-        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate"), "cannot read --given 'donate'"),
-        (("code.py:plus", "f32[8]", "--variants", "donate", "--given", "donate=7"), "donate is given the argument '7'"),
-        (("code.py:plus", "f32[8]", "--variants", "bf16", "--given", "donate=0"), "not tried"),
-        (("code.py:plus", "f32[{n}]", "-p", "n=4,8"), "has 2 cases"),
-        (("code.py:plus", "f32[8]", "--output", "no/such/folder"), "cannot write to"),
-        ((), "nothing to try"),
-    ],
-)
-def test_a_slip_is_told_with_what_is_permitted(words: tuple[str, ...], said: str, benchax: Benchax) -> None:
-    done = benchax("experiment", *words)
-
-    assert done.code == 2
-    assert said in done.err
-    assert done.out == ""

@@ -66,10 +66,6 @@ def test_a_run_is_named_as_elsewhere(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--format", "xml"), "error: unknown format 'xml'\nexpected one of: asv, bencher, csv, "),
-        (("--format", "asv"), "error: asv's results are several files\nexpected --output FOLDER\n"),
-        (("v9", "--format", "csv"), "error: 'v9' is no baseline, run or commit in "),
-        (("--format", "csv", "--timer", "lop"), "error: no case was timed by 'lop'\nexpected one of: wall\n"),
         (("--format", "csv", "-o", ".benchmarks"), "error: cannot write to '.benchmarks': "),
         (("v1", "--format", "asv", "-o", "x"), "error: git does not know commit aaaaaaaaaaaa here, and asv wants"),
     ],
@@ -81,13 +77,6 @@ def test_what_cannot_be_is_refused(
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(message)
-
-
-def test_a_format_has_to_be_named(benchax: Benchax, store: DatabaseStore) -> None:
-    done = benchax("export")
-
-    assert done.code == 2
-    assert "Missing option '--format'" in done.err
 
 
 def test_asv_gets_the_date_of_the_commit_and_later_runs_join_it(benchax: Benchax, project: Path) -> None:
@@ -177,16 +166,6 @@ def test_a_file_without_readings_is_stored_and_said_to_be_one(benchax: Benchax, 
     assert "not measured pytest-benchmark the file holds statistics without readings" in " ".join(
         benchax("show").out.split()
     )
-
-
-def test_what_is_no_such_file_is_refused_and_nothing_stored(benchax: Benchax, project: Path) -> None:
-    (project / "x.json").write_text("[]")
-
-    done = benchax("import", "x.json")
-
-    assert done.code == 2
-    assert done.err.startswith("error: x.json: not a file of pytest-benchmark: it has no machine_info\n")
-    assert not (project / ".benchmarks").exists()
 
 
 def test_what_was_imported_can_be_exported_again(benchax: Benchax, project: Path) -> None:

@@ -111,35 +111,6 @@ def test_resume_last_measures_only_what_is_missing(benchax: Callable[..., Done],
     assert len({row.run_id for row in load()}) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nothing.py"], "no file or folder 'nothing.py'"),
-        (["."], "is a folder"),
-        (["empty.py"], "has no variable 'functions'"),
-        (["broken.py"], "cannot be imported: ZeroDivisionError"),
-        (["grid.py", "--timeout", "0"], "option 'timeout_s' in the command line cannot be '0'"),
-        (["grid.py", "--total-timeout", "nan"], "option 'total_timeout_s' in the command line cannot be 'nan'"),
-        (["grid.py", "--trials", "0"], "trials cannot be 0"),
-        (["grid.py", "--timer", "sundial"], "unknown timer 'sundial'"),
-        (["grid.py", "--memory-limit", "lots"], "memory_limit_bytes"),
-        (["grid.py", "--resume", "nothing"], "there is no such run"),
-        (["grid.py", "--csv", "no/such/folder.csv"], "cannot write to 'no/such/folder.csv'"),
-    ],
-)
-def test_what_cannot_work_is_an_error_and_nothing_runs(
-    words: list[str], message: str, benchax: Callable[..., Done], project: Path
-) -> None:
-    (project / "empty.py").write_text("")
-    (project / "broken.py").write_text("1 / 0")
-
-    done = benchax("grid", *words)
-
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert "measuring" not in done.err
-
-
 def test_a_slip_in_a_setting_is_pointed_out(benchax: Callable[..., Done], project: Path) -> None:
     (project / "grid.py").write_text(FILE + "timout_s = 3\n")
 
@@ -232,13 +203,6 @@ def test_the_demo_shows_every_kind_of_end(benchax: Callable[..., Done], monkeypa
     assert done.code == 0
     for words in ("timeout in run", "crashed: SIGSEGV in trace", "wrong shape: [3] where f1 gave [4]", "6 ok"):
         assert words in done.out
-
-
-def test_a_demo_that_there_is_none_of_is_an_error(benchax: Callable[..., Done]) -> None:
-    done = benchax("demo", "gird")
-
-    assert done.code == 2
-    assert "there is no demo 'gird'" in done.err
 
 
 @pytest.mark.slow

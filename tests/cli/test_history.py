@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from command_line import Benchax
 from comparisons_by_hand import BASELINE, CASE, commit_of, counted, series, stepping
-from measurement_strategies import measured
 
 from benchax.model import CaseId, Comparison
 from benchax.store import comparisons
@@ -20,7 +19,6 @@ from benchax.store.database import open_store
 
 LARGE = CaseId("matmul", (("n", 512),))
 FFT = CaseId("fft")
-ALL = "one of: fft, matmul, matmul[n=256], matmul[n=512]"
 
 
 @pytest.fixture
@@ -110,57 +108,6 @@ def test_a_figure_is_drawn_on_request(suffix: str, history: Benchax, three: None
 
 
 # ---- bad input --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["mathmul"], f"no comparison of a case 'mathmul' by 'run'\nexpected 'matmul'? Permitted is {ALL}\n\nhint: "),
-        (["fft", "--baseline", "v1.3"], "fft was never compared with a baseline 'v1.3'\nexpected 'v1.2'? Permitted is"),
-        (["--baseline", "x"], "no case was compared with a baseline 'x'\nexpected one of: v1.2"),
-        (["--metric", "speed"], "there is no metric 'speed'\nexpected one of: compile, constants, flops, peak, run"),
-        (
-            ["--metric", "flops"],
-            "nothing in .benchmarks/benchax.db was compared by 'flops'\nexpected one of: peak, run",
-        ),
-        (
-            ["--plot", "x.png"],
-            "--plot 'x.png' draws one case, and these are 3\nexpected one of: fft, matmul[n=256], matmul[n=512]",
-        ),
-        (["fft", "--plot", "no/x.png"], "cannot draw to 'no/x.png'\nexpected a file in a folder that exists"),
-        (
-            ["fft", "--plot", "x.xyz"],
-            "cannot draw to 'x.xyz'\nexpected a file in a folder that exists: .png, .svg or .pdf",
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_slip_is_answered_with_what_there_is(words: list[str], message: str, history: Benchax, three: None) -> None:
-    done = history(*words)
-
-    assert done.code == 2
-    assert done.err.startswith(f"error: {message}")
-
-
-def test_where_nothing_was_compared_yet_it_says_how_to(history: Benchax, project: Path) -> None:
-    open_store(project / ".benchmarks").append(measured())
-
-    done = history("f")
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "error: no comparisons yet in .benchmarks/benchax.db\n"
-        "expected comparisons with a baseline\n\n"
-        "hint: name a run with `benchax baseline set NAME`, then run `benchax compare NAME` at each commit\n"
-    )
-
-
-def test_a_place_without_a_database_is_named_and_left_as_it_is(history: Benchax, project: Path) -> None:
-    done = history()
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: no database at .benchmarks/benchax.db\n")
-    assert list(project.iterdir()) == []
 
 
 def test_cases_that_share_a_label_are_both_there(history: Benchax, project: Path) -> None:

@@ -110,32 +110,3 @@ def test_profiles_are_parts_of_one_page(project: Path, benchax: Benchax) -> None
 
     assert done.code == 0
     assert "<h1>2 profiles</h1>" in page(project)
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("run", "jax.numpy:sin", "f32[8]"), "cannot write to 'missing/p.html'"),
-        (("profile", "jax.numpy:sin", "f32[8]"), "cannot write to 'missing/p.html'"),
-        (("checklist", "jax.numpy:sin", "f32[8]"), "cannot write to 'missing/p.html'"),
-        (("compiled-grid", "jax.numpy:sin", "f32[8]"), "cannot write to 'missing/p.html'"),
-        (("watch", "--html", "missing/p.html", "--", "true"), "cannot write to 'missing/p.html'"),
-    ],
-)
-def test_where_there_can_be_no_page_nothing_is_measured(
-    words: tuple[str, ...], text: str, project: Path, benchax: Benchax
-) -> None:
-    given = words if "--html" in words else (*words, "--html", "missing/p.html")
-
-    done = benchax(*given)
-
-    assert done.code == 2
-    assert text in done.err
-    assert done.out == ""
-
-
-def test_what_shows_no_profile_of_ours_has_no_page(project: Path, benchax: Benchax) -> None:
-    done = benchax("profile", "jax.numpy:sin", "f32[8]", "--nsys", "--html", "p.html")
-
-    assert done.code == 2
-    assert "--html with --nsys, which shows no profile of ours" in done.err

@@ -86,9 +86,6 @@ def test_the_version_is_one_line(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["frob"], "No such command 'frob'"),
-        (["python train.py"], "there is no command 'python train.py'"),
-        (["train.py"], "benchax profile -- python train.py"),
-        (["model.py:loss", "f32[8]"], "a function is measured by: benchax run model.py:loss 'f32[8]'"),
         (["list", "--frob"], "No such option: --frob"),
         (["list", "--limit", "few"], "Invalid value for '--limit'"),
         (["show", "1", "2"], "Got unexpected extra argument"),

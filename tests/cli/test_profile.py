@@ -171,15 +171,6 @@ def test_two_recordings_are_compared_without_a_verdict(benchax: Callable[..., Do
     assert "for a verdict use" in done.out
 
 
-def test_a_trace_to_compare_with_that_is_not_there_is_told_before_anything_runs(
-    benchax: Callable[..., Done],
-) -> None:
-    done = benchax("profile", "functions.py:product", "f32[64,64]", "--compare", "nöwhere")
-
-    assert done.code == 2
-    assert done.err.startswith("error: there is no 'nöwhere'")
-
-
 # ---- a program --------------------------------------------------------------------------------------------------
 
 
@@ -345,29 +336,6 @@ def test_where_nobody_listens_it_is_said_what_to_do(benchax: Callable[..., Done]
     assert f"benchax profile --serve {port} -- python train.py" in done.err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--serve", "0"),
-        ("--serve", "0", "functions.py:product", "f32[8]"),
-        ("--serve", "0", "--memory", "--", "python"),
-        ("--serve", "0", "-o", "p", "--", "python"),
-        ("--attach", "1", "--", "python"),
-        ("--attach", "1", "--read", "p"),
-        ("--attach", "1", "--duration", "2min"),
-        ("--attach", "0"),
-        ("--serve", "65536", "--", "python"),
-    ],
-)
-def test_a_server_and_its_client_take_only_what_they_can_do(
-    words: tuple[str, ...], benchax: Callable[..., Done]
-) -> None:
-    done = benchax("profile", *words)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err
-
-
 def test_readings_of_memory_are_found_again_beside_a_trace(benchax: Callable[..., Done], recorded: Path) -> None:
     (file,) = traces(recorded)
     file.with_name("memory.csv").write_text("time_s,reading_s,resident_bytes\n0.0,0.0,1024\n0.1,0.0,2048\n")
@@ -486,26 +454,6 @@ def test_the_command_of_nsys_for_a_function_runs_it(
 
 
 # ---- slips ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "there is nothing to profile"),
-        (["--"], "there is nothing to profile"),
-        (["jax.numpy:sort", "f32[8]", "--read", "p"], "there are two things to profile"),
-        (["--read", "p", "--", "python"], "there are two things to profile"),
-        (["--duration", "0s", "--", "python"], "option 'duration_s' in the command line cannot be '0s'"),
-        (["--timeout", "soon", "--", "python"], "option 'timeout_s' in the command line cannot be 'soon'"),
-        (["--", "nö such program"], "cannot run 'nö such program'"),
-        (["-o", "functions.py", "--", "python"], "is a file; expected a folder for the trace"),
-    ],
-)
-def test_slips_are_told(words: list[str], says: str, benchax: Callable[..., Done]) -> None:
-    done = benchax("profile", *words)
-
-    assert (done.code, done.out) == (2, "")
-    assert says in done.err
 
 
 # ---- the demo ---------------------------------------------------------------------------------------------------

@@ -56,32 +56,6 @@ def test_a_report_is_of_a_file_of_rows(project: Path, benchax: Benchax) -> None:
     assert "fft" in (project / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("nothing",), "'nothing' is no baseline, run or commit"),
-        (("-k", "nope"), "no case of 'last' is called 'nope'"),
-        (("-o", "missing/a.html"), "cannot write to 'missing/a.html'"),
-        (("rows.jsonl",), "rows.jsonl"),
-    ],
-)
-def test_what_cannot_be_shown_is_an_error_and_no_file(
-    words: tuple[str, ...], text: str, stored: Path, benchax: Benchax
-) -> None:
-    done = benchax("report", *words)
-
-    assert done.code == 2
-    assert text in done.err
-    assert list(stored.glob("*.html")) == []
-
-
-def test_an_older_store_that_is_not_there_is_an_error(project: Path, benchax: Benchax) -> None:
-    done = benchax("report")
-
-    assert done.code == 2
-    assert "no database at" in done.err
-
-
 def test_a_history_and_an_inspection_become_pages(
     stored: Path, benchax: Benchax, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,10 +69,3 @@ def test_a_history_and_an_inspection_become_pages(
     assert "page written to inspection.html" in done.err
     assert ">sort: slower" in (stored / "history.html").read_text(encoding="utf-8")
     assert "operations by scope and line" in (stored / "inspection.html").read_text(encoding="utf-8")
-
-
-def test_a_page_of_an_inspection_is_of_one(project: Path, benchax: Benchax) -> None:
-    done = benchax("inspect", "jax.numpy:negative", "f32[{n}]", "-p", "n=1,2", "--html", "page.html")
-
-    assert done.code == 2
-    assert "a page of 2 inspections" in done.err

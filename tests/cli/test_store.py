@@ -78,14 +78,6 @@ def test_json_is_one_document_per_line_and_nothing_else(benchax: Benchax, rows: 
     assert [codec.decode(line) for line in done.out.splitlines()] == list(rows)
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "99999999999999999999"])
-def test_a_limit_without_sense_is_refused(limit: str, benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
-    done = benchax("list", "--limit", limit)
-
-    assert (done.code, done.out) == (2, "")
-    assert "Invalid value for '--limit'" in done.err
-
-
 # ---- show -------------------------------------------------------------------------------------------------------
 
 
@@ -142,46 +134,6 @@ def test_the_store_of_the_settings_is_read(benchax: Benchax, project: Path, monk
 # ---- what is not there ------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_id_is_refused(benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
-    done = benchax("show", "5")
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: there is no row 5 in .benchmarks/benchax.db\n")
-
-
-@pytest.mark.parametrize("word", ["abc", "1.5", "99999999999999999999"])
-def test_what_is_no_id_is_refused(word: str, benchax: Benchax, rows: tuple[Measurement, ...]) -> None:
-    done = benchax("show", word)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        f"error: {word!r} is not the id of a row\nexpected a number as `benchax list` shows it, or: last, last~1\n"
-    )
-
-
-@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show"], ["show", "1"]], ids=" ".join)
-def test_a_place_without_a_database_is_named_and_left_as_it_is(
-    words: list[str], benchax: Benchax, project: Path
-) -> None:
-    done = benchax(*words)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: no database at .benchmarks/benchax.db\n\nhint: run `benchax run` first")
-    assert list(project.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["list", "show"])
-def test_where_storing_is_off_there_is_nothing_to_show(
-    command: str, benchax: Benchax, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BENCHAX_STORE", "off")
-
-    done = benchax(command)
-
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: there are no rows: storing is switched off here\n")
-
-
 # ---- runs -------------------------------------------------------------------------------------------------------
 
 
@@ -229,19 +181,7 @@ def test_a_row_is_counted_from_the_last(word: str, name: str, benchax: Benchax, 
     assert benchax("show", word, "--json").rows[0].case.name == name
 
 
-@pytest.mark.parametrize("word", ["last~", "last~x", "last~4", "latest"])
-def test_a_row_that_is_not_there_is_refused(word: str, benchax: Benchax, runs: None) -> None:
-    done = benchax("show", word)
-
-    assert (done.code, done.out) == (2, "")
-    assert repr(word) in done.err
-
-
 def test_a_run_before_the_last_can_be_exported(benchax: Benchax, runs: None) -> None:
     done = benchax("export", "last~2", "--format", "csv")
 
     assert [line.split(",")[0] for line in done.out.splitlines()[1:]] == ["matmul", "matmul"]
-
-
-def test_no_baseline_is_called_like_a_run_that_is_counted(benchax: Benchax, runs: None) -> None:
-    assert "cannot be called 'last~1'" in benchax("baseline", "set", "last~1").err

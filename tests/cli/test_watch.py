@@ -130,22 +130,6 @@ def test_a_program_whose_time_is_up_is_ended(benchax: Benchax) -> None:
     assert "when its time was up" in done.err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--", "no-such-program"], "cannot run 'no-such-program'"),
-        (["--output", "no/such/folder/x.json", "--", "true"], "cannot write to 'no/such/folder/x.json'"),
-        (["--timeout", "0", "--", "true"], "option 'timeout_s' in the command line cannot be '0'"),
-        (["--timeout", "soon", "--", "true"], "soon"),
-    ],
-)
-def test_a_slip_is_told_before_the_program_runs(benchax: Benchax, words: list[str], message: str) -> None:
-    done = benchax("watch", *words)
-
-    assert done.code == 2
-    assert message in done.err
-
-
 FORKSERVER = """
 import multiprocessing
 import jax, jax.numpy as jnp

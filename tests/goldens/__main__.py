@@ -24,7 +24,7 @@ TESTS = Path(__file__).parents[1]
 PARTS = {
     "contract": "names, signatures, options, keys of JSON and SARIF, rules, remarks, variants",
     "codec": "the documents of stored rows, and the CSV rows of the pytest plugin",
-    "printed": "what commands print about stored rows, help, and error messages, with exit codes",
+    "printed": "what commands print about stored rows, and help, with exit codes",
     "findings": "what an audit finds in the programs of tests/auditing/programs",
     "census": "one word for each function and timer of benchmarks/census.py --limit 24",
     "ratios": "the measured ratios of benchmarks/accuracy.py --quick, rounded to 0.1",

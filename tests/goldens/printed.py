@@ -1,4 +1,4 @@
-"""What commands print about fixed rows: results, help, and errors, with exit codes; 80 columns, no colors."""
+"""What commands print about fixed rows: results and help, with exit codes; 80 columns, no colors."""
 
 from __future__ import annotations
 
@@ -48,72 +48,6 @@ benchax inspect f.py:double f.py:triple f32[8,8]
 benchax audit f.py:noise key --rules key-reuse
 benchax audit f.py:noise key --rules key-reuse --fail-on info
 benchax audit f.py:noise key --rules key-reuse --sarif audit.sarif
-"""
-MISUSE = """
-benchax
-benchax --vresion
-benchax lsit
-benchax f.py:double f32[8]
-benchax python train.py
-benchax run missing.py
-benchax run broken.py
-benchax run empty.py
-benchax run f.py:doubel f32[8]
-benchax run f.py:double --store off
-benchax run f.py:double f33[8]
-benchax run f.py:double f32[8] --timer lop
-benchax run f.py:double f32[8] --max-time fast
-benchax run f.py:double f32[8] --max-tme 1s
-benchax run jax.numpy:srot f32[8]
-benchax compare
-benchax compare f.py:double
-benchax compare f.py:double f.py:triple f32[8] --fail-slower much
-benchax compare v9
-benchax compare --ref nowhere
-benchax list --store missing
-benchax list --run nothing
-benchax list --limit 0
-benchax list --filter nothing
-benchax show 999
-benchax show abc
-benchax show last~99
-benchax history nothing
-benchax history --metric speed
-benchax history matmul --baseline v9
-benchax history --plot history.xyz
-benchax export
-benchax export --format xml
-benchax export --format asv
-benchax export nothing --format csv
-benchax export --format csv --timer lop
-benchax report nothing
-benchax report missing.jsonl
-benchax report no_json.json
-benchax report --filter nothing
-benchax site --store missing
-benchax baseline
-benchax baseline set
-benchax baseline set v1 nothing
-benchax baseline remove v9
-benchax import missing.json
-benchax import no_json.json
-benchax audit f.py:double f32[8] --rules nothing
-benchax audit f.py:double f32[8] --fail-on grave
-benchax audit f.py:double -- python train.py
-benchax audit --json -- python train.py
-benchax inspect
-benchax inspect f.py:double
-benchax inspect f.py:double f32[8] --show pictures
-benchax profile
-benchax watch
-benchax watch --timeout soon -- python train.py
-benchax experiment f.py:double f32[8] --variants nothing
-benchax grid missing.py
-benchax grid f.py
-benchax compiled-grid f.py:double
-benchax checklist
-benchax bisect
-benchax demo nothing
 ptjb-plot
 ptjb-plot missing.csv
 """
@@ -123,7 +57,7 @@ def sections() -> dict[str, Callable[[], str]]:
     from results_by_hand import every_result
 
     exports = [f"benchax export --format {format} --store full" for format in FORMATS]
-    lines = [*_lines(STORED), *exports, *_lines(LIVE), *_lines(MISUSE)]
+    lines = [*_lines(STORED), *exports, *_lines(LIVE)]
     found: dict[str, Callable[[], str]] = {line: partial(_run, line) for line in lines}
     for words in every_command():
         found[f"{words} --help"] = partial(_run, f"{words} --help")

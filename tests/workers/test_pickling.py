@@ -85,7 +85,7 @@ def travellers(folder: Path) -> dict[str, Any]:
     jitted = jax.jit(closure)
     file = folder / "bench_travel.py"
     file.write_text(FILE)
-    cases = {case.id.name: case for case in find([file]).cases}
+    cases = {case.id.name: case for case in find([file])[0]}
     return {
         "lambda": (lambda x: x * 3.0, 2.0),
         "closure": (closure, 2.0),

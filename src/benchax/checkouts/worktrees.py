@@ -42,7 +42,7 @@ try:
 except BenchaxError as error:
     sys.exit(f"error: {error.problem}")
 if not rows:
-    sys.exit("error: " + (broken[0].failure.message if broken else "there are no cases"))
+    sys.exit("error: " + (broken[0].message if broken else "there are no cases"))
 """
 """A program for `run_program`: builds the cases, and stores their rows."""
 USUAL = ("src", "")

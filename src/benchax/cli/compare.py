@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from benchax import codec
-from benchax.case import Benchmark, Case, make_case
+from benchax.case import Case, benchmark_of, make_case
 from benchax.cli.console import line, note, printing_to_stderr, show, with_progress
 from benchax.cli.options import (
     MAX_TIME_OF_ALL,
@@ -45,7 +45,6 @@ from benchax.options import resolve
 from benchax.reporting.comparisons import document, figure
 from benchax.specs import is_spec
 from benchax.stats.verdicts import SAME_WITHIN
-from benchax.workloads import benchmark_of
 
 
 @takes_options("timeout_s", "memory_limit_bytes", "seed", "store", max_time_s=MAX_TIME_OF_ALL)
@@ -302,7 +301,7 @@ def _case(word: str, inputs: Sequence[str], is_jitted: bool) -> Case:
         (case,) = target_cases(word, inputs)
     else:
         fn: Any = resolve_target(word)
-        if isinstance(fn, Benchmark) or benchmark_of(fn):
+        if benchmark_of(fn):
             raise UsageError(f"{word!r} brings its own inputs", "inputs for all functions, after them", EXAMPLE)
         case = make_case(fn, name=word.rpartition(":")[2])
     return case if is_jitted else case.eager()

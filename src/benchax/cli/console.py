@@ -117,7 +117,7 @@ def printing_to_stderr(work: Callable[[], T]) -> T:
 
 
 def with_progress(work: Callable[[Listener], T], progress: bool | None = True) -> T:
-    """Runs work that reports its progress, in a display of its own: what has ended is shown before the next begins."""
+    """Runs work that reports its progress, in a separate display: finished work is shown before the next begins."""
     with show_progress(progress) as report:
         return printing_to_stderr(lambda: work(report))
 
@@ -128,5 +128,5 @@ def collect_cases(what: Sequence[str], pattern: str, params: Sequence[str]) -> t
 
     cases, broken = printing_to_stderr(lambda: collect(what, pattern, params))
     for each in broken:
-        note(f"error: {each.failure.message}\n{each.failure.traceback}")
+        note(f"error: {each.message}\n{each.traceback}")
     return cases, 2 if broken else 0

@@ -102,7 +102,7 @@ def _case(what: list[str], params: list[str], no_jit: bool) -> Case:
         raise UsageError("nothing to try", "MODULE:FUNCTION [INPUT...]", EXAMPLE)
     cases, broken = printing_to_stderr(lambda: collect(what, "", params))
     if broken:
-        raise UsageError(broken[0].failure.message)
+        raise UsageError(broken[0].message)
     if len(cases) != 1:
         labels = ", ".join(case.id.label for case in cases[:5])
         raise UsageError(f"{what[0]!r} has {len(cases)} cases: {labels}", "one", "choose with -p NAME=VALUE")

@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Command(NamedTuple):
-    """What the list of commands says of one of them."""
+    """One command in the list of commands."""
 
     group: str
     home: str

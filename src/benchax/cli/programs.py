@@ -1,4 +1,4 @@
-"""What commands say at a terminal about the user's program: while it runs, and how it ended.
+"""Messages of commands at a terminal about the user's program: while it runs, and how it ended.
 
 The end of the program is unknown, so there is no remaining time. A message has the elapsed time, what it waits for,
 and the news from the hook inside the program. Messages are rare, because the terminal is the program's. The hook writes

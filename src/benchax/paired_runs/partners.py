@@ -139,7 +139,7 @@ class Service:
             return Listing(refusal=(error.problem, error.expected, error.hint))
         self.options = [resolve(None, each.options, argument.options, project=each.folder) for each in self.cases]
         listed = [(case.id, options.timeout_s) for case, options in zip(self.cases, self.options, strict=True)]
-        return Listing(tuple(listed), tuple(each.failure for each in broken), capture(), paired.imported_jax())
+        return Listing(tuple(listed), tuple(broken), capture(), paired.imported_jax())
 
     def prepare(self, argument: int) -> WarmCase:
         """The case of this number."""

@@ -201,9 +201,9 @@ class BenchmarkSuite:
         chosen = self.selection
         cases, broken = collect(chosen.what, chosen.pattern, chosen.params)
         for each in broken:
-            self.tell(f"error: {each.failure.message}\n{each.failure.traceback}", is_lasting=True)
+            self.tell(f"error: {each.message}\n{each.traceback}", is_lasting=True)
         found = pair_with_cases(store, label, rows, cases, self.environment(), chosen.options)
-        found.broken = [each.failure for each in broken]
+        found.broken = broken
         return found
 
     def environment(self) -> Environment:
