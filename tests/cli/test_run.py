@@ -137,29 +137,15 @@ CASES = [
 ]
 
 
-def test_every_case_of_every_file_becomes_a_row(stored: dict[str, Measurement]) -> None:
-    assert list(stored) == CASES
-    assert len({m.run_id for m in stored.values()}) == 1
-
-
-def test_whatever_fails_the_other_cases_are_measured(stored: dict[str, Measurement]) -> None:
-    assert [label for label, m in stored.items() if m.status == "ok"] == ["matmul[n=4]", "matmul[n=8]", "last"]
-    assert stored["last"].summary("wall") is not None
-
-
-def test_failed_cases_and_broken_files_are_an_error(mixed: Done) -> None:
-    assert mixed.code == 2
-
-
-def test_each_case_is_announced_on_stderr(mixed: Done) -> None:
-    announced = [line for line in mixed.err.splitlines() if "/9 " in line]
-
-    assert announced == [f"{i}/9 {label}" for i, label in enumerate(CASES, 1)]
-
-
-def test_the_overview_on_stdout_has_a_line_for_each_case(mixed: Done) -> None:
+def test_every_case_of_every_file_becomes_a_row_whatever_fails(stored: dict[str, Measurement], mixed: Done) -> None:
     lines = mixed.out.splitlines()
 
+    assert (mixed.code, list(stored)) == (2, CASES)
+    assert len({m.run_id for m in stored.values()}) == 1
+    assert [label for label, m in stored.items() if m.status == "ok"] == ["matmul[n=4]", "matmul[n=8]", "last"]
+    assert stored["last"].summary("wall") is not None
+    announced = [line for line in mixed.err.splitlines() if "/9 " in line]
+    assert announced == [f"{i}/9 {label}" for i, label in enumerate(CASES, 1)]
     assert lines[0].startswith("case ")
     assert [line.split("  ")[0] for line in lines[1:10]] == CASES
     assert "Traceback" not in mixed.out
@@ -170,9 +156,6 @@ def test_a_broken_file_is_reported_with_its_traceback(mixed: Done) -> None:
 
     assert f"error: {broken} cannot be imported: SyntaxError: invalid syntax" in mixed.err
     assert 'bench_0_broken.py", line 3\n    def f(:\n' in mixed.err
-
-
-def test_a_file_that_exits_while_imported_is_a_broken_one(mixed: Done) -> None:
     assert "error: bench_3_exits.py cannot be imported: SystemExit: 5\n" in mixed.err
 
 
@@ -198,7 +181,7 @@ def test_a_failure_says_what_where_and_which_line(
     assert f"{label} {kind.replace('_', ' ')} in {stage}: {failure.message}" in " ".join(mixed.out.split())
 
 
-def test_a_function_that_does_not_trace_is_given_three_remedies(stored: dict[str, Measurement]) -> None:
+def test_a_function_that_does_not_trace_is_given_three_remedies(stored: dict[str, Measurement], mixed: Done) -> None:
     failure = stored["branches"].failure
 
     assert failure is not None
@@ -207,21 +190,10 @@ def test_a_function_that_does_not_trace_is_given_three_remedies(stored: dict[str
         "static, if it takes few values (static_argnames=...); decide inside the compiled program with jax.lax.cond, "
         "jax.lax.while_loop or jnp.where; or jit only the inner part that does not depend on it."
     )
-
-
-def test_other_outputs_than_arrays_are_explained(mixed: Done) -> None:
     assert "A jitted function may return arrays, numbers, and dicts, lists and tuples of them." in mixed.out
 
 
 # ---- what can be asked for --------------------------------------------------------------------------------------
-
-
-def test_a_file_is_measured(benchax: Benchax, project: Path) -> None:
-    write(project / "any_name.py", GOOD)
-
-    done = benchax("run", "any_name.py", *SHORT, "--json")
-
-    assert (done.code, [m.case.label for m in done.rows]) == (0, ["matmul[n=4]", "matmul[n=8]"])
 
 
 def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) -> None:
@@ -242,26 +214,15 @@ def test_a_function_is_measured_without_a_file(benchax: Benchax, project: Path) 
         (["jax.nn:relu", "x=f32[4]"], "x=f32[4]"),
         (["jax.random:uniform", "key", "(4,)"], "key, (4,)"),
         (["jax.numpy:linalg.norm", "f32[8]"], "f32[8]"),
+        (["mine.py:double", "f32[{n}]", "-p", "n=4"], "f32[4]"),
     ],
 )
-def test_inputs_are_data_or_static_values(words: list[str], signature: str, benchax: Benchax) -> None:
+def test_inputs_are_data_or_static_values(words: list[str], signature: str, benchax: Benchax, project: Path) -> None:
+    write(project / "mine.py", "def double(x):\n    return 2 * x\n")
+
     (row,) = benchax("run", *words, *SHORT, "--store", "off", "--json").rows
 
     assert (row.failure, row.signature) == (None, signature)
-
-
-def test_a_function_of_a_file_is_measured(benchax: Benchax, project: Path) -> None:
-    write(project / "mine.py", "def double(x):\n    return 2 * x\n")
-
-    (row,) = benchax("run", "mine.py:double", "f32[8]", *SHORT, "--json").rows
-
-    assert (row.case.name, row.failure) == ("double", None)
-
-
-def test_parameters_of_a_target_are_filled_in(benchax: Benchax) -> None:
-    done = benchax("run", "jax.numpy:sort", "f32[{n}]", "-p", "n=4,8", *SHORT, "--store", "off", "--json")
-
-    assert [(m.case.label, m.signature) for m in done.rows] == [("sort[n=4]", "f32[4]"), ("sort[n=8]", "f32[8]")]
 
 
 @pytest.mark.parametrize(
@@ -344,10 +305,11 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Benchax) -> None:
+def test_the_first_timer_named_is_the_headline_and_no_other_runs(benchax: Benchax, project: Path) -> None:
     (row,) = benchax("run", "jax.numpy:sin", "f32[8]", *QUICK, "--timer", "wall", "--store", "off", "--json").rows
 
     assert {s.timer for s in row.samples} == {"wall"}
+    assert list(project.iterdir()) == []  # with storing off
 
 
 @pytest.mark.parametrize("option", ["-v", "--verbose"])
@@ -375,12 +337,6 @@ def test_reasons_of_several_cases_come_with_their_names(benchax: Benchax, projec
         "not measured of matmul[n=4]",
         "not measured of matmul[n=8]",
     ]
-
-
-def test_no_folder_is_left_where_storing_is_off(benchax: Benchax, project: Path) -> None:
-    done = benchax("run", "jax.numpy:sin", "f32[8]", *SHORT, "--store", "off")
-
-    assert (done.code, list(project.iterdir())) == (0, [])
 
 
 def test_settings_of_the_project_and_the_environment_are_overruled_by_words(
@@ -431,9 +387,6 @@ def f(x):
     assert eager.case == replace(jitted.case, variant="eager")
     assert (eager.failure, jitted.failure) == (None, None)
     assert "eager" in done.err
-
-
-# ---- wrong words ------------------------------------------------------------------------------------------------
 
 
 # ---- stores that take nothing -----------------------------------------------------------------------------------
@@ -652,6 +605,9 @@ def test_quick_is_one_timer_in_one_process_and_says_what_it_leaves_out(benchax: 
     assert (row.options.processes, row.memory.compiled_rise_bytes, row.stages.dispatch_s) == (1, None, None)
     assert row.numerics is not None
     assert "without memory, transfers, or dispatch" in done.err
+    (stored,) = open_store(project / ".benchmarks").rows()
+    told = f"run {stored.run_id[:12]}: 1 row in .benchmarks/benchax.db, on {stored.host} · cpu"
+    assert done.err.splitlines()[-2].startswith(told)
 
 
 MANY = """
@@ -686,16 +642,6 @@ def test_what_is_said_beside_quick_holds(benchax: Benchax, project: Path) -> Non
 
     assert [s.timer for s in row.samples] == ["pipelined", "wall"]
     assert row.options.max_time_s == 0.02
-
-
-def test_a_run_ends_with_its_id_its_store_and_its_machine(benchax: Benchax, project: Path) -> None:
-    (project / "bench_loss.py").write_text(LOSSES)
-
-    done = benchax("run", *SHORT, "--stages", "build")
-
-    (row,) = open_store(project / ".benchmarks").rows()
-    last = done.err.splitlines()[-1]
-    assert last.startswith(f"run {row.run_id[:12]}: 1 row in .benchmarks/benchax.db, on {row.host} · cpu")
 
 
 def test_a_run_that_is_not_stored_says_so(benchax: Benchax, project: Path) -> None:
