@@ -16,7 +16,7 @@ import pytest
 
 import benchax
 from benchax import workloads
-from benchax.case import Case, benchmark_of
+from benchax.case import Case
 from benchax.discovery import target_cases
 from benchax.errors import UsageError
 from benchax.measuring.inputs import Inputs, make_inputs
@@ -197,8 +197,8 @@ def test_reading_results_does_not_load_jax_for_the_sake_of_workloads() -> None:
 def test_other_functions_are_no_workloads() -> None:
     other: Callable[..., Any] = lambda x: x  # noqa: E731
 
-    assert benchmark_of(other) is None
-    assert benchmark_of(workloads.fft) is not None
+    assert workloads.benchmark_of(other) is None
+    assert workloads.benchmark_of(workloads.fft) is not None
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
