@@ -500,8 +500,8 @@ PLACEHOLDER = element(
 )
 
 
-class Numbers(dict[str, int]):
-    """Numbers names in the order in which they come."""
+class Numbering(dict[str, int]):
+    """Numbering names in the order in which they come."""
 
     def __missing__(self, name: str) -> int:
         self[name] = len(self)
@@ -515,8 +515,8 @@ class SiteIndex:
     cases: list[CaseSummary] = field(default_factory=list[CaseSummary])
     environments: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """By fingerprint, in the order in which they came: facts as texts."""
-    baselines: Numbers = field(default_factory=Numbers)
-    timers: Numbers = field(default_factory=Numbers)
+    baselines: Numbering = field(default_factory=Numbering)
+    timers: Numbering = field(default_factory=Numbering)
     """Their places."""
     versions: dict[str, str] = field(default_factory=dict[str, str])
     """Name of a version → when it was measured first."""

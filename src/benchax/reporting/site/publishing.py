@@ -33,7 +33,16 @@ from benchax.reporting.document import Document
 from benchax.reporting.html import Markup
 from benchax.reporting.pages.page import ASSETS, EMPTY, LONGEST_TITLE, asset_text, render_page, write_page
 from benchax.reporting.site import pages
-from benchax.reporting.site.pages import VERDICTS, CaseSummary, CaseTimeline, Found, Numbers, SiteIndex, file_of, frame
+from benchax.reporting.site.pages import (
+    VERDICTS,
+    CaseSummary,
+    CaseTimeline,
+    Found,
+    Numbering,
+    SiteIndex,
+    file_of,
+    frame,
+)
 from benchax.reporting.site.processes import Workers, open_workers
 from benchax.store.comparisons import (
     CaseActivity,
@@ -174,7 +183,7 @@ class _Publishing:
     def __init__(self, store: DatabaseStore, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.site = SiteIndex()
-        self.environments, self.versions = Numbers(), Numbers()
+        self.environments, self.versions = Numbering(), Numbering()
         """Their places in the site."""
         self.times, self.ratios = list[Entries](), list[Entries]()
         self.files = set[str]()
@@ -335,7 +344,7 @@ class CaseWriter:
         title = pages.shorten_label(activity.case.label)[:LONGEST_TITLE]
         text = render_page(title, pages.documents(found), frame("../"))
         is_changed = write_changed(self.folder / "cases" / page, text)
-        environments, versions, timers, baselines = Numbers(), Numbers(), Numbers(), Numbers()
+        environments, versions, timers, baselines = Numbering(), Numbering(), Numbering(), Numbering()
         for fingerprint in facts:
             _ = environments[fingerprint]
         first_seen = dict[str, str]()
