@@ -501,7 +501,7 @@ PLACEHOLDER = element(
 
 
 class Numbering(dict[str, int]):
-    """Numbering names in the order in which they come."""
+    """Numbers names in the order in which they come."""
 
     def __missing__(self, name: str) -> int:
         self[name] = len(self)
