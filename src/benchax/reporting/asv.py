@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,11 +58,13 @@ def files(found: Sequence[ExportedCase], dates: Mapping[str, int]) -> dict[str, 
             )
     groups = _by_name(found)
     grids = {name: grid_of([entry.m.case for entry in group]) for name, group in groups.items()}
-    written = {"benchmarks.json": _json({name: _describe(name, grid) for name, grid in grids.items()}, 2)}
+    written = {"benchmarks.json": _dump({name: _describe(name, grid) for name, grid in grids.items()} | {"version": 2})}
     for (machine, stem), rows in _by_file(found).items():
         env = rows[0].m.environment
-        written[f"{machine}/machine.json"] = _json(_machine(env), 1)
-        written[f"{machine}/{stem}.json"] = _json(_results(rows, grids, 1000 * dates[env.commit or ""]), 2)
+        written[f"{machine}/machine.json"] = _dump(_machine(env) | {"version": 1})
+        written[f"{machine}/{stem}.json"] = _dump(
+            _results(rows, grids, 1000 * dates[env.commit or ""]) | {"version": 2}
+        )
     return written
 
 
@@ -129,8 +131,7 @@ def _text(value: Any) -> str:
 def _by_name(found: Sequence[ExportedCase]) -> dict[str, list[ExportedCase]]:
     groups: dict[str, list[ExportedCase]] = {}
     for entry in found:
-        case = entry.m.case
-        name = CaseId(case.name, variant=case.variant, tag=case.tag).label or "(no name)"
+        name = replace(entry.m.case, params=()).label or "(no name)"
         groups.setdefault(name, []).append(entry)
     return groups
 
@@ -166,10 +167,9 @@ def _environment(env: Environment) -> str:
 
 
 def _machine(env: Environment) -> dict[str, Any]:
-    cores = str(env.cores) if env.cores is not None else None
-    ram = str(env.memory_bytes // 1024) if env.memory_bytes is not None else None
-    facts = {"machine": _machine_name(env), "os": env.os, "cpu": env.processor, "num_cpu": cores, "ram": ram}
-    return drop_unknown(facts)
+    ram = None if env.memory_bytes is None else env.memory_bytes // 1024
+    numbers = {name: str(value) for name, value in (("num_cpu", env.cores), ("ram", ram)) if value is not None}
+    return drop_unknown({"machine": _machine_name(env), "os": env.os, "cpu": env.processor} | numbers)
 
 
 def _results(rows: Sequence[ExportedCase], grids: Mapping[str, AsvGrid], date_ms: int) -> dict[str, Any]:
@@ -197,9 +197,11 @@ def _columns(group: Sequence[ExportedCase], grid: AsvGrid) -> list[Any]:
     there = {grid.cell(entry.m.case): entry for entry in group}
     found = [there.get(cell) for cell in grid.cells]
     stats = [_stats(entry) if entry else {} for entry in found]
-    result = [_result(entry) for entry in found]
-    started = _milliseconds(group[0].m.started_at)
-    return [result, grid.axes[1], VERSION, started, None, *([each.get(name) for each in stats] for name in STATS)]
+    when = datetime.fromisoformat(group[0].m.started_at)
+    # JavaScript's time.
+    started_ms = round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    columns = ([each.get(name) for each in stats] for name in STATS)
+    return [list(map(_result, found)), grid.axes[1], VERSION, started_ms, None, *columns]
 
 
 def _result(entry: ExportedCase | None) -> float | None:
@@ -220,16 +222,6 @@ def _stats(entry: ExportedCase) -> dict[str, Any]:
         ends = [s.median_s * (end / s.median_s) ** WIDER for end in (s.low_s, s.high_s) if end]
         low, high = ends if len(ends) == 2 else (-math.inf, math.inf)
     return dict(zip(STATS, (low, high, s.q25_s, s.q75_s, entry.samples.iterations, s.n), strict=True))
-
-
-def _milliseconds(started_at: str) -> int:
-    """JavaScript's time."""
-    when = datetime.fromisoformat(started_at)
-    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _json(document: dict[str, Any], version: int) -> str:
-    return _dump(document | {"version": version})
 
 
 def _dump(document: Any) -> str:

@@ -37,7 +37,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from benchax.codec import encode_comparison, to_document
 from benchax.errors import UsageError, one_of
-from benchax.model import CaseId, Comparison, Failure, Measurement, Opaque, Samples
+from benchax.model import CaseId, Comparison, Measurement, Opaque, Samples
 from benchax.printable import spell_for_xml
 from benchax.reporting.comparisons import interval, sentence, verdict_with_reason
 from benchax.reporting.document import Document, Facts, Paragraph, Section, TextRow, tabulate
@@ -149,25 +149,19 @@ def entries(
         raise UsageError(
             f"no case was timed by {timer!r}", one_of(known, timer) if known else "no --timer: nothing was timed"
         )
-    labels = unique([m.case for m in measurements])
-    labels = [
-        label + (f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else "")
-        for label, m in zip(labels, measurements, strict=True)
-    ]
-    return [
-        ExportedCase(label, m, *_choose_times(m, timer), tuple(c for c in comparisons if c.case == m.case))
-        for label, m in zip(labels, measurements, strict=True)
-    ]
+    found: list[ExportedCase] = []
+    for label, m in zip(unique([m.case for m in measurements]), measurements, strict=True):
+        fakes = f" ({describe_devices(m.devices)})" if m.devices and m.devices.is_fake else ""
+        own = tuple(c for c in comparisons if c.case == m.case)
+        found.append(ExportedCase(label + fakes, m, *_choose_times(m, timer), own))
+    return found
 
 
 def unique(cases: Sequence[CaseId]) -> list[str]:
     """Labels, where need be with digits of the identity: n=1 and n="1" read the same, and readers go by the name."""
-    plain = [case.label or "(no name)" for case in cases]
-    often = Counter(plain)
-    return [
-        f"{label} ~{case_key(case)[:8]}" if often[label] > 1 else label
-        for label, case in zip(plain, cases, strict=True)
-    ]
+    often = Counter(case.label for case in cases)
+    digits = [f" ~{case_key(case)[:8]}" if often[case.label] > 1 else "" for case in cases]
+    return [(case.label or "(no name)") + end for case, end in zip(cases, digits, strict=True)]
 
 
 def _choose_times(m: Measurement, timer: str | None) -> tuple[Samples | None, str]:
@@ -267,13 +261,10 @@ def bencher_name(label: str) -> str:
 def _measures(entry: ExportedCase) -> dict[str, Any]:
     measures: dict[str, Any] = {}
     if s := entry.summary:
-        bounds = {"lower_value": s.low_s, "upper_value": s.high_s}
-        measures["latency"] = {k: nanoseconds(v) for k, v in drop_unknown({"value": s.median_s} | bounds).items()}
-    if entry.compile_s is not None:
-        measures["build-time"] = {"value": entry.compile_s}
-    for what, value in (entry.rates | entry.counted).items():
-        measures[what.replace("_", "-")] = {"value": value}
-    return measures
+        times = drop_unknown({"value": s.median_s, "lower_value": s.low_s, "upper_value": s.high_s})
+        measures["latency"] = {name: nanoseconds(value) for name, value in times.items()}
+    others = drop_unknown({"build-time": entry.compile_s}) | entry.rates | entry.counted
+    return measures | {what.replace("_", "-"): {"value": value} for what, value in others.items()}
 
 
 COLUMNS = {
@@ -380,20 +371,15 @@ def to_github_action(found: Sequence[ExportedCase]) -> str:
 def _metrics(entry: ExportedCase) -> Iterator[dict[str, Any]]:
     if s := entry.summary:
         # Not "± x": the interval is not symmetric, and the action would scale x alone when units change.
-        has_interval = s.low_s is not None and s.high_s is not None
-        interval = {"range": f"95 %: {seconds_range(s.low_s or 0, s.high_s or 0)}"} if has_interval else {}
-        yield {"name": entry.label, "value": nanoseconds(s.median_s), "unit": "ns", **interval, "extra": _extra(entry)}
+        interval = {"range": f"95 %: {_interval(entry)}"} if _interval(entry) else {}
+        env = entry.m.environment
+        extra = "\n".join(filter(None, (entry.detail, name_device(env), env.jax and f"jax {env.jax}")))
+        yield {"name": entry.label, "value": nanoseconds(s.median_s), "unit": "ns", **interval, "extra": extra}
     if entry.compile_s is not None:
         yield {"name": f"{entry.label} · compile", "value": round(1e3 * entry.compile_s, 6), "unit": "ms"}
     for what, value in entry.counted.items():
         words, unit = COUNTED[what]
         yield {"name": f"{entry.label} · {words}", "value": value, "unit": unit}
-
-
-def _extra(entry: ExportedCase) -> str:
-    env = entry.m.environment
-    where = [name_device(env), f"jax {env.jax}" if env.jax else ""]
-    return "\n".join([entry.detail, *(part for part in where if part)])
 
 
 NOT_MEASURED = math.nan
@@ -407,19 +393,14 @@ def to_google_benchmark(found: Sequence[ExportedCase]) -> str:
     all. Both are NaN, as the library itself writes a missing number (json_reporter.cc, FormatKV). So this is the only
     export that is not strict JSON.
     """
-    return (
-        json.dumps(
-            {"context": _context(found), "benchmarks": [_row(entry, i) for i, entry in enumerate(found)]}, indent=2
-        )
-        + "\n"
-    )
+    rows = [_row(entry, i) for i, entry in enumerate(found)]
+    return json.dumps({"context": _context(found), "benchmarks": rows}, indent=2) + "\n"
 
 
 def _context(found: Sequence[ExportedCase]) -> dict[str, Any]:
     env = common_environment([entry.m for entry in found])
-    date = min((entry.m.started_at for entry in found), default=None)
     context = {
-        "date": date,
+        "date": min((entry.m.started_at for entry in found), default=None),
         "host_name": env.get("host"),
         "executable": "benchax",
         "num_cpus": env.get("cores"),
@@ -440,16 +421,13 @@ def _row(entry: ExportedCase, index: int) -> dict[str, Any]:
         "repetition_index": 0,
         "threads": 1,
     }
-    return row | _times(entry) | entry.numbers
-
-
-def _times(entry: ExportedCase) -> dict[str, Any]:
-    unit = {"time_unit": "ns", "label": entry.detail}
+    times: dict[str, Any] = {"iterations": 0, "real_time": NOT_MEASURED}
     if entry.samples is None or entry.summary is None:
-        why = {"error_occurred": True, "error_message": entry.why}
-        return why | {"iterations": 0, "real_time": NOT_MEASURED, "cpu_time": NOT_MEASURED} | unit
-    calls = sum(each.iterations * len(each.elapsed_s) for each in entry.m.series_of(entry.samples.timer))
-    return {"iterations": calls, "real_time": nanoseconds(entry.summary.median_s), "cpu_time": NOT_MEASURED} | unit
+        row |= {"error_occurred": True, "error_message": entry.why}
+    else:
+        calls = sum(each.iterations * len(each.elapsed_s) for each in entry.m.series_of(entry.samples.timer))
+        times = {"iterations": calls, "real_time": nanoseconds(entry.summary.median_s)}
+    return row | times | {"cpu_time": NOT_MEASURED, "time_unit": "ns", "label": entry.detail} | entry.numbers
 
 
 def to_json(found: Sequence[ExportedCase]) -> str:
@@ -459,14 +437,12 @@ def to_json(found: Sequence[ExportedCase]) -> str:
     times. If there are no such times, the summary is null and `why` gives the reason.
     """
     comparisons = [json.loads(encode_comparison(c)) for entry in found for c in entry.comparisons]
-    measurements = [_document(entry) for entry in found]
+    measurements: list[dict[str, Any]] = []
+    for entry in found:
+        summary = dataclasses.asdict(entry.summary) if entry.summary else None
+        timer = {"timer": entry.samples.timer} if entry.samples else {"why": entry.why}
+        measurements.append(to_document(entry.m) | {"label": entry.label, "summary": summary, **timer})
     return strict_json({"measurements": measurements, "comparisons": comparisons}, indent=None)
-
-
-def _document(entry: ExportedCase) -> dict[str, Any]:
-    summary = dataclasses.asdict(entry.summary) if entry.summary else None
-    timer = {"timer": entry.samples.timer} if entry.samples else {"why": entry.why}
-    return to_document(entry.m) | {"label": entry.label, "summary": summary, **timer}
 
 
 def to_junit(found: Sequence[ExportedCase]) -> str:
@@ -484,20 +460,15 @@ def to_junit(found: Sequence[ExportedCase]) -> str:
     if found:
         # JUnit's schema has no time zone; ours is UTC.
         suite.set("timestamp", spell_for_xml(min(entry.m.started_at for entry in found)[:19]))
-    for entry in found:
-        suite.append(_case(entry))
-    _count(suite)
-    for name in ("tests", "failures", "errors", "skipped"):
-        root.set(name, suite.get(name, "0"))
+    cases = [_case(entry) for entry in found]
+    suite.extend(cases)
+    tags = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {name: sum(case.find(tag) is not None for case in cases) for name, tag in tags.items()}
+    for name, n in ({"tests": len(cases)} | counts).items():
+        suite.set(name, str(n))
+        root.set(name, str(n))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def _count(suite: Element) -> None:
-    cases = suite.findall("testcase")
-    suite.set("tests", str(len(cases)))
-    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
 
 
 def _case(entry: ExportedCase) -> Element:
@@ -505,34 +476,24 @@ def _case(entry: ExportedCase) -> Element:
     if entry.summary:
         # Without an exponent: `time` is a decimal in the schemas of JUnit.
         case.set("time", f"{entry.summary.median_s:.9f}")
-    _properties(case, entry)
-    if entry.m.failure:
-        _add_failure(case, entry.m.failure)
-    elif alarms := [c for c in entry.comparisons if is_alarm(c)]:
-        _slower(case, alarms)
-    elif entry.samples is None:
-        SubElement(case, "skipped", message=spell_for_xml(entry.detail))
-    SubElement(case, "system-out").text = spell_for_xml("\n".join([entry.detail, *map(sentence, entry.comparisons)]))
-    return case
-
-
-def _add_failure(case: Element, failure: Failure) -> None:
-    tag = "skipped" if failure.kind == "not_run" else "error"
-    found = SubElement(case, tag, type=failure.kind, message=spell_for_xml(f"in {failure.stage}: {failure.message}"))
-    found.text = spell_for_xml("\n".join(part for part in (failure.advice, failure.traceback) if part))
-
-
-def _slower(case: Element, alarms: Sequence[Comparison]) -> None:
-    """One element: the schema has no room for more."""
-    said = [sentence(c) for c in alarms]
-    SubElement(case, "failure", type="slower", message=spell_for_xml(said[0])).text = spell_for_xml("\n".join(said))
-
-
-def _properties(case: Element, entry: ExportedCase) -> None:
     if numbers := ({"median_s": entry.summary.median_s} if entry.summary else {}) | entry.numbers:
         properties = SubElement(case, "properties")
         for name, value in numbers.items():
             SubElement(properties, "property", name=spell_for_xml(name), value=repr(value))
+    if failure := entry.m.failure:
+        message = spell_for_xml(f"in {failure.stage}: {failure.message}")
+        error = SubElement(
+            case, "skipped" if failure.kind == "not_run" else "error", type=failure.kind, message=message
+        )
+        error.text = spell_for_xml("\n".join(filter(None, (failure.advice, failure.traceback))))
+    elif said := [sentence(c) for c in entry.comparisons if is_alarm(c)]:
+        # One element: the schema has no room for more.
+        slower = SubElement(case, "failure", type="slower", message=spell_for_xml(said[0]))
+        slower.text = spell_for_xml("\n".join(said))
+    elif entry.samples is None:
+        SubElement(case, "skipped", message=spell_for_xml(entry.detail))
+    SubElement(case, "system-out").text = spell_for_xml("\n".join([entry.detail, *map(sentence, entry.comparisons)]))
+    return case
 
 
 MARKDOWN_COLUMNS = (CASE, "median", "95 % interval", "compile", "peak memory", "planned peak", "change", VERDICT)
@@ -540,31 +501,25 @@ MARKDOWN_COLUMNS = (CASE, "median", "95 % interval", "compile", "peak memory", "
 
 def to_markdown(found: Sequence[ExportedCase]) -> str:
     """A table in GitHub's Markdown: for a pull request, a job summary, a page of results."""
-    about = [Paragraph(_about(found))] if _about(found) else []
+    about = [Paragraph(text) for text in [_about(found)] if text]
     why = tuple(TextRow(entry.label, entry.why) for entry in found if entry.why)
     notes = [Facts((Section("", why),), "words")] if why else []
-    return render(
-        Document((tabulate(MARKDOWN_COLUMNS, map(_line, found)).without_empty_columns(kept=(0, 1)), *about, *notes))
-    )
+    table = tabulate(MARKDOWN_COLUMNS, map(_line, found)).without_empty_columns(kept=(0, 1))
+    return render(Document((table, *about, *notes)))
 
 
 def _line(entry: ExportedCase) -> tuple[str, ...]:
+    missing = entry.m.failure.kind.replace("_", " ") if entry.m.failure else "not measured"
+    counted = (entry.counted.get(what) for what in ("observed_peak_bytes", "predicted_peak_bytes"))
     return (
         entry.label,
-        seconds(entry.summary.median_s)
-        if entry.summary
-        else (entry.m.failure.kind.replace("_", " ") if entry.m.failure else "not measured"),
+        seconds(entry.summary.median_s) if entry.summary else missing,
         _interval(entry),
         seconds(entry.compile_s) if entry.compile_s is not None else "",
-        _size(entry, "observed_peak_bytes"),
-        _size(entry, "predicted_peak_bytes"),
+        *("" if value is None else size(value) for value in counted),
         interval(entry.run) if entry.run else "",
         verdict_with_reason(entry.run) if entry.run else "",
     )
-
-
-def _size(entry: ExportedCase, what: str) -> str:
-    return size(entry.counted[what]) if what in entry.counted else ""
 
 
 def _interval(entry: ExportedCase) -> str:
@@ -656,16 +611,16 @@ def _benchmark(entry: ExportedCase, samples: Samples) -> dict[str, Any]:
 
 def _extra_info(entry: ExportedCase) -> dict[str, Any]:
     m, s = entry.m, entry.summary
-    times = {"median_low_95_s": s.low_s, "median_high_95_s": s.high_s} if s else {}
-    what = {"case": m.case.name, "variant": m.case.variant or None, "signature": m.signature or None}
-    return drop_unknown(
-        entry.rates
-        | what
-        | times
-        | {"compile_s": entry.compile_s}
-        | entry.counted
-        | {"host": m.environment.host, "commit": m.environment.commit, "fingerprint": m.environment.fingerprint}
-    )
+    facts = {
+        "case": m.case.name,
+        "variant": m.case.variant or None,
+        "signature": m.signature or None,
+        "median_low_95_s": s and s.low_s,
+        "median_high_95_s": s and s.high_s,
+        "compile_s": entry.compile_s,
+    }
+    where = {"host": m.environment.host, "commit": m.environment.commit, "fingerprint": m.environment.fingerprint}
+    return drop_unknown(entry.rates | facts | entry.counted | where)
 
 
 def stats(values: Sequence[float]) -> dict[str, Any]:
@@ -704,9 +659,12 @@ def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
     if count % 2 == 0:
         return statistics.median(ordered[: count // 2]), statistics.median(ordered[count // 2 :])
     n, rest = divmod(count, 4)
-    if rest == 1:
-        return 0.25 * ordered[n - 1] + 0.75 * ordered[n], 0.75 * ordered[3 * n] + 0.25 * ordered[3 * n + 1]
-    return 0.75 * ordered[n] + 0.25 * ordered[n + 1], 0.25 * ordered[3 * n + 1] + 0.75 * ordered[3 * n + 2]
+    low, high = n - (rest == 1), 3 * n + (rest == 3)
+    share = 0.25 if rest == 1 else 0.75
+    return (
+        share * ordered[low] + (1 - share) * ordered[low + 1],
+        (1 - share) * ordered[high] + share * ordered[high + 1],
+    )
 
 
 FORMATS: dict[str, Callable[[Sequence[ExportedCase]], str]] = {

@@ -132,7 +132,10 @@ def grid(h: History) -> Table:
             interval(c),
             verdict(c),
             "" if c.candidate_value is None else amount(c.candidate_value, h.metric),
-            *(_rate(c, what) for what in rates),
+            *(
+                count(c.work[what] / c.candidate_value) if c.candidate_value and what in c.work else ""
+                for what in rates
+            ),
             "; ".join(remarks[i]),
         )
         for (i, c), date in zip(shown, dates, strict=True)
@@ -140,23 +143,15 @@ def grid(h: History) -> Table:
     return tabulate(columns, lines, styles[first:], note=older)
 
 
-def _rate(c: Comparison, what: str) -> str:
-    """Returns an empty text if the comparison has no times."""
-    return count(c.work[what] / c.candidate_value) if c.candidate_value and what in c.work else ""
-
-
 def _remarks(h: History) -> list[list[str]]:
     """By place."""
-    found: list[list[str]] = [[] for _ in h.points]
+    found = [
+        [*([c.why] if c.ratio is None and c.why else []), *(["outputs differ"] if c.differs else [])] for c in h.points
+    ]
+    for each in h.breaks:
+        found[each.at].insert(0, each.why)
     for change in h.changes:
-        found[change.at].append(f"from here on {size_of(change, h)}")
-    for found_break in h.breaks:
-        found[found_break.at].append(found_break.why)
-    for i, c in enumerate(h.points):
-        if c.ratio is None and c.why:
-            found[i].append(c.why)
-        if c.differs:
-            found[i].append("outputs differ")
+        found[change.at].insert(0, f"from here on {size_of(change, h)}")
     return found
 
 
@@ -200,20 +195,15 @@ def describe_changes(h: History) -> Iterable[tuple[str, Style]]:
     """A sentence for each change, the oldest first, and for a newest point that stands out."""
     for change in h.changes:
         yield sentence(change, h), _style(change)
-    if not h.changes:
-        yield _nothing_found(h), "faint"
+    points = sum(v is not None for v in h.values)
+    if not points:
+        yield "no comparison has a number: the remarks say why", "faint"
+    elif not h.changes:
+        few = f": {plural(points, 'point')} can show great changes only" if points < FEW and not h.is_counted else ""
+        yield f"no change point{few}", "faint"
     if h.jump is not None:
         newest = commit(h.points[-1])
         yield f"{newest} is {percent(h.jump)} above the median before it: the next comparisons will show", "warning"
-
-
-def _nothing_found(h: History) -> str:
-    points = sum(v is not None for v in h.values)
-    if not points:
-        return "no comparison has a number: the remarks say why"
-    if h.is_counted or points >= FEW:
-        return "no change point"
-    return f"no change point: {plural(points, 'point')} can show great changes only"
 
 
 def sentence(change: Change, h: History) -> str:
@@ -227,9 +217,7 @@ def size_of(change: Change, h: History) -> str:
     """12 % slower; takes 8 % less time; 2.00 MiB instead of 1.00 MiB"""
     if h.is_counted or change.factor is None:
         return f"{amount(change.after, h.metric)} instead of {amount(change.before, h.metric)}"
-    if change.factor > 1:
-        return f"{percent(change.factor - 1)} slower"
-    return f"{percent(1 - change.factor)} less time"
+    return f"{percent(abs(change.factor - 1))} {'slower' if change.factor > 1 else 'less time'}"
 
 
 def _style(change: Change) -> Style:
@@ -253,25 +241,31 @@ def figure(h: History) -> Any:
 
 def chart(h: History) -> Chart:
     points = list(_points(h))
-    rules = [ReferenceLine("y", 1.0, style="faint")] if not h.is_counted else []
     levels = [line for stretch in h.stretches for line in _levels(stretch)]
+    rules = [] if h.is_counted else [ReferenceLine("y", 1.0, style="faint")]
     marks: tuple[Mark, ...] = (*points, *levels, *rules, *_changes(h), *_breaks(h))
     title = f"{truncate(h.case.label, LONGEST_TITLE)}: {NAMES[h.metric]} against {truncate(h.baseline, LONGEST_WHY)}"
+    changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
+    names = {i: truncate(commit(h.points[i]), LONGEST_NAME) for i in _labelled_positions(h)}
+    ticks = tuple(AxisTick(i, name, changed.get(i, "")) for i, name in names.items())
+    x = Axis(ends=(-1, len(h.points)), ticks=ticks, are_names=True)
     # A legend of one word that says nothing is none.
-    return Chart(_commits(h), _values(h), marks, title, has_legend=[p.label for p in points] != ["clear"])
+    return Chart(x, _values(h), marks, title, has_legend=[p.label for p in points] != ["clear"])
 
 
 def _points(h: History) -> Iterator[Points]:
     """Those that are clear, those that are not, and those without a value."""
-    listed = list(enumerate(zip(h.points, h.values, strict=True)))
-    for label, is_unclear in (("clear", False), ("unclear by itself", True)):
-        chosen = [(i, c, v) for i, (c, v) in listed if v is not None and (c.verdict == "unclear") == is_unclear]
+    for label, is_unclear in (("clear", False), ("unclear by itself", True), ("not measured", None)):
+        chosen = [
+            (i, c, v)
+            for i, (c, v) in enumerate(zip(h.points, h.values, strict=True))
+            if (None if v is None else c.verdict == "unclear") is is_unclear
+        ]
         if chosen:
-            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in chosen)
             places, values = tuple(i for i, _, _ in chosen), tuple(v for _, _, v in chosen)
-            yield Points(places, values, ends, label=label, is_hollow=is_unclear)
-    if missing := tuple(i for i, (_, v) in listed if v is None):
-        yield Points(missing, (None,) * len(missing), label="not measured", style="faint")
+            ends = tuple(None if c.low is None or c.high is None else (c.low, c.high) for _, c, _ in chosen)
+            style = "faint" if is_unclear is None else ""
+            yield Points(places, values, ends, label=label, style=style, is_hollow=bool(is_unclear))
 
 
 def _levels(stretch: Stretch) -> Iterator[Line]:
@@ -295,14 +289,6 @@ def _breaks(h: History) -> Iterable[ReferenceLine]:
         has_room = found.at >= free
         yield ReferenceLine("x", found.at - 0.5, "break", truncate(found.why, LONGEST_WHY) if has_room else "", "faint")
         free = found.at + 0.3 * len(h.points) if has_room else free
-
-
-def _commits(h: History) -> Axis:
-    changed: dict[int, Style] = {change.at: _style(change) for change in h.changes}
-    ticks = (
-        AxisTick(i, truncate(commit(h.points[i]), LONGEST_NAME), changed.get(i, "")) for i in _labelled_positions(h)
-    )
-    return Axis(ends=(-1, len(h.points)), ticks=tuple(ticks), are_names=True)
 
 
 def _values(h: History) -> Axis:
